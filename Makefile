@@ -1,0 +1,50 @@
+# `make demo` and `make test` set up all that they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test live check fix golden bench clean
+
+# One stamp a set of extras: reinstalled only when pyproject.toml changes.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.local: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/.node: tests/servers/package.json | $(VENV)/.dev
+	$(BIN)/python tests/servers/install_node.py
+	@touch $@
+
+demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP server
+	$(BIN)/xmlcall run "What is 1234 times 5678?"
+
+test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
+	$(BIN)/python -m pytest -n auto
+
+live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
+	$(BIN)/python -m pytest -m live
+
+check: $(VENV)/.dev  ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+fix: $(VENV)/.dev  ## format and repair what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
+	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/test_prompt.py
+
+bench: $(VENV)/.dev  ## timings of this machine
+	$(BIN)/python benchmarks/micro/import_time.py
+
+clean:
+	rm -rf $(VENV) build dist

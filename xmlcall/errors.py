@@ -1,0 +1,140 @@
+"""Errors for three audiences, and the tables of codes.
+
+* The model's mistakes are values: an `Issue` with a code of `ISSUES`, inside an `InvalidCall`. They go back to the model.
+* The parser's and the binding's tolerances are values: a `Repair` with a code of `REPAIRS`. They go into the reply.
+* Everything else raises, under `XmlcallError`:
+
+      XmlcallError
+      +- UsageError(ValueError)        the caller's mistake: wrong argument, file, model name, schema
+      +- BackendError                  the model server's: .backend
+      |  +- BackendUnavailable         no connection, time-out, not started
+      |  +- BackendStatusError         .status_code .body (its first 500 characters)
+      |  |  +- ContextOverflow         the prompt is longer than the model's context
+      |  +- BackendProtocolError       broken stream or JSON
+      +- ToolHostError                 the tool server's: .host
+         +- ToolHostUnavailable        not started, died, time-out
+         +- ToolHostProtocolError      JSON-RPC error or an answer outside the protocol: .code
+
+A message says what was expected, what came, where, and what to do.
+"""
+
+__all__ = [
+    "ISSUES",
+    "REPAIRS",
+    "BackendError",
+    "BackendProtocolError",
+    "BackendStatusError",
+    "BackendUnavailable",
+    "ContextOverflow",
+    "ToolHostError",
+    "ToolHostProtocolError",
+    "ToolHostUnavailable",
+    "UsageError",
+    "XmlcallError",
+]
+
+ISSUES: dict[str, str] = {
+    "unknown-tool": "No tool of this name was offered.",
+    "missing-argument": "A required parameter was not given.",
+    "unexpected-argument": "The tool has no parameter of this name.",
+    "wrong-type": "The value has another type than the schema asks for.",
+    "invalid-value": "The value has the right type but breaks another rule of the schema.",
+    "duplicate-argument": "A parameter was given twice with different values.",
+    "malformed-value": "The text of a value cannot be read as the JSON that the schema asks for.",
+    "ambiguous": "The call can be read in two ways that differ in its arguments.",
+    "truncated-call": "The reply ended before the call did.",
+    "echo": "The call repeats text that the person, a tool or a server description had written.",
+}
+
+REPAIRS: dict[str, str] = {
+    "missing-block": "An <invoke> stood outside <function_calls> and was read as a call.",
+    "unclosed-block": "The reply ended without </function_calls>; its calls were complete.",
+    "unclosed-call": "A call whose parameters were all closed lacked its </invoke>.",
+    "unclosed-parameter": "A parameter lacked its closing tag before the next parameter or the call's end.",
+    "stray-tag": "A structural tag without its partner was dropped.",
+    "repeated-block": "A second <function_calls> opened inside the first and was dropped.",
+    "text-in-block": "Text between the calls of a block was dropped.",
+    "text-in-call": "Text between the parameters of a call was dropped.",
+    "code-fence": "A Markdown fence around the calls was dropped.",
+    "attribute-style": "A tag carried its name without quotes, in single quotes or among other attributes.",
+}
+
+
+class XmlcallError(Exception):
+    """Base of everything that xmlcall raises on purpose."""
+
+
+class UsageError(XmlcallError, ValueError):
+    """The caller asked for something that cannot be done as asked."""
+
+
+class BackendError(XmlcallError):
+    """A model server failed.
+
+    Args:
+        message: what was expected, what came, what to do.
+        backend: which server, as a name or an address.
+    """
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        super().__init__(message)
+        self.backend = backend
+
+
+class BackendUnavailable(BackendError):
+    """The model server could not be reached or did not answer in time."""
+
+
+class BackendStatusError(BackendError):
+    """The model server answered with an error.
+
+    Args:
+        message: what was expected, what came, what to do.
+        backend: which server.
+        status_code: HTTP status; 200 for an error inside a stream.
+        body: what it said, cut to 500 characters.
+    """
+
+    def __init__(self, message: str, *, backend: str = "", status_code: int, body: str = "") -> None:
+        super().__init__(message, backend=backend)
+        self.status_code = status_code
+        self.body = body[:500]
+
+
+class ContextOverflow(BackendStatusError):
+    """The prompt does not fit into the model's context."""
+
+
+class BackendProtocolError(BackendError):
+    """The model server sent something that is not its own wire format."""
+
+
+class ToolHostError(XmlcallError):
+    """A tool server failed (a tool that reports an error itself is a `ToolResult`, not this).
+
+    Args:
+        message: what was expected, what came, what to do.
+        host: the server's name.
+    """
+
+    def __init__(self, message: str, *, host: str = "") -> None:
+        super().__init__(message)
+        self.host = host
+
+
+class ToolHostUnavailable(ToolHostError):
+    """The tool server did not start, died, or did not answer in time."""
+
+
+class ToolHostProtocolError(ToolHostError):
+    """The tool server answered with a JSON-RPC error or outside the protocol.
+
+    Args:
+        message: what was expected, what came, what to do.
+        host: the server's name.
+        code: the JSON-RPC error code, if there was one.
+    """
+
+    def __init__(self, message: str, *, host: str = "", code: int | None = None) -> None:
+        super().__init__(message, host=host)
+        self.code = code

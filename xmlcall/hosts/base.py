@@ -1,0 +1,59 @@
+"""What a loop needs of a tool server: list, call, and a signal that the list has changed."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ..types import Tool, ToolResult
+
+__all__ = ["Host"]
+
+
+class Host(Protocol):
+    """Something that offers tools and runs them; everything is valid while open."""
+
+    @property
+    def name(self) -> str:
+        """The server's name as configured."""
+
+    @property
+    def instructions(self) -> str:
+        """What the server wants a model to know about its tools; hostile input, "" if none."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know about this server, such as tools that were left out, one sentence each."""
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set when the list of tools may have changed; `tools()` clears it."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """List the tools.
+
+        Raises:
+            ToolHostError: the server is gone or answers outside the protocol.
+        """
+
+    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+        """Run one tool.
+
+        Args:
+            name: as listed by `tools()`.
+            arguments: valid for the tool's schema.
+            timeout: seconds; None takes the host's own limit.
+
+        Returns:
+            The tool's result; `is_error` is the tool's own word.
+
+        Raises:
+            ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
+            ToolHostProtocolError: a JSON-RPC error, or a result outside the protocol.
+        """

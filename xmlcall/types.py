@@ -1,0 +1,344 @@
+"""The values that everything else passes around: tools, calls, results, messages, replies.
+
+All are frozen, slotted and keyword-only. Names follow MCP (Tool, CallToolResult, content blocks) and OpenAI
+(tool_calls, finish_reason) in snake_case; the wire spellings live in `xmlcall.wire` and in `Tool.from_*`.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self
+
+from .errors import UsageError
+
+__all__ = [
+    "MISSING",
+    "AudioContent",
+    "Content",
+    "EmbeddedResource",
+    "ImageContent",
+    "InvalidCall",
+    "Issue",
+    "Message",
+    "Missing",
+    "OtherContent",
+    "RawArgument",
+    "RawCall",
+    "Repair",
+    "Reply",
+    "ResourceLink",
+    "Role",
+    "Span",
+    "TextContent",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+]
+
+Span = tuple[int, int]
+"""Start and end offset in characters of the reply, end exclusive."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Missing(enum.Enum):
+    """The mark for "no value", where None would be a JSON null."""
+
+    MISSING = "MISSING"
+
+
+MISSING: Final = Missing.MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool that a model may call, as MCP describes it.
+
+    Args:
+        name: unique in a catalog.
+        description: for the model.
+        input_schema: JSON Schema of the arguments, an object schema.
+        title: a name for people.
+        output_schema: JSON Schema of the structured result.
+        annotations: MCP's hints (readOnlyHint ...), untrusted.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    title: str | None = None
+    output_schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_mcp(cls, tool: Mapping[str, Any]) -> Self:
+        """Read a tool of MCP's `tools/list`.
+
+        Args:
+            tool: `{"name", "description"?, "inputSchema", ...}` (MCP 2025-11-25, Tool).
+
+        Raises:
+            UsageError: no name, or the schema is not an object.
+        """
+        return cls(
+            name=_named(tool, "MCP"),
+            description=tool.get("description") or "",
+            input_schema=_object_schema(tool.get("inputSchema"), tool["name"]),
+            title=tool.get("title"),
+            output_schema=tool.get("outputSchema"),
+            annotations=tool.get("annotations"),
+        )
+
+    @classmethod
+    def from_openai(cls, tool: Mapping[str, Any]) -> Self:
+        """Read a function tool of OpenAI's chat completions.
+
+        Args:
+            tool: `{"type": "function", "function": {"name", "description"?, "parameters"?}}`, or the inner object alone.
+
+        Raises:
+            UsageError: no name, or the schema is not an object.
+        """
+        function = tool.get("function", tool)
+        return cls(
+            name=_named(function, "OpenAI"),
+            description=function.get("description") or "",
+            input_schema=_object_schema(function.get("parameters"), function["name"]),
+        )
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any]) -> Self:
+        """Describe a Python function as a tool: its name, docstring and type hints.
+
+        Args:
+            function: every parameter can be passed by keyword; `Annotated[T, pydantic.Field(description=...)]` describes one.
+
+        Raises:
+            UsageError: a parameter cannot be passed by keyword or its type has no JSON Schema.
+        """
+        from pydantic import PydanticUserError, TypeAdapter  # only here: importing xmlcall stays cheap
+        from pydantic.errors import PydanticInvalidForJsonSchema
+
+        try:
+            schema = TypeAdapter(function).json_schema()
+        except (PydanticUserError, PydanticInvalidForJsonSchema) as error:
+            raise UsageError(f"{function.__name__}: its parameters have no JSON Schema: {error}") from error
+        if schema.get("type") != "object":
+            raise UsageError(f"{function.__name__}: every parameter must be usable by keyword")
+        return cls(name=function.__name__, description=(function.__doc__ or "").strip(), input_schema=schema)
+
+
+def _named(tool: Mapping[str, Any], form: str) -> str:
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise UsageError(f'expected an {form} tool with a "name", got {dict(tool)!r:.120}')
+    return name
+
+
+def _object_schema(schema: Any, name: str) -> Mapping[str, Any]:
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, Mapping):
+        raise UsageError(f"tool {name!r}: expected its input schema to be a JSON object, got {schema!r:.80}")
+    return schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A tolerance that was needed to read a reply (a code of `errors.REPAIRS`), and where."""
+
+    code: str
+    span: Span
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """One mistake in a call (a code of `errors.ISSUES`).
+
+    Args:
+        code: the kind.
+        path: JSON path of the value, `$` for the call itself.
+        expected: what the schema asks for, in words.
+        got: what the model wrote, shortened.
+        message: one sentence for the model.
+        readings: the rival readings of an ambiguous call.
+    """
+
+    code: str
+    path: str = "$"
+    expected: str = ""
+    got: str = ""
+    message: str = ""
+    readings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawArgument:
+    """One parameter as the model wrote it; `value` is set in JSON dialects, where the text is typed already."""
+
+    name: str
+    text: str
+    value: Any = MISSING
+    span: Span = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawCall:
+    """A call as the model wrote it, not yet checked.
+
+    Args:
+        index: its number in the reply, from 0.
+        name: the tool's name as written.
+        arguments: in the order written, duplicates included.
+        dialect: the wire format it was written in.
+        text: its source text.
+        span: where that stands in the reply.
+        complete: whether its end was read; what is not complete never runs.
+        issues: what the parser could not decide (`ambiguous`) or saw cut off (`truncated-call`).
+        repairs: tolerances that were needed.
+    """
+
+    index: int
+    name: str
+    arguments: tuple[RawArgument, ...] = ()
+    dialect: str = "function_calls"
+    text: str = ""
+    span: Span = (0, 0)
+    complete: bool = True
+    issues: tuple[Issue, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call that satisfies its tool's schema."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    repairs: tuple[Repair, ...] = ()
+    raw: RawCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidCall:
+    """A call that must not run, with every reason. It has no `arguments`."""
+
+    id: str
+    name: str
+    issues: tuple[Issue, ...]
+    raw: RawCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextContent:
+    """A text block of a result."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageContent:
+    """An image block: base64 data."""
+
+    data: str
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioContent:
+    """An audio block: base64 data."""
+
+    data: str
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLink:
+    """A link to a resource that the server could be asked for."""
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedResource:
+    """A resource given in full: `text`, or `blob` in base64."""
+
+    uri: str
+    mime_type: str = ""
+    text: str | None = None
+    blob: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherContent:
+    """A block of a kind that this version does not know."""
+
+    raw: Mapping[str, Any]
+
+
+Content = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool answered (MCP CallToolResult).
+
+    Args:
+        content: the blocks.
+        structured_content: the JSON value, `MISSING` if none.
+        is_error: the tool itself says that it failed.
+        call_id: the call that it answers.
+    """
+
+    content: tuple[Content, ...] = ()
+    structured_content: Any = MISSING
+    is_error: bool = False
+    call_id: str = ""
+
+    @classmethod
+    def error(cls, text: str) -> Self:
+        """Make an error result of one text."""
+        return cls(content=(TextContent(text=text),), is_error=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation.
+
+    Args:
+        role: as in OpenAI's chat format.
+        content: its text; an assistant's is kept as written, so that the server's prompt cache still fits.
+        tool_calls: calls made through the server's own function calling (mode "native").
+        tool_call_id: the call that a `tool` message answers.
+        name: the tool that a `tool` message comes from.
+    """
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A model's reply, read.
+
+    Args:
+        text: what the person sees.
+        reasoning: what the model thought in `<think>` or in the server's own field.
+        calls: valid and invalid ones, in order.
+        repairs: every tolerance used.
+        finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall | InvalidCall, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    finish_reason: str = "stop"
