@@ -7,7 +7,7 @@ All are frozen, slotted and keyword-only. Names follow MCP (Tool, CallToolResult
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 from .errors import UsageError
 
@@ -120,7 +120,8 @@ class Tool:
         from pydantic.errors import PydanticInvalidForJsonSchema
 
         try:
-            schema = TypeAdapter(function).json_schema()
+            adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))  # a function is no type, but pydantic takes it
+            schema = adapter.json_schema()
         except (PydanticUserError, PydanticInvalidForJsonSchema) as error:
             raise UsageError(f"{function.__name__}: its parameters have no JSON Schema: {error}") from error
         if schema.get("type") != "object":

@@ -1,0 +1,148 @@
+"""A server that speaks OpenAI's chat completions as documented, and llama.cpp's further endpoints if asked to; it knows no model.
+
+What it streams is a list of steps: bytes are sent as they are, a number is a pause in seconds, `CUT` breaks the connection off.
+Sources: OpenAI API reference, "The chat completion chunk object"; llama.cpp, tools/server/README.md.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+__all__ = ["CUT", "DONE", "FakeOpenAI", "Step", "chunk", "event", "final", "llama_props", "reply"]
+
+CUT = "cut"
+DONE = b"data: [DONE]\n\n"
+
+Step = bytes | float | str
+
+
+def event(data: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def chunk(delta: Mapping[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
+    """One chunk of the stream."""
+    choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": finish_reason}
+    head = {"id": "chatcmpl-x", "object": "chat.completion.chunk", "created": 1795240876, "model": "tiny"}
+    return event({**head, "choices": [choice], **more})
+
+
+def final(**usage: Any) -> bytes:
+    """The last chunk of `stream_options.include_usage`: no choices."""
+    head = {"id": "chatcmpl-x", "object": "chat.completion.chunk", "created": 1795240876, "model": "tiny"}
+    return event({**head, "choices": [], "usage": usage})
+
+
+def reply(*texts: str, finish_reason: str = "stop") -> list[Step]:
+    """A whole plain stream."""
+    first = chunk({"role": "assistant", "content": None})  # null, as llama.cpp sends it
+    usage = final(prompt_tokens=32, completion_tokens=4, total_tokens=36, prompt_tokens_details={"cached_tokens": 30})
+    return [first, *(chunk({"content": text}) for text in texts), chunk({}, finish_reason), usage, DONE]
+
+
+def llama_props(*, tools: bool = False, n_ctx: int = 4096) -> dict[str, Any]:
+    """What llama.cpp answers to `GET /props`, in extracts."""
+    return {
+        "default_generation_settings": {"n_ctx": n_ctx},
+        "total_slots": 1,
+        "chat_template_caps": {"supports_tools": tools, "supports_tool_calls": tools, "supports_system_role": True},
+        "chat_template": "{%- for message in messages %}",
+        "build_info": "b11434-x",
+    }
+
+
+@dataclass
+class FakeOpenAI:
+    """The server's state; change it between requests.
+
+    Args:
+        steps: what a chat completion streams.
+        refusal: status and body that a chat completion gets instead.
+        models: entries of `/v1/models`, names or whole objects; None for a server that has no such list.
+        props: what `GET /props` answers, None for a server that is not llama.cpp.
+        prompt_end: what the chat template ends the prompt with.
+        api_key: wanted of every request, if any.
+        content_type: of the stream.
+    """
+
+    steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
+    refusal: tuple[int, Any] | None = None
+    models: Sequence[Any] | None = ("tiny",)
+    props: dict[str, Any] | None = None
+    prompt_end: str = "<|im_start|>assistant\n"
+    api_key: str = ""
+    content_type: str = "text/event-stream"
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)
+    """Set when a client goes away in mid-stream."""
+
+    @property
+    def app(self) -> Starlette:
+        """The ASGI app."""
+        routes = [
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._list_models),
+            Route("/props", self._tell_props),
+            Route("/apply-template", self._apply_template, methods=["POST"]),
+        ]
+        return Starlette(routes=routes)
+
+    def _note(self, request: Request) -> Response | None:
+        self.paths.append(request.url.path)
+        self.authorizations.append(request.headers.get("authorization"))
+        if self.api_key and self.authorizations[-1] != f"Bearer {self.api_key}":
+            text = f"Invalid API Key: {self.authorizations[-1]}"  # careless servers repeat it
+            return JSONResponse({"error": {"message": text, "type": "authentication_error", "code": 401}}, 401)
+        return None
+
+    async def _list_models(self, request: Request) -> Response:
+        if refusal := self._note(request):
+            return refusal
+        if self.models is None:
+            return JSONResponse({"detail": "Not Found"}, 404)
+        data = [{"id": model, "object": "model"} if isinstance(model, str) else model for model in self.models]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def _tell_props(self, request: Request) -> Response:
+        if refusal := self._note(request):
+            return refusal
+        return JSONResponse({"detail": "Not Found"}, 404) if self.props is None else JSONResponse(self.props)
+
+    async def _apply_template(self, request: Request) -> Response:
+        if refusal := self._note(request):
+            return refusal
+        content = (await request.json())["messages"][-1]["content"]
+        return JSONResponse({"prompt": f"<|im_start|>user\n{content}<|im_end|>\n{self.prompt_end}"})
+
+    async def _chat(self, request: Request) -> Response:
+        if refusal := self._note(request):
+            return refusal
+        self.bodies.append(await request.json())
+        if self.refusal is not None:
+            status, body = self.refusal
+            return Response(body, status) if isinstance(body, str) else JSONResponse(body, status)
+        return StreamingResponse(self._stream(), media_type=self.content_type)
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        try:
+            for step in self.steps:
+                if isinstance(step, bytes):
+                    yield step
+                elif isinstance(step, float):
+                    await asyncio.sleep(step)
+                else:
+                    raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
+        except (asyncio.CancelledError, GeneratorExit):
+            self.left.set()
+            raise

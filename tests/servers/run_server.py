@@ -1,0 +1,47 @@
+"""An ASGI app as a real server on a free port of loopback, in a thread, for as long as a `with` block."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+__all__ = ["free_port", "run_server"]
+
+START_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def run_server(app: Any) -> Iterator[str]:
+    """Serve an ASGI app; gives its address, such as `http://127.0.0.1:40123`."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        # A graceful stop would wait for streams that a test left open.
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            _wait_until_started(server, thread)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(START_SECONDS)
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on, for what must not be reached."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started:
+        if time.monotonic() > deadline or not thread.is_alive():
+            raise RuntimeError("the test server did not start")
+        time.sleep(0.005)

@@ -1,0 +1,147 @@
+"""llama.cpp inside this process: a GGUF file becomes a backend, with no server to start.
+
+xllamacpp brings llama.cpp's HTTP server as a library. It listens on a free port of 127.0.0.1, guarded by a random key since other
+users of the machine could reach it, and `OpenAIBackend` talks to it as to any llama.cpp: one client, one set of behaviours.
+Loading and stopping block, so they run in threads. llama.cpp prints nothing at verbosity 0, errors included (measured, b11549).
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..errors import BackendUnavailable, UsageError
+from .base import Capabilities, Chunk, CompletionRequest
+from .openai import OpenAIBackend
+
+__all__ = ["DEFAULT_CONTEXT_LENGTH", "EmbeddedBackend"]
+
+DEFAULT_CONTEXT_LENGTH: Final = 8192
+
+CACHE_MEGABYTES: Final = 1024
+"""RAM for the states of earlier prompts. llama.cpp's own 8192 is for servers; here it would grow inside the user's program."""
+
+
+class EmbeddedBackend:
+    """A GGUF model in this process.
+
+    Args:
+        path: the GGUF file, or a coroutine function that finds it, called on opening.
+        context_length: tokens that prompt and reply share; llama.cpp lowers it to what the model was trained with.
+        threads: of the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
+        name: for people; None takes the file's name.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | Callable[[], Awaitable[Path]],
+        *,
+        context_length: int = DEFAULT_CONTEXT_LENGTH,
+        threads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._path = path
+        self._context_length = context_length
+        self._threads = threads or _restricted_cpus()
+        self._name = name or ("" if callable(path) else Path(path).stem)
+        self._client: OpenAIBackend | None = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What llama.cpp said of itself and the model when it was opened."""
+        return self._client.capabilities if self._client else Capabilities(server="llama.cpp")
+
+    async def __aenter__(self) -> Self:
+        path = _checked(await self._path() if callable(self._path) else Path(self._path))
+        self._name = self._name or path.stem
+        key = secrets.token_urlsafe(24)
+        async with AsyncExitStack() as stack:
+            server = await asyncio.to_thread(_load, path, self._context_length, self._threads, key)
+            stack.push_async_callback(_stop, [server])
+            address = server.listening_address
+            del server  # `_stop` holds the last reference
+            self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._client = None
+        await self._stack.aclose()
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        if self._client is None:
+            raise UsageError("the embedded backend is not open: use it inside `async with`")
+        async with aclosing(self._client.stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+def _checked(path: Path) -> Path:
+    """Look at the file before llama.cpp does, which says nothing but that it failed."""
+    try:
+        with path.expanduser().open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise UsageError(f"expected a GGUF file at {path}, got: {error.strerror or error}") from error
+    if magic != b"GGUF":  # ggml, docs/gguf.md
+        raise UsageError(f"expected a GGUF file at {path}, got one that begins with {magic!r}")
+    return path.expanduser()
+
+
+def _load(path: Path, context_length: int, threads: int | None, key: str) -> Any:
+    """Load the model and start the server; blocks for seconds."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise BackendUnavailable(_import_advice(error), backend="embedded") from error
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = context_length
+    parameters.n_parallel = 1
+    parameters.api_keys = [key]
+    if threads is not None:
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    # Not essential, and names of parameters change between releases.
+    for name, value in {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES}.items():
+        if hasattr(parameters, name):
+            setattr(parameters, name, value)
+    try:
+        return xllamacpp.Server(parameters)
+    except (RuntimeError, ValueError, MemoryError) as error:
+        message = (
+            f"llama.cpp cannot load {path} with a context of {context_length} tokens ({error}): "
+            "the file may be damaged or too new, or the context too large for the memory"
+        )
+        raise BackendUnavailable(message, backend="embedded") from error
+
+
+def _import_advice(error: ImportError) -> str:
+    if "libgomp" in str(error):  # missing in slim container images
+        return f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
+    return f"a local model needs xllamacpp ({error}): install it with: pip install 'xmlcall[local]'"
+
+
+async def _stop(holder: list[Any]) -> None:
+    """Drop the last reference to the server, which stops it; in a thread, since it waits for the server's own threads."""
+    await asyncio.to_thread(holder.clear)
+
+
+def _restricted_cpus() -> int | None:
+    """Count the CPUs that this process may use, if not all: llama.cpp counts all, and its threads spin on those they lack."""
+    if not hasattr(os, "sched_getaffinity"):  # Linux only
+        return None
+    usable = len(os.sched_getaffinity(0))
+    return usable if usable < (os.cpu_count() or usable) else None

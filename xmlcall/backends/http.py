@@ -1,0 +1,130 @@
+"""What the backends that speak HTTP share: limits, and the way from a failure to the error that says what to do.
+
+Nothing secret gets into a message: a server is named without user and password, its words are shown without the key it was sent.
+"""
+
+import contextlib
+import ipaddress
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
+from ..wire.openai import ServerError
+
+__all__ = [
+    "CONNECT_SECONDS",
+    "READ_SECONDS",
+    "http_errors",
+    "is_loopback",
+    "json_bytes",
+    "plain_address",
+    "status_error",
+    "timeouts",
+]
+
+CONNECT_SECONDS = 10.0
+
+READ_SECONDS = 600.0
+"""Longest silence of a server. A prompt of 16,000 tokens takes minutes on a CPU before the first token comes."""
+
+SHOWN_CHARACTERS = 400  # of a server's own words in a message
+
+
+def timeouts(seconds: float) -> httpx.Timeout:
+    """Allow `seconds` of silence and at most 10 s to connect."""
+    return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host name or address means this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def plain_address(url: httpx.URL) -> str:
+    """Write an address for people: without user, password, query or a slash at its end."""
+    return f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")
+
+
+def json_bytes(body: Mapping[str, Any]) -> bytes:
+    """Write a request; in ASCII, which can hold the half surrogate pairs that UTF-8 cannot.
+
+    Raises:
+        UsageError: something in it is not JSON.
+    """
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"the request cannot be written as JSON: {error}") from error
+
+
+@contextlib.contextmanager
+def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
+    """Turn what httpx raises into `BackendError`s, and name the server in those that lack it.
+
+    Args:
+        server: its address, for people.
+        start: how to start one, as a clause.
+        seconds: the longest silence that was allowed.
+    """
+    try:
+        yield
+    except BackendError as error:
+        error.backend = error.backend or server
+        raise
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise BackendUnavailable(f"cannot connect to {server} ({_reason(error)}): {start}", backend=server) from error
+    except httpx.TimeoutException as error:
+        message = f"{server} was silent for {seconds:g} s: it may be busy or stuck; try again, or allow a longer timeout"
+        raise BackendUnavailable(message, backend=server) from error
+    except (httpx.DecodingError, httpx.RemoteProtocolError) as error:
+        raise _protocol_error(server, error) from error
+    except (httpx.HTTPError, httpx.StreamError) as error:
+        raise BackendUnavailable(f"the connection to {server} broke ({_reason(error)}): try again", backend=server) from error
+
+
+def _protocol_error(server: str, error: httpx.HTTPError | httpx.DecodingError) -> BackendError:
+    # h11 and httpcore have one class for "no HTTP" and "gone in the middle of it"; only the words differ.
+    if any(word in str(error) for word in ("closed", "disconnected")):
+        message = f"{server} broke off in mid-reply ({_reason(error)}): it may have crashed or been stopped; see its log"
+        return BackendUnavailable(message, backend=server)
+    return BackendProtocolError(
+        f"expected HTTP from {server}, got something else ({_reason(error)}): check the URL", backend=server
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__
+
+
+def status_error(error: ServerError, *, server: str, status: int, advice: str = "", secret: str = "") -> BackendStatusError:
+    """Make the error for what a server refused.
+
+    Args:
+        error: the server's words.
+        server: its address, for people.
+        status: HTTP status; 200 inside a stream.
+        advice: what to do, as a clause.
+        secret: the key that was sent, to be hidden.
+    """
+    said = error.message.replace(secret, "***") if secret else error.message
+    shown = said[:SHOWN_CHARACTERS] or "nothing more"
+    if error.overflow:
+        figures = ""
+        if error.prompt_tokens is not None and error.context_length is not None:
+            figures = f" ({error.prompt_tokens} tokens, the context holds {error.context_length})"
+        message = (
+            f"the prompt is too long for the model{figures}: start a new conversation, offer fewer tools, "
+            f"or give the model a larger context; {server} said: {shown}"
+        )
+        return ContextOverflow(message, backend=server, status_code=status, body=said)
+    when = "in mid-reply" if status == 200 else f"with status {status}"
+    message = f"{server} refused {when}: {shown}" + (f"; {advice}" if advice else "")
+    return BackendStatusError(message, backend=server, status_code=status, body=said)

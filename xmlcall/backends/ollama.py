@@ -1,0 +1,247 @@
+"""Ollama, through its own client and its native API.
+
+Its OpenAI-compatible API cannot set the context length, so it is not used: there a prompt beyond 4096 tokens loses its beginning,
+the tools' description, in silence. Here `num_ctx` is always given, and always the same, since another value loads the model anew.
+
+The client has no parameter for `truncate` and `shift` and drops parts of tools and messages that it does not know (ollama 0.6.3):
+the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, the raw U+0085 that Go's JSON allows
+is escaped, because httpx would take it for a line end.
+"""
+
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import httpx
+import ollama
+
+from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
+from ..wire.ollama import chat_body, context_length_of, least_tokens, stream_chunk, tool_role_of
+from ..wire.openai import read_error
+from .base import Capabilities, Chunk, CompletionRequest, Usage
+from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
+
+__all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]
+
+DEFAULT_NUM_CTX: Final = 16384
+"""Tokens: room for tools, results and a reply. Ollama's own default is 4096 on machines with less than 23 GiB of video memory."""
+
+FULL_MARGIN: Final = 4
+"""Tokens. A prompt that comes this near to the context's end was cut there, or leaves no room for a reply."""
+
+LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; the longest answer, the license and metadata of a model, has well under 1 MB
+LISTED_MODELS: Final = 20
+
+START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
+
+_Responses = AsyncGenerator[ollama.ChatResponse]
+
+# What Ollama says (server/routes.go, server/images.go), and what to do about it.
+_ADVICE: Final = (
+    (re.compile(r"does not support[\s\S]*\btools\b"), "this model has no function calling of its own: use mode xml"),
+    (re.compile(r"model .*not found"), "fetch it with `ollama pull {model}`"),
+    (re.compile(r"more system memory|out of memory"), "take a smaller model or a smaller num_ctx"),
+)
+
+
+class OllamaBackend:
+    """A model that Ollama serves.
+
+    Args:
+        model: its name, as in `ollama list`.
+        host: address of the server; None takes `OLLAMA_HOST`, else 127.0.0.1:11434.
+        num_ctx: tokens that prompt and reply share; None takes 16384, or what the model can hold if that is less, or what it is
+            loaded with if that is more.
+        timeout: seconds of silence before the server counts as gone.
+    """
+
+    def __init__(self, model: str, *, host: str | None = None, num_ctx: int | None = None, timeout: float = READ_SECONDS) -> None:
+        if not model:
+            raise UsageError("expected the name of a model, as in `ollama list`, got none")
+        self._model = model
+        self._host = host
+        self._num_ctx = num_ctx
+        self._timeout = timeout
+        address = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
+        self._server = f"Ollama at {address.rpartition('@')[2]}"  # without a password
+        self._network: httpx.AsyncBaseTransport | None = None
+        self._capabilities = Capabilities(server="ollama")
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What Ollama said of the model when it was opened; many models that claim `tools` still fail at them."""
+        return self._capabilities
+
+    async def __aenter__(self) -> Self:
+        self._network = httpx.AsyncHTTPTransport()
+        try:
+            await self._probe(self._client())
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        network, self._network = self._network, None
+        if network is not None:
+            await network.aclose()
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        body = chat_body(request, self._model, num_ctx=self._num_ctx or DEFAULT_NUM_CTX)
+        calls = 0
+        async with aclosing(self._lines(json_bytes(body))) as lines:
+            async for data in lines:
+                chunk = stream_chunk(data, calls_before=calls)
+                if chunk is None:
+                    continue
+                calls += len(chunk.tool_calls)
+                if chunk.finish_reason is None:
+                    yield chunk
+                    continue
+                self._check_prompt(request, chunk.usage, body["options"]["num_ctx"])
+                yield chunk
+                return
+        raise BackendProtocolError(
+            f"{self._server} ended the reply without a line with `done`: see its log", backend=self._server
+        )
+
+    async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
+        client = self._client(content)
+        with self._errors():
+            # The transport puts `content` in the place of what the client writes.
+            async with aclosing(cast(_Responses, await client.chat(model=self._model, stream=True))) as responses:
+                async for response in responses:
+                    yield response.model_dump(exclude_none=True)
+
+    def _check_prompt(self, request: CompletionRequest, usage: Usage | None, num_ctx: int) -> None:
+        """Refuse the reply to a prompt that was cut in spite of `truncate: false`, which older servers do not know."""
+        read = usage.prompt_tokens if usage else None
+        if not read:
+            return
+        least = least_tokens(request.messages)
+        if least <= read < num_ctx - FULL_MARGIN:
+            return
+        message = (
+            f"{self._server} read {read} tokens of a prompt of at least {max(least, read)}, its context holds {num_ctx}: it cut "
+            "the prompt or has no room for a reply; start a new conversation, offer fewer tools, or take a larger context (num_ctx)"
+        )
+        raise ContextOverflow(message, backend=self._server, status_code=200)
+
+    # -- what the model is -------------------------------------------------------------------------------------------
+
+    async def _probe(self, client: ollama.AsyncClient) -> None:
+        with self._errors():
+            try:
+                shown = await client.show(self._model)
+            except ollama.ResponseError as error:
+                if error.status_code != 404:
+                    raise
+                raise self._missing([model.model or "" for model in (await client.list()).models]) from error
+            running = (await client.ps()).models
+        trained = context_length_of(shown.modelinfo or {})
+        loaded = [model.context_length or 0 for model in running if _tagged(model.model) == _tagged(self._model)]
+        wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *loaded, 0)
+        self._num_ctx = min(wanted, trained or wanted)  # Ollama lowers it in silence
+        abilities = shown.capabilities
+        self._capabilities = Capabilities(
+            server="ollama",
+            native_tools=None if abilities is None else "tools" in abilities,
+            context_length=self._num_ctx,
+            tool_role=tool_role_of(abilities or (), shown.template or ""),
+        )
+
+    def _missing(self, present: list[str]) -> BackendStatusError:
+        listed = ", ".join(present[:LISTED_MODELS]) or "none"
+        message = f"{self._server} has no model {self._model!r}: fetch it with `ollama pull {self._model}`; it has: {listed}"
+        return BackendStatusError(message, backend=self._server, status_code=404)
+
+    # -- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _client(self, content: bytes = b"") -> ollama.AsyncClient:
+        if self._network is None:
+            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
+        transport = _Wire(self._network, content)
+        headers = {"Accept-Encoding": "identity"}  # a stream must not wait in a compressor
+        return ollama.AsyncClient(self._host, transport=transport, timeout=timeouts(self._timeout), headers=headers)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with http_errors(self._server, start=START, seconds=self._timeout):
+            try:
+                yield
+            except ollama.ResponseError as error:
+                raise self._refused(error) from error
+            except ConnectionError as error:  # the client's own translation, without the cause
+                raise BackendUnavailable(f"cannot connect to {self._server}: {START}", backend=self._server) from error
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                # Everything that the client lets through when a line is no JSON, no object, or an object of other fields.
+                raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {_one_line(error)}") from error
+
+    def _refused(self, error: ollama.ResponseError) -> BackendStatusError:
+        said = read_error(error.error)
+        status = error.status_code if error.status_code > 0 else 200  # -1: a line of the stream
+        advice = next((advice for pattern, advice in _ADVICE if pattern.search(said.message)), "")
+        secret = os.environ.get("OLLAMA_API_KEY", "")  # the client sends it
+        return status_error(said, server=self._server, status=status, advice=advice.format(model=self._model), secret=secret)
+
+
+class _Wire(httpx.AsyncBaseTransport):
+    """The network, with our body in every chat request and our reading of every answer. Closing it leaves the network open."""
+
+    def __init__(self, network: httpx.AsyncBaseTransport, content: bytes) -> None:
+        self._network = network
+        self._content = content
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/api/chat"):
+            headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+            request = httpx.Request(
+                request.method, request.url, headers=headers, content=self._content, extensions=request.extensions
+            )
+        response = await self._network.handle_async_request(request)
+        stream = _Lines(cast("httpx.AsyncByteStream", response.stream))
+        return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
+
+
+class _Lines(httpx.AsyncByteStream):
+    """An answer with U+0085 escaped, as JSON allows, and an end to lines that have none."""
+
+    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = b""  # the first half of a U+0085 that was cut in two
+        length = 0
+        async for piece in self._stream:
+            piece = held + piece
+            held = b"\xc2" if piece.endswith(b"\xc2") else b""
+            newline = piece.rfind(b"\n")
+            length = length + len(piece) if newline < 0 else len(piece) - newline
+            if length > LINE_LIMIT:
+                raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
+            yield piece.removesuffix(held).replace(b"\xc2\x85", rb"\u0085")
+        yield held
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _tagged(name: str | None) -> str:
+    """Add the tag that Ollama adds: `gemma3` is `gemma3:latest`."""
+    name = name or ""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

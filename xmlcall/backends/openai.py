@@ -1,0 +1,272 @@
+"""Any server with OpenAI's chat completions: llama.cpp, vLLM, SGLang, LM Studio, hosted services.
+
+Always streams: closing a stream frees llama.cpp's slot at once, closing a plain request did not within 40 s (measured, b11549).
+Connections are not reused: llama.cpp drops idle ones after a stream, and a request that meets one fails (measured, b11549).
+
+Thinking on llama.cpp. A template may end the prompt in an open `<think>`. The server then either takes the thinking out of the
+text, if it knows the template's tags, or leaves it in without its opener; which, cannot be asked. `reasoning_format: "none"`
+makes it leave the thinking in, and `StreamReader` drops the opener that it repeats, so that with `reasoning_open` the text of a
+reply always begins inside the thinking (measured with both kinds of template).
+"""
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+
+from ..errors import BackendProtocolError, BackendStatusError, UsageError
+from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from ..wire.sse import EventDecoder
+from .base import Capabilities, Chunk, CompletionRequest
+from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, status_error, timeouts
+
+__all__ = ["OpenAIBackend"]
+
+START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
+BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
+LISTED_MODELS: Final = 20
+
+_UNUSABLE = (401, 403, 429, 500, 502, 503, 504)  # 503: llama.cpp while it loads the model
+_VERSIONED = re.compile(r"/v\d")
+_NO_SUCH_MODEL = re.compile(
+    r"model.*(not found|not exist|not available|unknown|invalid)|(unknown|invalid|no such) model", re.I | re.S
+)
+_OPEN_THINK = re.compile(r"<think>\s*\Z")
+
+
+class OpenAIBackend:
+    """A model behind an OpenAI-compatible server.
+
+    Args:
+        url: of the server, with or without `/v1`.
+        model: as the server names it; None takes the first that it lists.
+        api_key: sent as a bearer token; None takes `OPENAI_API_KEY`, but only for an https address of another machine.
+        timeout: seconds of silence before the server counts as gone.
+        transport: replaces the network.
+
+    Raises:
+        UsageError: not an http(s) URL, or a key that cannot be sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = READ_SECONDS,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._url = _parse(url)
+        path = self._url.path.rstrip("/")
+        self._root = path.removesuffix("/v1")
+        self._api = path if _VERSIONED.search(path) else f"{path}/v1"
+        self._server = plain_address(self._url.copy_with(path=self._root))
+        self._model = model or ""
+        self._api_key = _checked_key(api_key, self._url)
+        self._timeout = timeout
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+        self._models: list[str] = []
+        self._echo = ""  # the open `<think>` at the end of the prompt
+        self._capabilities = Capabilities(server="openai-compatible")
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the server said of itself when it was opened."""
+        return self._capabilities
+
+    async def __aenter__(self) -> Self:
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
+            timeout=timeouts(self._timeout),
+            limits=httpx.Limits(max_keepalive_connections=0),
+            trust_env=not is_loopback(self._url.host),  # HTTP_PROXY is not meant for this machine
+            transport=self._transport,
+        )
+        try:
+            with self._errors():
+                await self._probe()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        content = json_bytes(self._body(request))
+        reader, decoder = StreamReader(echo="" if request.tools else self._echo), EventDecoder()
+        with self._errors():
+            async with self._request("POST", f"{self._api}/chat/completions", content) as response:
+                await self._refuse_unless_stream(response)
+                async for data in response.aiter_bytes():
+                    for chunk in self._chunks(decoder.feed(data), reader):
+                        yield chunk
+                    if reader.done:
+                        break
+                for chunk in self._chunks(decoder.close(), reader):
+                    yield chunk
+            if not reader.finished:
+                raise BackendProtocolError(f"{self._server} ended the reply without a finish reason: see its log")
+        yield reader.close()
+
+    def _body(self, request: CompletionRequest) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        if self._capabilities.server == "llama.cpp":
+            own["cache_prompt"] = True
+        if self._echo and not request.tools:
+            own["reasoning_format"] = "none"
+        return own | request_body(request, self._model)
+
+    def _chunks(self, payloads: Iterable[str], reader: StreamReader) -> Iterator[Chunk]:
+        for payload in payloads:
+            if payload == "[DONE]":
+                reader.done = True
+            if reader.done:
+                return
+            data = read_json(payload)
+            if data.get("error"):
+                raise self._status_error(200, data)
+            if chunk := reader.feed(data):
+                yield chunk
+
+    # -- what the server is ------------------------------------------------------------------------------------------
+
+    async def _probe(self) -> None:
+        status, props = await self._json("GET", f"{self._root}/props")
+        is_llama = status == 200 and "default_generation_settings" in props
+        status, listing = await self._json("GET", f"{self._api}/models")
+        if status in _UNUSABLE:
+            raise self._status_error(status, listing)
+        models = [item for item in mappings(listing.get("data")) if text_of(item.get("id"))]
+        self._models = [item["id"] for item in models]
+        self._model = self._model or self._only_model(status)
+        if is_llama:
+            self._echo = await self._open_think()
+            self._capabilities = _llama_capabilities(props, reasoning_open=bool(self._echo))
+            return
+        own = next((item for item in models if item["id"] == self._model), {})
+        # vLLM and SGLang add `max_model_len` to OpenAI's model object.
+        self._capabilities = Capabilities(server="openai-compatible", context_length=count(own.get("max_model_len")))
+
+    def _only_model(self, status: int) -> str:
+        if self._models:
+            return self._models[0]
+        raise BackendProtocolError(
+            f"expected a list of models from {self._server} ({self._api}/models), got status {status} without one: "
+            "check the address, or name the model (URL#MODEL)"
+        )
+
+    async def _open_think(self) -> str:
+        """Render a prompt and give its open `<think>`, if it ends in one."""
+        body = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True}
+        status, answer = await self._json("POST", f"{self._root}/apply-template", json_bytes(body))
+        match = _OPEN_THINK.search(text_of(answer.get("prompt"))) if status == 200 else None
+        return match[0] if match else ""
+
+    # -- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return http_errors(self._server, start=START, seconds=self._timeout)
+
+    def _request(self, method: str, path: str, content: bytes | None = None) -> AbstractAsyncContextManager[httpx.Response]:
+        if self._client is None:
+            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
+        url = self._url.copy_with(path=path)
+        # Uncompressed: a stream must not wait in a compressor, and a short answer cannot unpack into a huge one.
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        return self._client.stream(method, url, content=content, headers=headers)
+
+    async def _json(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, Any]]:
+        """Ask for a JSON object; `{"message": text}` if something else comes."""
+        async with self._request(method, path, content) as response:
+            body = await self._read(response)
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError):
+            data = None
+        return response.status_code, data if isinstance(data, dict) else {"message": body.decode("utf-8", "replace")}
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > BODY_LIMIT:
+                raise BackendProtocolError(f"expected a short answer from {response.url.path}, got more than {BODY_LIMIT} bytes")
+        return bytes(body)
+
+    async def _refuse_unless_stream(self, response: httpx.Response) -> None:
+        media = response.headers.get("content-type", "")
+        if response.status_code == 200 and not media.startswith("application/json"):
+            return
+        body = (await self._read(response)).decode("utf-8", "replace")
+        if response.status_code == 200 and '"error"' not in body:
+            raise BackendProtocolError(f"expected a stream (text/event-stream) from {self._server}, got {media}: {body[:80]!r}")
+        raise self._status_error(response.status_code, body)
+
+    def _status_error(self, status: int, body: Any) -> BackendStatusError:
+        error = read_error(body)
+        advice = self._advice(status, error.message)
+        return status_error(error, server=self._server, status=status, advice=advice, secret=self._api_key)
+
+    def _advice(self, status: int, said: str) -> str:
+        if status in (401, 403):
+            return "give its API key (`api_key`; OPENAI_API_KEY is sent to https addresses only)"
+        if status in (400, 404) and _NO_SUCH_MODEL.search(said):
+            more = len(self._models) - LISTED_MODELS
+            listed = ", ".join(self._models[:LISTED_MODELS]) + (f" and {more} more" if more > 0 else "")
+            return f"asked for the model {self._model!r}, the server has: {listed or 'no list of its models'}"
+        wrong_place = status in (404, 405) or 300 <= status < 400
+        return "check the address: expected OpenAI's /v1/chat/completions there" if wrong_place else ""
+
+
+def _parse(url: str) -> httpx.URL:
+    shown = url.rpartition("@")[2][:100]  # what stands before may be a password
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8080/v1, got {shown!r}: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8080/v1, got {shown!r}")
+    return parsed.copy_with(query=None, fragment=None)
+
+
+def _checked_key(given: str | None, url: httpx.URL) -> str:
+    key = given
+    if key is None and url.scheme == "https" and not is_loopback(url.host):
+        key = os.environ.get("OPENAI_API_KEY")  # never in clear over a network, never to what runs on this machine
+    key = (key or "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise UsageError("expected an API key of printable ASCII characters, got others in it")
+    return key
+
+
+def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Capabilities:
+    # llama.cpp, tools/server/README.md, GET /props. Without `supports_tool_calls` the template drops tools and their results
+    # in silence; without `chat_template_caps` the server is too old to say.
+    caps = mapping(props.get("chat_template_caps"))
+    tools = caps.get("supports_tool_calls")
+    return Capabilities(
+        server="llama.cpp",
+        native_tools=tools if isinstance(tools, bool) else None,
+        context_length=count(mapping(props["default_generation_settings"]).get("n_ctx")) or None,
+        tool_role=tools is True,
+        reasoning_open=reasoning_open,
+    )

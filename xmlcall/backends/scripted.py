@@ -1,0 +1,100 @@
+"""A backend that says what it was told to: for tests of everything above backends, without a model."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..errors import UsageError
+from .base import Capabilities, Chunk, CompletionRequest
+
+__all__ = ["ScriptedBackend"]
+
+Piece = str | Chunk | Exception
+Cutter = Callable[[str], Iterable[str]]
+
+
+class ScriptedBackend:
+    """Play replies, one a request.
+
+    Args:
+        replies: each a text, an exception to raise, or a sequence of texts, chunks and exceptions in order.
+        chunk_size: characters of a chunk, or a function that cuts a text; None leaves texts whole.
+        finish_reasons: of each reply that does not give its own; `stop` after the last of them.
+        capabilities: what to say of itself.
+
+    Attributes:
+        requests: what was asked, in order.
+        closed_early: for each request, whether its stream was left before its end.
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Piece | Sequence[Piece]],
+        *,
+        chunk_size: int | Cutter | None = None,
+        finish_reasons: Sequence[str] = (),
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        self.requests: list[CompletionRequest] = []
+        self.closed_early: list[bool] = []
+        self._replies = [[reply] if isinstance(reply, Piece) else list(reply) for reply in replies]
+        self._cut = _cutter(chunk_size)
+        self._finish_reasons = finish_reasons
+        self._capabilities = capabilities or Capabilities(server="scripted")
+
+    @property
+    def model(self) -> str:
+        """Always "scripted"."""
+        return "scripted"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it was told to say of itself."""
+        return self._capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        return None
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Play the next reply (see `Backend.stream`).
+
+        Raises:
+            UsageError: the script has no more replies.
+        """
+        number = len(self.requests)
+        self.requests.append(request)
+        if number >= len(self._replies):
+            raise UsageError(f"the script has {len(self._replies)} replies, reply {number + 1} was asked for")
+        self.closed_early.append(True)
+        for chunk in self._chunks(number):
+            if isinstance(chunk, Exception):
+                self.closed_early[number] = False
+                raise chunk
+            yield chunk
+        self.closed_early[number] = False
+
+    def _chunks(self, number: int) -> Iterator[Chunk | Exception]:
+        finish_reason = None
+        for piece in self._replies[number]:
+            if isinstance(piece, str):
+                yield from (Chunk(text=text) for text in self._cut(piece))
+                continue
+            finish_reason = piece.finish_reason if isinstance(piece, Chunk) and piece.finish_reason else finish_reason
+            yield piece
+        if finish_reason is None:
+            yield Chunk(finish_reason=self._finish_reasons[number] if number < len(self._finish_reasons) else "stop")
+
+
+def _cutter(chunk_size: int | Cutter | None) -> Cutter:
+    if callable(chunk_size):
+        return chunk_size
+    if chunk_size is None:
+        return lambda text: [text]
+    if chunk_size < 1:
+        raise UsageError(f"expected a chunk size of at least 1 character, got {chunk_size}")
+    return lambda text: [text[start : start + chunk_size] for start in range(0, len(text), chunk_size)]

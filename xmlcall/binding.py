@@ -1,0 +1,169 @@
+"""A call as written + its tool -> a call with typed arguments, or every mistake in it.
+
+Strategy: read each value strictly, as the schema says (the text itself where a string is admitted, else its JSON value), then
+validate the whole with JSON Schema. A declared string is never touched. All issues of a call come at once, so that a model can
+mend them in one go. Nothing raises on any text.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .catalog import Catalog, Tools
+from .references import resolve
+from .schema import describe, find_issues, validator_of
+from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall
+
+__all__ = ["admits_string", "bind", "property_schema"]
+
+_NEAREST = 3
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+
+
+def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
+    """Check a call against its tool and type its arguments.
+
+    Args:
+        raw_call: as the parser read it.
+        tools: what was offered; empty means unknown: the arguments stay as written.
+
+    Returns:
+        A ToolCall whose arguments satisfy the tool's schema, or an InvalidCall with every issue.
+    """
+    catalog = Catalog.of(tools)
+    tool = catalog.get(raw_call.name)
+    if tool is None and len(catalog):
+        return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
+    arguments, issues = _read(raw_call.arguments, tool)
+    if tool is not None and raw_call.complete:
+        broken = {issue.path for issue in issues}
+        found = find_issues(validator_of(catalog, tool), arguments)
+        issues += [issue for issue in found if issue.path not in broken]
+    issues = [*raw_call.issues, *issues]
+    if issues or not raw_call.complete:
+        return _invalid(raw_call, tuple(issues))
+    return ToolCall(id=_id(raw_call), name=raw_call.name, arguments=arguments, repairs=raw_call.repairs, raw=raw_call)
+
+
+def _id(raw_call: RawCall) -> str:
+    return f"call_{raw_call.index}"
+
+
+def _invalid(raw_call: RawCall, issues: tuple[Issue, ...]) -> InvalidCall:
+    return InvalidCall(id=_id(raw_call), name=raw_call.name, issues=issues, raw=raw_call)
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> Issue:
+    nearest = difflib.get_close_matches(name, known, n=_NEAREST, cutoff=0.4) or known[:_NEAREST]
+    expected = " or ".join(nearest)
+    return Issue(code="unknown-tool", expected=expected, got=name, message=f"There is no tool {name!r}. The nearest: {expected}.")
+
+
+def _read(written: Iterable[RawArgument], tool: Tool | None) -> tuple[dict[str, Any], list[Issue]]:
+    arguments: dict[str, Any] = {}
+    issues: list[Issue] = []
+    for argument in written:
+        value, issue = _value(argument, tool)
+        path = f"$.{argument.name}" if argument.name else "$"
+        if issue is not None:
+            issues.append(issue)
+        if argument.name in arguments and arguments[argument.name] != value:
+            message = f"The parameter {argument.name!r} was given twice with different values."
+            issues.append(Issue(code="duplicate-argument", path=path, got=_short(argument.text), message=message))
+        if argument.name:
+            arguments.setdefault(argument.name, value)
+    return arguments, issues
+
+
+def _value(argument: RawArgument, tool: Tool | None) -> tuple[Any, Issue | None]:
+    if argument.value is not MISSING:
+        return argument.value, None
+    if not argument.name:  # a native call whose arguments as a whole are no JSON object
+        return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one")
+    if tool is None:
+        return argument.text, None
+    schema = property_schema(tool.input_schema, argument.name)
+    if admits_string(schema, tool.input_schema):
+        return argument.text, None
+    return _json_value(argument, schema, tool.input_schema)
+
+
+def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any]) -> tuple[Any, Issue | None]:
+    """Read JSON; where it is none, a scalar is left to the validator, which says what was expected."""
+    try:
+        return json.loads(argument.text, parse_constant=_refuse), None
+    except (ValueError, RecursionError) as error:
+        if not argument.text.lstrip().startswith(("[", "{")):
+            return argument.text, None
+        return argument.text, _malformed(f"$.{argument.name}", describe(schema, root), argument.text, str(error))
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _malformed(path: str, expected: str, text: str, reason: str) -> Issue:
+    message = f"Expected JSON for {expected}, got text that cannot be read as JSON: {reason}."
+    return Issue(code="malformed-value", path=path, expected=expected, got=_short(text), message=message)
+
+
+def _short(text: str, limit: int = 120) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def property_schema(schema: Mapping[str, Any], name: str) -> Any:
+    """Return the schema that an object schema declares for a property.
+
+    Args:
+        schema: a tool's whole input schema.
+        name: the property.
+
+    Returns:
+        The first declaration found in `properties`, there or in a branch; else `additionalProperties`; else True (any value).
+    """
+    found = next(_declarations(schema, name, schema, depth=8), MISSING)
+    if found is not MISSING:
+        return found
+    return schema.get("additionalProperties", True)
+
+
+def _declarations(schema: Any, name: str, root: Mapping[str, Any], depth: int) -> Iterator[Any]:
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and name in properties:
+        yield properties[name]
+    for key in _BRANCHES:
+        branches = schema.get(key)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _declarations(branch, name, root, depth - 1)
+    for key in ("then", "else"):
+        yield from _declarations(schema.get(key), name, root, depth - 1)
+
+
+def admits_string(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
+    """Say whether a schema has room for a string, so that text is read as it stands.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+        depth: levels of alternatives that are followed.
+    """
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return schema is not False
+    if "const" in schema:
+        return isinstance(schema["const"], str)
+    if isinstance(schema.get("enum"), list):
+        return any(isinstance(value, str) for value in schema["enum"])
+    kinds = schema.get("type")
+    if kinds is not None and "string" not in (kinds if isinstance(kinds, list) else [kinds]):
+        return False
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if isinstance(branches, list) and not any(admits_string(branch, root, depth - 1) for branch in branches):
+            return False
+    parts = schema.get("allOf")
+    return all(admits_string(part, root, depth - 1) for part in parts) if isinstance(parts, list) else True

@@ -1,0 +1,108 @@
+"""Tools by name, with what the parser asks of them: which parameters are declared.
+
+A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that `schema.py` compiles each tool's validator
+once; it keeps them in `validators`, which is its cache and nobody else's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .errors import UsageError
+from .references import resolve
+from .types import Tool
+
+__all__ = ["Catalog", "Tools", "as_tool"]
+
+# Where an object schema may declare properties besides its own `properties` (JSON Schema 2020-12, section 10.2).
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+_SINGLE_BRANCHES = ("then", "else")
+
+
+class Catalog:
+    """A set of tools with unique names, in order.
+
+    Args:
+        tools: `Tool`s, plain MCP or OpenAI tool dicts, or a Catalog.
+
+    Raises:
+        UsageError: two tools of one name, or something that is not a tool.
+    """
+
+    __slots__ = ("_parameters", "_tools", "validators")
+
+    def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in map(as_tool, tools):
+            if tool.name in self._tools:
+                raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
+            self._tools[tool.name] = tool
+        self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
+        self.validators: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]") -> "Catalog":
+        """Return `tools` itself if it is a Catalog, else a new one."""
+        return tools if isinstance(tools, Catalog) else cls(tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this exact name, or None."""
+        return self._tools.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names in order."""
+        return tuple(self._tools)
+
+    def parameters(self, name: str) -> frozenset[str] | None:
+        """Return the declared parameter names of a tool; None if any name is possible (unknown tool, or none declared)."""
+        return self._parameters.get(name)
+
+
+Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
+"""What every `tools` argument takes."""
+
+
+def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
+    """Return a Tool from a Tool or from a plain MCP or OpenAI dict.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(tool, Tool):
+        return tool
+    if not isinstance(tool, Mapping):
+        raise UsageError(f"expected a Tool or an MCP or OpenAI tool dict, got {tool!r:.80}")
+    if "function" in tool or "parameters" in tool:
+        return Tool.from_openai(tool)
+    return Tool.from_mcp(tool)
+
+
+def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    names = frozenset(_property_names(schema, schema, depth=8))
+    if names or schema.get("additionalProperties") is False:
+        return names
+    return None
+
+
+def _property_names(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    """Yield the properties that a schema or one of its branches declares; `depth` bounds `$ref` loops."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        yield from (name for name in properties if isinstance(name, str))
+    for key in _BRANCHES:
+        branches = schema.get(key)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _property_names(branch, root, depth - 1)
+    for key in _SINGLE_BRANCHES:
+        yield from _property_names(schema.get(key), root, depth - 1)

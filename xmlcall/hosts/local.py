@@ -1,0 +1,157 @@
+"""Python functions as tools, in this process.
+
+    async with LocalHost([add, search]) as host: ...
+
+A synchronous function runs in a thread, so that it cannot hold up the loop. A thread cannot be stopped: a function that runs
+past its time limit goes on in the background, unheard, until it or the program ends.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
+from ..types import TextContent, Tool, ToolResult
+
+__all__ = ["LocalHost"]
+
+_DEFAULT_TIMEOUT = 60.0
+
+
+class LocalHost:
+    """Python functions as a `Host`.
+
+    Args:
+        functions: each becomes a tool by `Tool.from_function`. They get their arguments as their type hints say; what they
+            return is the result: a string as text, a `ToolResult` as it is, anything else as JSON. An exception is an error
+            result that tells its text to the model.
+        name: for people and for `server__tool` names.
+
+    Raises:
+        UsageError: a function cannot be described, or two have one name.
+    """
+
+    def __init__(self, functions: Iterable[Callable[..., Any]], *, name: str = "local") -> None:
+        self._name = name
+        self._changed = asyncio.Event()
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._tools: list[Tool] = []
+        for function in functions:
+            tool = Tool.from_function(function)
+            if tool.name in self._functions:
+                raise UsageError(f"two functions are named {tool.name!r}; names must be unique")
+            self._functions[tool.name] = _checked(function)
+            self._tools.append(tool)
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def instructions(self) -> str:
+        """Empty: functions describe themselves."""
+        return ""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Empty: a function that cannot be a tool is refused at once."""
+        return ()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Never set."""
+        return self._changed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        pass
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """List the functions."""
+        return tuple(self._tools)
+
+    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+        """Run one function.
+
+        Args:
+            name: the function's.
+            arguments: by parameter name.
+            timeout: seconds, 60 if None.
+
+        Raises:
+            ToolHostUnavailable: it did not return in time.
+            ToolHostProtocolError: there is no such function.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            raise ToolHostProtocolError(f"{self._name}: no function is named {name!r}", host=self._name)
+        limit = _DEFAULT_TIMEOUT if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await _run(function, dict(arguments))
+        except TimeoutError as error:
+            raise ToolHostUnavailable(f"{self._name}: {name!r} did not return within {limit:g} s", host=self._name) from error
+
+
+def _checked(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
+    """Return a callable that validates a dict of arguments against the type hints and calls the function with them."""
+    from pydantic import TypeAdapter  # only here: importing xmlcall stays cheap
+
+    adapter: TypeAdapter[Any] = TypeAdapter(function)  # type: ignore[arg-type]  # a function is a type to pydantic
+    return adapter.validate_python
+
+
+async def _run(function: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> ToolResult:
+    outcome = await _in_thread(function, arguments)
+    if not inspect.isawaitable(outcome):
+        return _result(outcome)
+    try:
+        return _result(await outcome)
+    except Exception as error:  # the function's own: the model is to read it
+        return _failed(error)
+
+
+async def _in_thread(function: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> Any:
+    """Call in a daemon thread; the threads of asyncio would keep the program from ending while one of them hangs."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def work() -> None:
+        try:
+            outcome = function(arguments)
+        except BaseException as error:  # the function's own, SystemExit included, or pydantic's about the arguments
+            outcome = _failed(error)
+        with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile: nobody waits
+            loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(outcome))
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
+    return await done
+
+
+def _failed(error: BaseException) -> ToolResult:
+    return ToolResult.error(str(error) or type(error).__name__)
+
+
+def _result(value: Any) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, str):
+        return ToolResult(content=(TextContent(text=value),))
+    from pydantic_core import to_jsonable_python
+
+    try:
+        structured = to_jsonable_python(value, by_alias=True)
+    except ValueError as error:
+        return ToolResult.error(f"the tool returned something that JSON cannot hold: {error}")
+    return ToolResult(content=(TextContent(text=json.dumps(structured, ensure_ascii=False)),), structured_content=structured)

@@ -1,0 +1,131 @@
+"""The three MCP transports, opened from a server's configuration, and what is heard of a server besides MCP.
+
+Time limits: a connection has none of its own. A server may stay silent between two calls for hours, and with the SDK's read
+limit of 300 seconds an idle event stream would end the session; each request is bounded by its caller instead.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any, TextIO
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import ValidationError
+
+from ..config import HttpServer, ServerConfig, StdioServer
+
+__all__ = ["PeerLog", "open_transport"]
+
+# The SDK's 1 MiB loses larger results (-32000 "SSE stream failed"). The older HTTP+SSE cannot be told.
+_MAX_EVENT_BYTES = 32 << 20
+_HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
+_KEPT_BYTES = 8192
+_QUOTED_LINES = 5
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+Streams = tuple[Any, Any]
+
+
+class PeerLog:
+    """What a server did besides speaking MCP, kept short, to be quoted in errors."""
+
+    def __init__(self) -> None:
+        self._stderr = b""
+        self._noise = ""
+        self.http_status: int | None = None
+
+    def add_stderr(self, data: bytes) -> None:
+        """Keep the end of what a process wrote to standard error."""
+        self._stderr = (self._stderr + data)[-_KEPT_BYTES:]
+
+    def add_noise(self, error: Exception) -> None:
+        """Keep the first item that the SDK could not read as a message."""
+        if self._noise or not isinstance(error, ValidationError):
+            return
+        item = str(error.errors(include_url=False, include_context=False)[0]["input"])[:400]
+        self._noise = _plain(item).strip()[:80]
+
+    def describe(self) -> str:
+        """Say what was heard, as sentences that follow an error; "" if nothing."""
+        lines = [line.strip()[:200] for line in _plain(self._stderr.decode(errors="replace")).splitlines() if line.strip()]
+        noise = f" It printed text that is not MCP on its standard output: {self._noise!r}." if self._noise else ""
+        return noise + (f" Its last lines on standard error: {' | '.join(lines[-_QUOTED_LINES:])}" if lines else "")
+
+
+def _plain(text: str) -> str:
+    """Drop terminal escapes and control characters, line feeds excepted."""
+    return _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\t", " "))
+
+
+def open_transport(server: ServerConfig, log: PeerLog) -> AbstractAsyncContextManager[Streams]:
+    """Open the streams to a server; what is heard besides MCP goes to `log`.
+
+    Raises:
+        OSError, ValueError: the process cannot be started.
+        httpx2.HTTPError: the older HTTP+SSE endpoint cannot be reached.
+    """
+    if isinstance(server, StdioServer):
+        return _stdio(server, log)
+    return _sse(server, log) if server.transport == "sse" else _http(server, log)
+
+
+@asynccontextmanager
+async def _stdio(server: StdioServer, log: PeerLog) -> AsyncIterator[Streams]:
+    parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd)
+    with _stderr_to(log) as pipe:
+        async with stdio_client(parameters, errlog=pipe) as streams:
+            yield streams
+
+
+@contextmanager
+def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
+    """Give a pipe whose last bytes are kept: standard error is bounded, never on our terminal, and never blocks the server."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    loop = asyncio.get_running_loop()
+
+    def drain() -> bool:
+        try:
+            data = os.read(reading, 1 << 16)
+        except BlockingIOError:
+            return False
+        log.add_stderr(data)
+        return bool(data)
+
+    loop.add_reader(reading, drain)
+    try:
+        with os.fdopen(writing, "w") as pipe:
+            yield pipe
+    finally:
+        loop.remove_reader(reading)
+        for _ in range(16):  # the last words, not those of a grandchild that goes on talking
+            if not drain():
+                break
+        os.close(reading)
+
+
+@asynccontextmanager
+async def _http(server: HttpServer, log: PeerLog) -> AsyncIterator[Streams]:
+    async with _http_client(server, log) as http:
+        async with streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _sse(server: HttpServer, log: PeerLog) -> AsyncIterator[Streams]:
+    async with sse_client(server.url, httpx_client_factory=lambda *_, **__: _http_client(server, log)) as streams:
+        yield streams
+
+
+def _http_client(server: HttpServer, log: PeerLog) -> httpx2.AsyncClient:
+    """Make the HTTP client; the SDK loses the status of a refusal, so it is noted on the way."""
+
+    async def note(response: httpx2.Response) -> None:
+        log.http_status = response.status_code if response.status_code >= 400 else None
+
+    return httpx2.AsyncClient(headers=dict(server.headers), timeout=_HTTP_TIMEOUT, event_hooks={"response": [note]})

@@ -1,0 +1,301 @@
+"""The loop: generate, parse, bind, approve, call, feed back, until a reply has no call.
+
+One loop serves any number of conversations at once; a conversation is the list of messages that goes in and comes out. The tool
+prompt is not part of it: it is rendered from the catalog in front of every request, the same characters each time, so that the
+server's prompt cache holds. The reminder is part of it, at the end of the person's message, and stays there for the same reason.
+
+Calls of one reply run one after the other, in the order written: the second may rely on what the first did to the world.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from . import prompt
+from .backends.base import Backend, CompletionRequest, Usage
+from .catalog import Catalog
+from .content import result_text
+from .errors import ToolHostError, UsageError
+from .generation import Generated, generate, generate_native
+from .hosts.base import Host
+from .hosts.router import Router
+from .loop_events import Answer, CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent, TurnEnded, TurnStarted
+from .policy import Policy, Proposal, allow, echo_of
+from .types import InvalidCall, Issue, Message, Tool, ToolCall, ToolResult
+
+__all__ = ["Mode", "ToolLoop"]
+
+Mode = Literal["xml", "native"]
+_UNCUT = frozenset({"stop", "tool_calls"})
+
+
+@dataclass(slots=True)
+class _Run:
+    """One conversation under way."""
+
+    messages: list[Message]
+    seen: list[str] = field(default_factory=list)  # raw results, for the echo check
+    usage: Usage = field(default_factory=Usage)
+
+
+Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
+
+
+class ToolLoop:
+    """Gives a model tools. Open it with `async with`: that opens the backend and the hosts.
+
+    Args:
+        backend: a model, as from `connect`.
+        hosts: where tools live; each with its own name.
+        mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling.
+        policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
+        max_turns: replies in one run.
+        parallel: whether one reply may hold several calls.
+        reminder: whether the person's message ends in a reminder of the tools.
+        lang: language of the prompts, `en` or `zh`.
+        max_tokens: of each reply; None leaves it to the server.
+        temperature: None leaves it to the server.
+        seed: None leaves it to the server.
+        timeout: seconds for each call; None leaves it to the host.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        hosts: Iterable[Host] = (),
+        *,
+        mode: Mode = "xml",
+        policy: Policy | Iterable[str] = (),
+        max_turns: int = 10,
+        parallel: bool = True,
+        reminder: bool = True,
+        lang: str = "en",
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if mode not in ("xml", "native"):
+            raise UsageError(f"mode must be 'xml' or 'native', got {mode!r}")
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}")
+        self.backend = backend
+        self.router = Router(hosts)
+        self._mode = mode
+        self._policy = policy if callable(policy) else allow(policy)
+        self._max_turns = max_turns
+        self._parallel = parallel
+        self._reminder = reminder
+        self._lang = lang
+        self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
+        self._timeout = timeout
+        self._catalog: Catalog | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open the hosts, then the backend (it may take long to load).
+
+        Raises:
+            ToolHostError: a host did not open.
+            BackendError: the backend did not open.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.router)
+            await stack.enter_async_context(self.backend)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close everything."""
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def catalog(self) -> Catalog:
+        """Return the tools on offer, listed again if a server said that they changed."""
+        if self._catalog is None or self.router.changed.is_set():
+            self._catalog = Catalog(await self.router.tools())
+        return self._catalog
+
+    async def system_prompt(self) -> str:
+        """Return the tool prompt as the model gets it in mode `xml`."""
+        instructions = dict(self.router.instructions())
+        return prompt.system_prompt(await self.catalog(), lang=self._lang, parallel=self._parallel, instructions=instructions)
+
+    async def ask(self, question: str) -> Answer:
+        """Run a conversation of one question to its end.
+
+        Args:
+            question: the person's words.
+
+        Raises:
+            BackendError: the model server failed.
+        """
+        async with aclosing(self.run([Message(role="user", content=question)])) as events:
+            async for event in events:
+                if isinstance(event, Answer):
+                    return event
+        raise AssertionError("a run ends with an Answer")
+
+    async def run(self, messages: Sequence[Message | Mapping[str, Any]]) -> AsyncGenerator[LoopEvent]:
+        """Go on with a conversation until the model answers without a call.
+
+        Args:
+            messages: what was said so far, the person's message last; `Answer.messages` of an earlier run, or
+                `{"role", "content"}` dicts. A system message of your own comes first and is kept, after the tool prompt.
+
+        Yields:
+            Events as they happen, an Answer last. Closing the generator ends the generation.
+
+        Raises:
+            BackendError: the model server failed.
+            UsageError: the messages are not a conversation that can go on.
+        """
+        state = _Run(messages=self._opened(messages))
+        for turn in range(1, self._max_turns + 1):
+            yield TurnStarted(turn=turn)
+            catalog = await self.catalog()
+            generated = None
+            async with aclosing(self._generate(state, catalog)) as events:
+                async for event in events:
+                    if isinstance(event, Generated):
+                        generated = event
+                    else:
+                        yield event
+            assert generated is not None
+            reply = generated.reply
+            state.usage = _sum(state.usage, generated.usage)
+            state.messages.append(self._said(generated))
+            yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+            if not reply.calls:
+                stop_reason = "end" if reply.finish_reason in _UNCUT else reply.finish_reason
+                break
+            answered: Answered = []
+            for call in reply.calls:
+                async for event in self._call(call, state, catalog, answered):
+                    yield event
+            state.messages += self._told(answered, catalog)
+        else:
+            stop_reason = "max_turns"
+        yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
+
+    def _opened(self, messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
+        """Copy the conversation, with the reminder at the end of the person's last message."""
+        opened = [as_message(message) for message in messages]
+        if not opened or opened[-1].role not in ("user", "tool"):
+            raise UsageError("the last message must be the person's (role 'user') or a result")
+        return opened
+
+    def _reminded(self, messages: list[Message], catalog: Catalog) -> None:
+        last = messages[-1]
+        text = prompt.reminder(catalog, lang=self._lang) if self._reminder and self._mode == "xml" else ""
+        if text and last.role == "user" and not last.content.startswith("<function_results>") and not last.content.endswith(text):
+            messages[-1] = replace(last, content=f"{last.content}\n\n{text}")
+
+    def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
+        self._reminded(state.messages, catalog)
+        native = self._mode == "native"
+        system = "" if native else self._system(catalog)
+        request = replace(
+            self._sampling, messages=tuple(_with_system(system, state.messages)), tools=tuple(catalog) if native else ()
+        )
+        if native:
+            return generate_native(self.backend, request, catalog)
+        return generate(self.backend, request, catalog, parallel=self._parallel)
+
+    def _system(self, catalog: Catalog) -> str:
+        instructions = dict(self.router.instructions())
+        return prompt.system_prompt(catalog, lang=self._lang, parallel=self._parallel, instructions=instructions)
+
+    def _said(self, generated: Generated) -> Message:
+        calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
+        return Message(role="assistant", content=generated.text, tool_calls=calls)
+
+    def _told(self, answered: Answered, catalog: Catalog) -> list[Message]:
+        """Turn results into messages: one of role `user` in mode `xml`, one of role `tool` each in mode `native`."""
+        if self._mode == "xml":
+            return [Message(role="user", content=prompt.results(answered, catalog, lang=self._lang))]
+        told = []
+        for call, result in answered:
+            if isinstance(call, ToolCall) and result is not None:
+                told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
+            elif isinstance(call, InvalidCall):
+                told.append(Message(role="user", content=prompt.feedback(call, catalog, lang=self._lang)))
+        return told
+
+    async def _call(
+        self, call: ToolCall | InvalidCall, state: _Run, catalog: Catalog, answered: Answered
+    ) -> AsyncGenerator[LoopEvent]:
+        """Check, approve and run one call; its outcome goes to `answered`."""
+        tool = catalog.get(call.name)
+        if isinstance(call, ToolCall):
+            call = echo_of(call, self._sources(state, catalog)) or (call if tool else _not_offered(call))
+        if isinstance(call, InvalidCall) or tool is None:
+            assert isinstance(call, InvalidCall)
+            answered.append((call, None))
+            yield CallRejected(call=call)
+            return
+        host, host_tool = self.router.origin(call.name)
+        decision = await self._policy(Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool))
+        if not decision.allowed:
+            answered.append((call, ToolResult.error(f"Not run: {decision.reason}")))
+            yield CallDenied(call=call, reason=decision.reason)
+            return
+        yield CallStarted(call=call, host=host.name, host_tool=host_tool)
+        result, failure = await self._result(call)
+        answered.append((call, result))
+        state.seen.append(result_text(result))
+        yield CallFinished(call=call, result=result, failure=failure)
+
+    async def _result(self, call: ToolCall) -> tuple[ToolResult, str]:
+        """Run a call; a server that fails is an error for the model, not the end of the run."""
+        try:
+            result = await self.router.call(call.name, call.arguments, self._timeout)
+        except ToolHostError as error:
+            return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
+        return replace(result, call_id=call.id), ""
+
+    def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
+        """Yield the texts by others that a call must not be copied from."""
+        yield from state.seen
+        yield from (message.content for message in state.messages if message.role in ("user", "tool", "system"))
+        yield from (tool.description for tool in catalog)
+        yield from (text for _, text in self.router.instructions())
+
+
+def as_message(message: Message | Mapping[str, Any]) -> Message:
+    """Read a message from a Message or a `{"role", "content"}` dict.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(message, Message):
+        return message
+    role, content = message.get("role"), message.get("content")
+    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
+        raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
+    return Message(role=role, content=content)
+
+
+def _with_system(system: str, messages: list[Message]) -> list[Message]:
+    """Put the tool prompt first; the caller's own system message follows in the same message, because models expect one."""
+    if not system:
+        return messages
+    if messages[0].role == "system":
+        return [replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:]]
+    return [Message(role="system", content=system), *messages]
+
+
+def _not_offered(call: ToolCall) -> InvalidCall:
+    message = f"There is no tool {call.name!r}: no tools are offered."
+    return InvalidCall(
+        id=call.id, name=call.name, issues=(Issue(code="unknown-tool", got=call.name, message=message),), raw=call.raw
+    )
+
+
+def _sum(total: Usage, more: Usage) -> Usage:
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    added = {name: (getattr(total, name) or 0) + getattr(more, name) for name in names if getattr(more, name) is not None}
+    return replace(total, **added)

@@ -1,0 +1,96 @@
+"""What a ToolLoop says while it runs: the parser's events, these, and at the end one Answer."""
+
+from dataclasses import dataclass
+
+from .backends.base import Usage
+from .events import Event
+from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
+
+__all__ = ["Answer", "CallDenied", "CallFinished", "CallRejected", "CallStarted", "LoopEvent", "TurnEnded", "TurnStarted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStarted:
+    """A reply is being generated.
+
+    Args:
+        turn: its number in this run, from 1.
+    """
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """A reply is complete; its calls come next, if it has any."""
+
+    turn: int
+    reply: Reply
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """A call was allowed and runs now.
+
+    Args:
+        call: with its arguments.
+        host: the server's name.
+        host_tool: the tool's own name there.
+    """
+
+    call: ToolCall
+    host: str
+    host_tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished:
+    """A call has its result.
+
+    Args:
+        call: the call.
+        result: what the model is told.
+        failure: set if not the tool but its server failed: what happened, for a person.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRejected:
+    """A call cannot run as the model wrote it; the model is told why."""
+
+    call: InvalidCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDenied:
+    """The policy did not allow a call; the model is told."""
+
+    call: ToolCall
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The end of a run.
+
+    Args:
+        text: the last reply's visible text.
+        stop_reason: `end` (a reply without calls), `max_turns`, or the server's word for a cut reply, such as `length`.
+        messages: the conversation to go on with, without the tool prompt.
+        turns: how many replies were generated.
+        usage: the tokens of all of them; `cached_tokens` as far as the server told.
+    """
+
+    text: str
+    stop_reason: str
+    messages: tuple[Message, ...]
+    turns: int
+    usage: Usage
+
+
+LoopEvent = Event | TurnStarted | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | Answer

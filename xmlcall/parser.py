@@ -1,0 +1,410 @@
+"""Model text in pieces -> events. The one parser: whole text is `feed` and `close`.
+
+Outside a call the machine of `_TABLE` decides what is prose, reasoning, quotation or the opening of a call; inside one,
+`CallReader` does. Decisions come from the characters to the left and the next token, so the events, coalesced, do not depend on
+how the text was cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a
+call (a fence line, a wrapper, white space: at most `_MAX_HELD` characters).
+
+What is quotation is decided from the left alone: inline code ends at as many back-ticks as opened it or at a blank line; in a
+fence only calls of declared tools count (any tool when none are given).
+"""
+
+import enum
+from collections import deque
+
+from .callreader import CallReader
+from .catalog import Catalog, Tools
+from .dialects import Dialect, select
+from .errors import UsageError
+from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta
+from .scanner import Mode, Scanner, Token
+
+__all__ = ["Parser"]
+
+_MAX_HELD = 256
+_UNCUT = frozenset({"stop", "tool_calls"})
+
+
+class State(enum.Enum):
+    """Where in a reply the next token stands."""
+
+    PROSE = "text for the person"
+    CODE = "inline code"
+    REASONING = "between reasoning tags"
+    OPENING = "after a fence line, a wrapper or a call's opener that may be text"
+    BLOCK = "between the calls of a wrapper"
+    CALL = "in a call"
+
+
+# (state, token kind) -> method; everything else is text of its state.
+_TABLE = {
+    (State.PROSE, "ticks"): "_ticks",
+    (State.PROSE, "reasoning_open"): "_reasoning_open",
+    (State.PROSE, "reasoning_close"): "_stray_tag",
+    (State.PROSE, "block_open"): "_hold",
+    (State.PROSE, "call_open"): "_hold",
+    (State.PROSE, "block_close"): "_stray",
+    (State.PROSE, "call_close"): "_stray",
+    (State.PROSE, "parameter_close"): "_stray",
+    (State.CODE, "ticks"): "_end_code",
+    (State.CODE, "blank_line"): "_end_code_at_blank_line",
+    (State.REASONING, "reasoning_open"): "_reasoning_nested",
+    (State.REASONING, "reasoning_close"): "_reasoning_close",
+    (State.OPENING, "text"): "_text_after_opening",
+    (State.OPENING, "ticks"): "_ticks_after_opening",
+    (State.OPENING, "block_open"): "_block_after_opening",
+    (State.OPENING, "call_open"): "_call_after_opening",
+    (State.OPENING, "call_close"): "_body_after_opening",
+    (State.OPENING, "parameter_open"): "_body_after_opening",
+    (State.BLOCK, "text"): "_text_in_block",
+    (State.BLOCK, "block_open"): "_repeated_block",
+    (State.BLOCK, "block_close"): "_end_block",
+    (State.BLOCK, "call_open"): "_begin_call",
+    (State.BLOCK, "call_close"): "_stray_tag",
+    (State.BLOCK, "parameter_close"): "_stray_tag",
+}
+_OTHERWISE = {
+    State.PROSE: "_text",
+    State.CODE: "_text",
+    State.REASONING: "_reasoning_text",
+    State.OPENING: "_opening_is_text",
+    State.BLOCK: "_text_in_block",
+}
+_MODES = {State.CODE: Mode.CODE}
+
+
+class Parser:
+    """A streaming reader of tool calls in model text.
+
+    Args:
+        tools: what was offered; empty if unknown, then every name counts as declared.
+        dialect: a name of `DIALECTS`, `auto` for all, or a Dialect.
+        reasoning_open: the prompt ended in an open `<think>`.
+
+    Raises:
+        UsageError: unknown dialect, or `tools` are not tools.
+    """
+
+    def __init__(self, tools: Tools = (), *, dialect: str | Dialect = "auto", reasoning_open: bool = False) -> None:
+        self._catalog = Catalog.of(tools)
+        self._scanner = Scanner(select(dialect))
+        self._events: list[Event] = []
+        self._state = State.REASONING if reasoning_open else State.PROSE
+        self._depth = 1 if reasoning_open else 0
+        self._queue: deque[Token] = deque()
+        self._held: list[Token] = []
+        self._reader: CallReader | None = None
+        self._wrapped = False
+        self._block_text = False  # text stands between the calls of this wrapper
+        self._calls = 0
+        self._after_call = False  # only white space since a call or its wrapper ended
+        self._line_blank = True  # only white space since the last newline
+        self._code_ticks = 0
+        self._fence = 0  # back-ticks of the open fence
+        self._fence_dropped = False  # the open fence is around calls and left out of the text
+        self._length = 0
+        self._closed = False
+
+    def feed(self, chunk: str) -> list[Event]:
+        """Read more text.
+
+        Args:
+            chunk: any piece of the reply.
+
+        Returns:
+            What is certain by now.
+
+        Raises:
+            UsageError: not a `str`, or the parser is closed.
+        """
+        if not isinstance(chunk, str):
+            raise UsageError(f"Parser.feed takes str, got {type(chunk).__name__}")
+        if self._closed:
+            raise UsageError("this parser is closed; use a new one for each reply")
+        self._length += len(chunk)
+        self._scanner.feed(chunk)
+        return self._drain()
+
+    def close(self, finish_reason: str = "stop") -> list[Event]:
+        """Read the end of the reply.
+
+        Args:
+            finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
+
+        Returns:
+            The last events.
+
+        Raises:
+            UsageError: the parser is closed already.
+        """
+        if self._closed:
+            raise UsageError("this parser is closed; use a new one for each reply")
+        self._scanner.close()
+        events = self._drain()
+        while self._reader is not None:  # what it gives back may open another call
+            self._end_call(self._reader.finish(self._length, cut=finish_reason not in _UNCUT))
+            events += self._drain()
+        if self._state is State.OPENING:
+            self._release_as_text()
+        if self._state is State.BLOCK:
+            self._repair("unclosed-block", (self._length, self._length))
+        self._closed = True
+        return events + self._take_events()
+
+    def _drain(self) -> list[Event]:
+        while (token := self._next()) is not None:
+            self._step(token)
+        return self._take_events()
+
+    def _next(self) -> Token | None:
+        if self._queue:
+            return self._queue.popleft()
+        mode = self._reader.mode if self._reader else _MODES.get(self._state, Mode.PROSE)
+        return self._scanner.next(mode)
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _step(self, token: Token) -> None:
+        if self._reader is not None:
+            self._call_token(token)
+            return
+        if self._fence and self._state is State.PROSE and token.kind.startswith("reasoning"):
+            self._text(token)
+            return
+        method = _TABLE.get((self._state, token.kind)) or _OTHERWISE[self._state]
+        getattr(self, method)(token)
+
+    # Prose and quotation.
+
+    def _text(self, token: Token) -> None:
+        self._events.append(TextDelta(text=token.text, span=token.span))
+        _, newline, last = token.text.rpartition("\n")
+        self._line_blank = not last.strip() and (bool(newline) or self._line_blank)
+        self._after_call = self._after_call and not token.text.strip()
+
+    def _ticks(self, token: Token) -> None:
+        count = len(token.text)
+        if not (self._line_blank and count >= 3):
+            if not self._fence:
+                self._state, self._code_ticks = State.CODE, count
+            self._text(token)
+        elif self._fence and count >= self._fence:
+            self._end_fence(token)
+        elif self._fence:
+            self._text(token)
+        else:
+            self._hold(token)
+
+    def _end_fence(self, token: Token) -> None:
+        if self._fence_dropped:
+            self._markup("fence", token)
+        else:
+            self._text(token)
+        self._fence, self._fence_dropped = 0, False
+
+    def _end_code(self, token: Token) -> None:
+        if len(token.text) == self._code_ticks:
+            self._state = State.PROSE
+        self._text(token)
+
+    def _end_code_at_blank_line(self, token: Token) -> None:
+        self._state = State.PROSE
+        self._text(token)
+
+    def _stray_tag(self, token: Token) -> None:
+        self._markup("stray", token)
+        self._repair("stray-tag", token.span)
+
+    def _stray(self, token: Token) -> None:
+        """A closer without its opener: a left-over after a call, text anywhere else."""
+        if not self._after_call:
+            self._text(token)
+        else:
+            self._stray_tag(token)
+
+    # Reasoning.
+
+    def _reasoning_open(self, token: Token) -> None:
+        self._markup("reasoning", token)
+        self._state, self._depth = State.REASONING, 1
+
+    def _reasoning_nested(self, token: Token) -> None:
+        self._depth += 1
+        self._reasoning_text(token)
+
+    def _reasoning_close(self, token: Token) -> None:
+        self._depth -= 1
+        if self._depth:
+            self._reasoning_text(token)
+            return
+        self._markup("reasoning", token)
+        self._state = State.PROSE
+
+    def _reasoning_text(self, token: Token) -> None:
+        self._events.append(ReasoningDelta(text=token.text, span=token.span))
+
+    # The opening of calls: held until a call's name is certain.
+
+    def _hold(self, token: Token) -> None:
+        self._held.append(token)
+        self._state = State.OPENING
+        if token.kind == "call_open" and token.text.endswith("/>"):
+            self._call_is_certain()
+
+    def _text_after_opening(self, token: Token) -> None:
+        """White space may follow, and after a fence's back-ticks the rest of that line."""
+        if sum(len(part.text) for part in self._held) + len(token.text) > _MAX_HELD or not self._may_precede(token):
+            self._opening_is_text(token)
+        else:
+            self._held.append(token)
+
+    def _may_precede(self, token: Token) -> bool:
+        if self._holds_tag():
+            return not token.text.strip()
+        return _is_fence_line("".join(part.text for part in self._held[1:]) + token.text)
+
+    def _holds_tag(self) -> bool:
+        return any(part.kind in ("block_open", "call_open") for part in self._held)
+
+    def _ticks_after_opening(self, token: Token) -> None:
+        """Back-ticks on a fence's own line: it was inline code (CommonMark 0.31, 4.5)."""
+        held = self._held
+        inline = held[0].kind == "ticks" and not any("\n" in part.text for part in held)
+        self._opening_is_text(token)
+        if inline:
+            self._fence, self._state, self._code_ticks = 0, State.CODE, len(held[0].text)
+
+    def _block_after_opening(self, token: Token) -> None:
+        if self._holds_tag():
+            self._opening_is_text(token)
+        else:
+            self._hold(token)
+
+    def _call_after_opening(self, token: Token) -> None:
+        if any(held.kind == "call_open" for held in self._held):
+            self._opening_is_text(token)
+            return
+        self._held.append(token)
+        if token.text.endswith("/>") or any(held.kind == "block_open" for held in self._held):
+            self._call_is_certain()
+
+    def _body_after_opening(self, token: Token) -> None:
+        """A call without wrapper is certain once its body begins."""
+        if self._held[-1].kind != "call_open" and not any(held.kind == "call_open" for held in self._held):
+            self._opening_is_text(token)
+            return
+        self._queue.appendleft(token)
+        self._call_is_certain()
+
+    def _call_is_certain(self) -> None:
+        held, self._held = self._held, []
+        at = next(place for place, part in enumerate(held) if part.kind == "call_open")
+        if self._fenced(held) and not self._declared(held[at].attributes["name"]):
+            self._held = held
+            self._release_as_text()
+            return
+        self._state = State.BLOCK
+        self._begin_block(held[:at])
+        self._begin_call(held[at])
+        for part in reversed(held[at + 1 :]):
+            self._queue.appendleft(part)
+
+    def _begin_block(self, held: list[Token]) -> None:
+        """Turn what was held before a call into markup: a fence's opening line, a wrapper, white space."""
+        kind = "space"
+        for part in held:
+            if part.kind == "ticks":
+                kind = "fence"
+                self._fence, self._fence_dropped = len(part.text), True
+                self._repair("code-fence", part.span)
+            elif part.kind == "block_open":
+                kind = "space"
+                self._wrapped = True
+            self._markup("block_open" if part.kind == "block_open" else kind, part)
+
+    def _fenced(self, held: list[Token]) -> bool:
+        return bool(self._fence) or held[0].kind == "ticks"
+
+    def _declared(self, name: str) -> bool:
+        return not len(self._catalog) or name in self._catalog
+
+    def _opening_is_text(self, token: Token) -> None:
+        self._release_as_text()
+        self._queue.appendleft(token)
+
+    def _release_as_text(self) -> None:
+        held, self._held = self._held, []
+        self._state = State.PROSE
+        if held[0].kind == "ticks":
+            self._fence = len(held[0].text)
+        for part in held:
+            self._text(part)
+
+    # Calls.
+
+    def _begin_call(self, token: Token) -> None:
+        name = token.attributes["name"]
+        if not self._wrapped:
+            self._repair("missing-block", token.span)
+        self._reader = CallReader(
+            index=self._calls,
+            opener=token,
+            declared=self._catalog.parameters(name),
+            wrapped=self._wrapped,
+            emit=self._emit,
+        )
+        self._calls += 1
+        self._state = State.CALL
+        self._block_text = False
+        if self._reader.self_closing():
+            self._end_call([])
+
+    def _call_token(self, token: Token) -> None:
+        assert self._reader is not None
+        rest = self._reader.take(token)
+        if rest is not None:
+            self._end_call(rest)
+
+    def _end_call(self, rest: list[Token]) -> None:
+        self._reader = None
+        self._queue.extendleft(reversed(rest))
+        self._state = State.BLOCK if self._wrapped else State.PROSE
+        self._after_call, self._line_blank = True, True
+
+    def _text_in_block(self, token: Token) -> None:
+        blank = 0 if self._block_text else len(token.text) - len(token.text.lstrip())
+        middle = token.start + blank
+        if blank:
+            self._events.append(Markup(kind="space", span=(token.start, middle)))
+        if blank == len(token.text):
+            return
+        if not self._block_text:
+            self._block_text = True
+            self._repair("text-in-block", (middle, middle))
+        self._events.append(TextDelta(text=token.text[blank:], span=(middle, token.end)))
+
+    def _repeated_block(self, token: Token) -> None:
+        self._markup("block_open", token)
+        self._repair("repeated-block", token.span)
+
+    def _end_block(self, token: Token) -> None:
+        self._markup("block_close", token)
+        self._state, self._wrapped = State.PROSE, False
+        self._after_call, self._line_blank = True, True
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def _markup(self, kind: str, token: Token) -> None:
+        self._events.append(Markup(kind=kind, span=token.span))
+
+    def _repair(self, code: str, span: tuple[int, int]) -> None:
+        self._events.append(Repaired(code=code, span=span))
+
+
+def _is_fence_line(text: str) -> bool:
+    """Whether the text after a fence's back-ticks may still precede a call: the rest of that line, then white space."""
+    _, newline, rest = text.partition("\n")
+    return not newline or not rest.strip()

@@ -1,0 +1,162 @@
+"""Everything that is said to the model, rendered from the templates in `prompts/`.
+
+One environment, strict about undefined names. Templates lay out and word; what they show (parameter trees, example calls, result
+texts) is prepared here. Text from tools and servers is untrusted: structural tags in it are made inert, so that a result which
+holds a call never reads as one, and a result cannot close its own frame.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import regex
+
+from .catalog import Catalog, Tools
+from .content import result_text
+from .errors import UsageError
+from .reply import render
+from .signature import example_arguments, parameters_of
+from .types import MISSING, InvalidCall, Tool, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+__all__ = ["LANGUAGES", "feedback", "reminder", "results", "system_prompt"]
+
+LANGUAGES = ("en", "zh")
+
+# The tags of the wire format, of the frame around results and of reasoning.
+_TAGS = regex.compile(r"<(?=/?(?:function_calls|function_results|result|invoke|parameter|think|thinking|reasoning)\b)")
+
+
+def system_prompt(
+    tools: Tools,
+    *,
+    dialect: str = "function_calls",
+    lang: str = "en",
+    parallel: bool = True,
+    instructions: Mapping[str, str] | None = None,
+) -> str:
+    """Render the system prompt that offers tools.
+
+    Args:
+        tools: the catalog, in the order to show; it may be empty, and the prompt then says so.
+        dialect: the wire format.
+        lang: `en` or `zh`.
+        parallel: whether one block may hold several calls.
+        instructions: server name -> what that server says about its tools; shown as the server's words.
+
+    Returns:
+        The same text for the same arguments, so that a server's prompt cache can hold it.
+
+    Raises:
+        UsageError: unknown dialect or language.
+    """
+    catalog = Catalog.of(tools)
+    offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
+    return _template(dialect, lang, "system").render(
+        tools=offered, examples=_examples(catalog, dialect), parallel=parallel, instructions=instructions or {}
+    )
+
+
+def _examples(catalog: Catalog, dialect: str) -> list[str]:
+    """Write one call of the first tool and, if there are two tools, both in one block."""
+    calls = [{"name": tool.name, "arguments": example_arguments(tool)} for tool in list(catalog)[:2]]
+    return [render(calls[:count], catalog, dialect=dialect) for count in range(1, len(calls) + 1)]
+
+
+def results(
+    answered: Iterable[tuple[ToolCall | InvalidCall, ToolResult | None]],
+    tools: Tools = (),
+    *,
+    dialect: str = "function_calls",
+    lang: str = "en",
+) -> str:
+    """Render what came of a reply's calls, for a message of role `user`.
+
+    Args:
+        answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
+        tools: the catalog, for feedback.
+        dialect: the wire format.
+        lang: `en` or `zh`.
+    """
+    catalog = Catalog.of(tools)
+    items = [_item(call, result, catalog, dialect, lang) for call, result in answered]
+    return _template(dialect, lang, "results").render(items=items)
+
+
+def _item(call: ToolCall | InvalidCall, result: ToolResult | None, catalog: Catalog, dialect: str, lang: str) -> dict[str, Any]:
+    if result is None:
+        assert isinstance(call, InvalidCall)
+        return {"name": call.name, "error": True, "text": feedback(call, catalog, dialect=dialect, lang=lang)}
+    return {"name": call.name, "error": result.is_error, "text": result_text(result)}
+
+
+def feedback(call: InvalidCall, tools: Tools = (), *, dialect: str = "function_calls", lang: str = "en") -> str:
+    """Render what is wrong with a call, and how it should be written.
+
+    Args:
+        call: the call that did not run.
+        tools: the catalog; the tool's parameters are shown again.
+        dialect: the wire format.
+        lang: `en` or `zh`.
+    """
+    tool = Catalog.of(tools).get(call.name)
+    parameters = parameters_of(tool) if tool else ()
+    return _template(dialect, lang, "feedback").render(call=call, tool=tool, parameters=parameters).strip()
+
+
+def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en") -> str:
+    """Render the short text that stands last in the prompt, after the person's words; empty without tools.
+
+    Args:
+        tools: the catalog.
+        dialect: the wire format.
+        lang: `en` or `zh`.
+    """
+    return _template(dialect, lang, "reminder").render(tools=list(Catalog.of(tools))).strip()
+
+
+def _template(dialect: str, lang: str, name: str) -> "Template":
+    from jinja2 import TemplateNotFound
+
+    if lang not in LANGUAGES:
+        raise UsageError(f"unknown language {lang!r}; known: {', '.join(LANGUAGES)}")
+    folder = dialect if lang == "en" else f"{dialect}/{lang}"
+    try:
+        return _environment().get_template(f"{folder}/{name}.j2")
+    except TemplateNotFound as error:
+        raise UsageError(f"no prompt for dialect {dialect!r} in language {lang!r}: {error.name} is missing") from error
+
+
+@functools.cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_prompts()), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    environment.filters.update(inert=_inert, json=_json, quote=_quote)
+    environment.tests["missing"] = lambda value: value is MISSING
+    return environment
+
+
+def _prompts() -> Path:
+    """Find the templates: inside the package when installed from a wheel, beside it in a checkout."""
+    inside = Path(__file__).parent / "prompts"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "prompts"
+
+
+def _inert(text: str) -> str:
+    return _TAGS.sub("&lt;", text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _quote(text: str) -> str:
+    """Mark each line as somebody else's words."""
+    return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())

@@ -1,0 +1,133 @@
+"""The front door of the core: text -> Reply, calls -> text.
+
+`parse` is the parser and the binding, nothing more. `render` is its inverse and proves it: what it wrote is parsed again, and if
+names or arguments differ, it refuses.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import regex
+
+from .binding import admits_string, bind, property_schema
+from .catalog import Catalog, Tools
+from .dialects import DIALECTS, Dialect, select
+from .errors import UsageError
+from .events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
+from .parser import Parser
+from .types import Repair, Reply, Tool, ToolCall
+
+__all__ = ["parse", "render", "reply_of"]
+
+# Whatever could be read as structure inside a value, in any dialect, plus the openings of a CDATA section.
+_STRUCTURE = regex.compile(r"<!\[CDATA\[|" + "|".join(tag for dialect in DIALECTS.values() for tag in dialect.tags.values()))
+
+
+def parse(
+    text: str,
+    tools: Tools = (),
+    *,
+    dialect: str | Dialect = "auto",
+    finish_reason: str = "stop",
+    reasoning_open: bool = False,
+) -> Reply:
+    """Read a model's whole reply.
+
+    Args:
+        text: what the model wrote.
+        tools: what was offered; without any, arguments stay the strings that were written.
+        dialect: a wire format, or `auto` for all.
+        finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
+        reasoning_open: the prompt ended in an open `<think>`.
+
+    Returns:
+        Visible text, reasoning, calls and repairs.
+
+    Raises:
+        UsageError: unknown dialect, or `tools` are not tools; never because of the text.
+    """
+    catalog = Catalog.of(tools)
+    parser = Parser(catalog, dialect=dialect, reasoning_open=reasoning_open)
+    return reply_of([*parser.feed(text), *parser.close(finish_reason)], catalog, finish_reason=finish_reason)
+
+
+def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
+    """Gather a parser's events into a Reply, with the calls bound.
+
+    Args:
+        events: all events of one reply.
+        tools: what was offered.
+        finish_reason: the server's.
+    """
+    catalog = Catalog.of(tools)
+    events = list(events)
+    calls = tuple(bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
+    conversions = [repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs[len(call.raw.repairs) :]]
+    return Reply(
+        text="".join(event.text for event in events if isinstance(event, TextDelta)),
+        reasoning="".join(event.text for event in events if isinstance(event, ReasoningDelta)),
+        calls=calls,
+        repairs=(*(Repair(code=event.code, span=event.span) for event in events if isinstance(event, Repaired)), *conversions),
+        finish_reason=finish_reason,
+    )
+
+
+def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, dialect: str | Dialect = "function_calls") -> str:
+    """Write calls as a model should.
+
+    Args:
+        calls: ToolCalls, or `{"name": ..., "arguments": {...}}` as in MCP's `tools/call`.
+        tools: the tools they belong to; they decide which values need `type="json"`.
+        dialect: the wire format.
+
+    Returns:
+        Text for which `parse(text, tools)` gives equal names and arguments.
+
+    Raises:
+        UsageError: the dialect cannot carry a call, for example a name with `<` in it.
+    """
+    select(dialect)
+    catalog = Catalog.of(tools)
+    wanted = [_name_and_arguments(call) for call in calls]
+    invokes = [_invoke(name, arguments, catalog.get(name)) for name, arguments in wanted]
+    text = "\n".join(["<function_calls>", *invokes, "</function_calls>"])
+    reply = parse(text, catalog, dialect=dialect)
+    got = [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)]
+    if got != wanted or len(got) != len(reply.calls):
+        reason = next((issue.message for call in reply.calls if not isinstance(call, ToolCall) for issue in call.issues), "")
+        raise UsageError(f"these calls cannot be written so that they read back the same: {wanted!r:.200} {reason}".rstrip())
+    return text
+
+
+def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(call, ToolCall):
+        return call.name, call.arguments
+    return call["name"], dict(call.get("arguments") or {})
+
+
+def _invoke(name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
+    parameters = [_parameter(key, value, tool) for key, value in arguments.items()]
+    return "\n".join([f'<invoke name="{name}">', *parameters, "</invoke>"])
+
+
+def _parameter(name: str, value: Any, tool: Tool | None) -> str:
+    marked = not isinstance(value, str) and _reads_as_string(name, tool)
+    opener = f'<parameter name="{name}" type="json">' if marked else f'<parameter name="{name}">'
+    return f"{opener}{_written(value)}</parameter>"
+
+
+def _reads_as_string(name: str, tool: Tool | None) -> bool:
+    return tool is None or admits_string(property_schema(tool.input_schema, name), tool.input_schema)
+
+
+def _written(value: Any) -> str:
+    """Write a value: JSON with `<` escaped where it could be markup, a string raw or as one CDATA section."""
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return text.replace("<", "\\u003c") if _STRUCTURE.search(text) else text
+    if _STRUCTURE.search(value):
+        return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
+    before = "\n" if value.startswith(("\n", "\r\n")) else ""
+    after = "\n" if value.endswith("\n") else ""
+    return f"{before}{value}{after}"

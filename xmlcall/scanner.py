@@ -1,0 +1,157 @@
+"""Text in pieces -> tokens with absolute offsets.
+
+The scanner is pulled one token at a time, because the parser's state says what can be a token (a back-tick counts in prose and
+not in a value). It looks for the next character that can start a token; what lies before is text. At that character the
+patterns of the mode are tried with `regex`'s partial matching: no match means the character is text, a partial match means
+wait for more, a full match is a token.
+
+Invariants: the tokens' texts joined are the input; the cut into text tokens follows the chunks, everything else does not; what
+is held back is shorter than the longest tag. Cost: linear, because a character is looked at by one search and, if it starts a
+tag, by one bounded match.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import regex
+
+from .dialects import Dialect
+
+__all__ = ["Mode", "Scanner", "Token"]
+
+
+class Mode(enum.Enum):
+    """What can be a token here."""
+
+    PROSE = "prose"
+    CODE = "code"
+    VALUE = "value"
+    CDATA = "cdata"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the reply: `text`, a tag of the dialect, or one of the kinds of `_COMMON`."""
+
+    kind: str
+    text: str
+    start: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """Offset after the last character."""
+        return self.start + len(self.text)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Start and end."""
+        return (self.start, self.end)
+
+
+_REASONING = "think|thinking|reasoning"
+
+# Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
+_COMMON = {
+    "reasoning_open": rf"<(?:{_REASONING})>",
+    "reasoning_close": rf"</(?:{_REASONING})>",
+    "ticks": r"`{1,64}",
+    "blank_line": r"\n[ \t]{0,64}\r?\n",
+    "cdata_open": r"<!\[CDATA\[",
+    "cdata_close": r"\]\]>",
+}
+
+# Mode -> the characters at which a token can start, and the common kinds that count. None = the tags of the dialects, too.
+_MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
+    Mode.PROSE: (r"[<`]", ("reasoning_open", "reasoning_close", "ticks"), True),
+    Mode.CODE: (r"[`\n]", ("ticks", "blank_line"), False),
+    Mode.VALUE: (r"<", ("cdata_open",), True),
+    Mode.CDATA: (r"\]", ("cdata_close",), False),
+}
+
+_ATTRIBUTE = regex.compile(r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=/]+))""")
+_NAMED = frozenset({"call_open", "parameter_open"})
+
+
+class Scanner:
+    """A pull scanner over the tags of some dialects.
+
+    Args:
+        dialects: whose tags are tokens.
+    """
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self._patterns = _compile(tuple(dialects))
+        self._buffer = ""
+        self._position = 0
+        self._offset = 0
+        self._closed = False
+
+    def feed(self, chunk: str) -> None:
+        """Add text."""
+        self._offset += self._position
+        self._buffer = self._buffer[self._position :] + chunk
+        self._position = 0
+
+    def close(self) -> None:
+        """Say that no more text will come: what was held back is released."""
+        self._closed = True
+
+    def next(self, mode: Mode) -> Token | None:
+        """Return the next token, or None if more text is needed (or, once closed, at the end)."""
+        start = self._position
+        if start == len(self._buffer):
+            return None
+        trigger, tags = self._patterns[mode]
+        found = trigger.search(self._buffer, start)
+        if found is None:
+            return self._text(len(self._buffer))
+        if found.start() > start:
+            return self._text(found.start())
+        match = tags.match(self._buffer, start, partial=not self._closed)
+        if match is None:
+            return self._text(start + 1)
+        if match.partial or (match.end() == len(self._buffer) and match.lastgroup == "ticks" and not self._closed):
+            return None
+        return self._tag(match)
+
+    def _text(self, end: int) -> Token:
+        token = Token("text", self._buffer[self._position : end], self._offset + self._position)
+        self._position = end
+        return token
+
+    def _tag(self, match: Any) -> Token:
+        kind, text = match.lastgroup, match.group()
+        attributes = _attributes(text) if kind in _NAMED else {}
+        if kind in _NAMED and not attributes.get("name"):
+            return self._text(match.end())
+        self._position = match.end()
+        return Token(kind, text, self._offset + match.start(), attributes)
+
+
+def _attributes(tag: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, double, single, bare in _ATTRIBUTE.findall(tag):
+        found.setdefault(name, double or single or bare)
+    return found
+
+
+_cache: dict[tuple[str, ...], dict[Mode, tuple[Any, Any]]] = {}
+
+
+def _compile(dialects: tuple[Dialect, ...]) -> dict[Mode, tuple[Any, Any]]:
+    key = tuple(pattern for dialect in dialects for pattern in dialect.tags.values())
+    if key not in _cache:
+        _cache[key] = {mode: (regex.compile(trigger), _mode_pattern(mode, dialects)) for mode, (trigger, _, _) in _MODES.items()}
+    return _cache[key]
+
+
+def _mode_pattern(mode: Mode, dialects: tuple[Dialect, ...]) -> Any:
+    _, common, with_tags = _MODES[mode]
+    kinds: dict[str, list[str]] = {kind: [_COMMON[kind]] for kind in common}
+    for dialect in dialects if with_tags else ():
+        for kind, pattern in dialect.tags.items():
+            kinds.setdefault(kind, []).append(pattern)
+    return regex.compile("|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in kinds.items()))

@@ -1,0 +1,77 @@
+"""Server-sent events: bytes in, payloads out (WHATWG HTML, section 9.2.6). Pure.
+
+A line end may be cut in two and a payload spread over many pieces; no byte is looked at twice. Comments, `event`, `id` and
+`retry` are dropped: chat completions carry everything in `data`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import BackendProtocolError
+
+__all__ = ["EventDecoder"]
+
+EVENT_LIMIT: Final = 16 * 1024 * 1024
+"""Bytes of one event: far above any chunk, and the end of a stream that never breaks its line."""
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventDecoder:
+    """Cut a byte stream into the payloads of its events, however it is chunked.
+
+    A last event without its blank line counts: some servers forget it.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []  # pieces of the unfinished line
+        self._data: list[bytes] = []  # `data` fields of the unfinished event
+        self._size = 0
+        self._after_cr = False
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Take the next bytes; give the payloads of the events that they end.
+
+        Raises:
+            BackendProtocolError: an event is larger than 16 MiB.
+        """
+        if not data:
+            return
+        ends_in_cr = data.endswith(b"\r")
+        if self._after_cr:
+            data = data.removeprefix(b"\n")  # the second half of a line end that was cut in two
+        self._after_cr = ends_in_cr
+        first, *rest = _LINE_END.split(data)
+        self._add(first)
+        for line in rest:
+            yield from self._end_line()
+            self._add(line)
+
+    def close(self) -> Iterator[str]:
+        """Give what is left."""
+        yield from self._end_line()
+        yield from self._end_event()
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > EVENT_LIMIT:
+            raise BackendProtocolError(f"expected server-sent events, got one of more than {EVENT_LIMIT} bytes")
+        self._line.append(piece)
+
+    def _end_line(self) -> Iterator[str]:
+        line = b"".join(self._line)
+        self._line.clear()
+        if not line:
+            yield from self._end_event()
+            return
+        name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+
+    def _end_event(self) -> Iterator[str]:
+        payload = b"\n".join(self._data).decode("utf-8", "replace")
+        self._data.clear()
+        self._size = 0
+        if payload:
+            yield payload
