@@ -54,55 +54,25 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    ".backends.connect": ("connect",),
-    ".binding": ("bind",),
-    ".catalog": ("Catalog",),
-    ".config": ("HttpServer", "StdioServer", "load_servers"),
-    ".errors": ("BackendError", "ToolHostError", "UsageError", "XmlcallError"),
-    ".events": (
-        "Event",
-        "Markup",
-        "ReasoningDelta",
-        "Repaired",
-        "TextDelta",
-        "ToolArgumentDelta",
-        "ToolCallEnd",
-        "ToolCallStart",
-        "coalesce",
-    ),
-    ".hosts.local": ("LocalHost",),
-    ".hosts.mcp": ("McpHost",),
-    ".loop": ("ToolLoop",),
-    ".loop_events": (
-        "Answer",
-        "CallDenied",
-        "CallFinished",
-        "CallRejected",
-        "CallStarted",
-        "LoopEvent",
-        "TurnEnded",
-        "TurnStarted",
-    ),
-    ".parser": ("Parser",),
-    ".policy": ("Decision", "Policy", "Proposal", "allow"),
-    ".prompt": ("system_prompt",),
-    ".reply": ("parse", "render"),
-    ".types": (
-        "InvalidCall",
-        "Issue",
-        "Message",
-        "RawArgument",
-        "RawCall",
-        "Repair",
-        "Reply",
-        "Tool",
-        "ToolCall",
-        "ToolResult",
-    ),
+    ".backends.connect": "connect",
+    ".binding": "bind",
+    ".catalog": "Catalog",
+    ".config": "HttpServer StdioServer load_servers",
+    ".errors": "BackendError ToolHostError UsageError XmlcallError",
+    ".events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",
+    ".hosts.local": "LocalHost",
+    ".hosts.mcp": "McpHost",
+    ".loop": "ToolLoop",
+    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent TurnEnded TurnStarted",
+    ".parser": "Parser",
+    ".policy": "Decision Policy Proposal allow",
+    ".prompt": "system_prompt",
+    ".reply": "parse render",
+    ".types": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from .hosts.base import Host
 from .hosts.router import Router
 from .loop_events import Answer, CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent, TurnEnded, TurnStarted
 from .policy import Policy, Proposal, allow, echo_of
-from .types import InvalidCall, Issue, Message, Tool, ToolCall, ToolResult
+from .types import InvalidCall, Issue, Message, ToolCall, ToolResult
 
 __all__ = ["Mode", "ToolLoop"]
 

@@ -1,6 +1,6 @@
 """Model text in pieces -> events. The one parser: whole text is `feed` and `close`.
 
-Outside a call the machine of `_TABLE` decides what is prose, reasoning, quotation or the opening of a call; inside one,
+Outside a call the table of `states.py` decides what is prose, reasoning, quotation or the opening of a call; inside one,
 `CallReader` does. Decisions come from the characters to the left and the next token, so the events, coalesced, do not depend on
 how the text was cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a
 call (a fence line, a wrapper, white space: at most `_MAX_HELD` characters).
@@ -9,7 +9,6 @@ What is quotation is decided from the left alone: inline code ends at as many ba
 fence only calls of declared tools count (any tool when none are given).
 """
 
-import enum
 from collections import deque
 
 from .callreader import CallReader
@@ -18,6 +17,7 @@ from .dialects import Dialect, select
 from .errors import UsageError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta
 from .scanner import Mode, Scanner, Token
+from .states import REPLY_OTHERWISE, REPLY_TABLE, ReplyState
 
 __all__ = ["Parser"]
 
@@ -25,52 +25,7 @@ _MAX_HELD = 256
 _UNCUT = frozenset({"stop", "tool_calls"})
 
 
-class State(enum.Enum):
-    """Where in a reply the next token stands."""
-
-    PROSE = "text for the person"
-    CODE = "inline code"
-    REASONING = "between reasoning tags"
-    OPENING = "after a fence line, a wrapper or a call's opener that may be text"
-    BLOCK = "between the calls of a wrapper"
-    CALL = "in a call"
-
-
-# (state, token kind) -> method; everything else is text of its state.
-_TABLE = {
-    (State.PROSE, "ticks"): "_ticks",
-    (State.PROSE, "reasoning_open"): "_reasoning_open",
-    (State.PROSE, "reasoning_close"): "_stray_tag",
-    (State.PROSE, "block_open"): "_hold",
-    (State.PROSE, "call_open"): "_hold",
-    (State.PROSE, "block_close"): "_stray",
-    (State.PROSE, "call_close"): "_stray",
-    (State.PROSE, "parameter_close"): "_stray",
-    (State.CODE, "ticks"): "_end_code",
-    (State.CODE, "blank_line"): "_end_code_at_blank_line",
-    (State.REASONING, "reasoning_open"): "_reasoning_nested",
-    (State.REASONING, "reasoning_close"): "_reasoning_close",
-    (State.OPENING, "text"): "_text_after_opening",
-    (State.OPENING, "ticks"): "_ticks_after_opening",
-    (State.OPENING, "block_open"): "_block_after_opening",
-    (State.OPENING, "call_open"): "_call_after_opening",
-    (State.OPENING, "call_close"): "_body_after_opening",
-    (State.OPENING, "parameter_open"): "_body_after_opening",
-    (State.BLOCK, "text"): "_text_in_block",
-    (State.BLOCK, "block_open"): "_repeated_block",
-    (State.BLOCK, "block_close"): "_end_block",
-    (State.BLOCK, "call_open"): "_begin_call",
-    (State.BLOCK, "call_close"): "_stray_tag",
-    (State.BLOCK, "parameter_close"): "_stray_tag",
-}
-_OTHERWISE = {
-    State.PROSE: "_text",
-    State.CODE: "_text",
-    State.REASONING: "_reasoning_text",
-    State.OPENING: "_opening_is_text",
-    State.BLOCK: "_text_in_block",
-}
-_MODES = {State.CODE: Mode.CODE}
+_MODES = {ReplyState.CODE: Mode.CODE}
 
 
 class Parser:
@@ -89,7 +44,7 @@ class Parser:
         self._catalog = Catalog.of(tools)
         self._scanner = Scanner(select(dialect))
         self._events: list[Event] = []
-        self._state = State.REASONING if reasoning_open else State.PROSE
+        self._state = ReplyState.REASONING if reasoning_open else ReplyState.PROSE
         self._depth = 1 if reasoning_open else 0
         self._queue: deque[Token] = deque()
         self._held: list[Token] = []
@@ -144,9 +99,9 @@ class Parser:
         while self._reader is not None:  # what it gives back may open another call
             self._end_call(self._reader.finish(self._length, cut=finish_reason not in _UNCUT))
             events += self._drain()
-        if self._state is State.OPENING:
+        if self._state is ReplyState.OPENING:
             self._release_as_text()
-        if self._state is State.BLOCK:
+        if self._state is ReplyState.BLOCK:
             self._repair("unclosed-block", (self._length, self._length))
         self._closed = True
         return events + self._take_events()
@@ -170,10 +125,10 @@ class Parser:
         if self._reader is not None:
             self._call_token(token)
             return
-        if self._fence and self._state is State.PROSE and token.kind.startswith("reasoning"):
+        if self._fence and self._state is ReplyState.PROSE and token.kind.startswith("reasoning"):
             self._text(token)
             return
-        method = _TABLE.get((self._state, token.kind)) or _OTHERWISE[self._state]
+        method = REPLY_TABLE.get((self._state, token.kind)) or REPLY_OTHERWISE[self._state]
         getattr(self, method)(token)
 
     # Prose and quotation.
@@ -188,7 +143,7 @@ class Parser:
         count = len(token.text)
         if not (self._line_blank and count >= 3):
             if not self._fence:
-                self._state, self._code_ticks = State.CODE, count
+                self._state, self._code_ticks = ReplyState.CODE, count
             self._text(token)
         elif self._fence and count >= self._fence:
             self._end_fence(token)
@@ -206,11 +161,11 @@ class Parser:
 
     def _end_code(self, token: Token) -> None:
         if len(token.text) == self._code_ticks:
-            self._state = State.PROSE
+            self._state = ReplyState.PROSE
         self._text(token)
 
     def _end_code_at_blank_line(self, token: Token) -> None:
-        self._state = State.PROSE
+        self._state = ReplyState.PROSE
         self._text(token)
 
     def _stray_tag(self, token: Token) -> None:
@@ -228,7 +183,7 @@ class Parser:
 
     def _reasoning_open(self, token: Token) -> None:
         self._markup("reasoning", token)
-        self._state, self._depth = State.REASONING, 1
+        self._state, self._depth = ReplyState.REASONING, 1
 
     def _reasoning_nested(self, token: Token) -> None:
         self._depth += 1
@@ -240,7 +195,7 @@ class Parser:
             self._reasoning_text(token)
             return
         self._markup("reasoning", token)
-        self._state = State.PROSE
+        self._state = ReplyState.PROSE
 
     def _reasoning_text(self, token: Token) -> None:
         self._events.append(ReasoningDelta(text=token.text, span=token.span))
@@ -249,7 +204,7 @@ class Parser:
 
     def _hold(self, token: Token) -> None:
         self._held.append(token)
-        self._state = State.OPENING
+        self._state = ReplyState.OPENING
         if token.kind == "call_open" and token.text.endswith("/>"):
             self._call_is_certain()
 
@@ -274,7 +229,7 @@ class Parser:
         inline = held[0].kind == "ticks" and not any("\n" in part.text for part in held)
         self._opening_is_text(token)
         if inline:
-            self._fence, self._state, self._code_ticks = 0, State.CODE, len(held[0].text)
+            self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, len(held[0].text)
 
     def _block_after_opening(self, token: Token) -> None:
         if self._holds_tag():
@@ -305,7 +260,7 @@ class Parser:
             self._held = held
             self._release_as_text()
             return
-        self._state = State.BLOCK
+        self._state = ReplyState.BLOCK
         self._begin_block(held[:at])
         self._begin_call(held[at])
         for part in reversed(held[at + 1 :]):
@@ -336,7 +291,7 @@ class Parser:
 
     def _release_as_text(self) -> None:
         held, self._held = self._held, []
-        self._state = State.PROSE
+        self._state = ReplyState.PROSE
         if held[0].kind == "ticks":
             self._fence = len(held[0].text)
         for part in held:
@@ -356,7 +311,7 @@ class Parser:
             emit=self._emit,
         )
         self._calls += 1
-        self._state = State.CALL
+        self._state = ReplyState.CALL
         self._block_text = False
         if self._reader.self_closing():
             self._end_call([])
@@ -370,7 +325,7 @@ class Parser:
     def _end_call(self, rest: list[Token]) -> None:
         self._reader = None
         self._queue.extendleft(reversed(rest))
-        self._state = State.BLOCK if self._wrapped else State.PROSE
+        self._state = ReplyState.BLOCK if self._wrapped else ReplyState.PROSE
         self._after_call, self._line_blank = True, True
 
     def _text_in_block(self, token: Token) -> None:
@@ -391,7 +346,7 @@ class Parser:
 
     def _end_block(self, token: Token) -> None:
         self._markup("block_close", token)
-        self._state, self._wrapped = State.PROSE, False
+        self._state, self._wrapped = ReplyState.PROSE, False
         self._after_call, self._line_blank = True, True
 
     def _emit(self, event: Event) -> None:

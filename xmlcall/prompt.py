@@ -7,7 +7,7 @@ holds a call never reads as one, and a result cannot close its own frame.
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from .content import result_text
 from .errors import UsageError
 from .reply import render
 from .signature import example_arguments, parameters_of
-from .types import MISSING, InvalidCall, Tool, ToolCall, ToolResult
+from .types import MISSING, InvalidCall, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -9,9 +9,18 @@ from typing import Any
 
 import uvicorn
 
-__all__ = ["free_port", "run_server"]
+__all__ = ["Stage", "free_port", "run_server"]
 
 START_SECONDS = 10.0
+
+
+class Stage:
+    """An app whose part is played by another one, so that many tests share a server: each stop of one takes 0.2 s."""
+
+    app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
 
 
 @contextlib.contextmanager

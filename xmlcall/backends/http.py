@@ -93,7 +93,7 @@ def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
 def _protocol_error(server: str, error: httpx.HTTPError | httpx.DecodingError) -> BackendError:
     # h11 and httpcore have one class for "no HTTP" and "gone in the middle of it"; only the words differ.
     if any(word in str(error) for word in ("closed", "disconnected")):
-        message = f"{server} broke off in mid-reply ({_reason(error)}): it may have crashed or been stopped; see its log"
+        message = f"{server} broke off the connection ({_reason(error)}): it may have crashed or been stopped; see its log"
         return BackendUnavailable(message, backend=server)
     return BackendProtocolError(
         f"expected HTTP from {server}, got something else ({_reason(error)}): check the URL", backend=server

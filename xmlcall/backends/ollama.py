@@ -4,8 +4,8 @@ Its OpenAI-compatible API cannot set the context length, so it is not used: ther
 the tools' description, in silence. Here `num_ctx` is always given, and always the same, since another value loads the model anew.
 
 The client has no parameter for `truncate` and `shift` and drops parts of tools and messages that it does not know (ollama 0.6.3):
-the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, the raw U+0085 that Go's JSON allows
-is escaped, because httpx would take it for a line end.
+the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, U+0085, U+2028 and U+2029, which JSON
+allows in strings (Go's leaves the first as it is), are escaped, because httpx would take them for line ends.
 """
 
 import os
@@ -36,6 +36,10 @@ LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; the longest answer, the license a
 LISTED_MODELS: Final = 20
 
 START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
+
+# In UTF-8: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
+_LINE_END = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
+_CUT_LINE_END = re.compile(rb"(?:\xc2|\xe2\x80?)\Z")
 
 _Responses = AsyncGenerator[ollama.ChatResponse]
 
@@ -215,22 +219,22 @@ class _Wire(httpx.AsyncBaseTransport):
 
 
 class _Lines(httpx.AsyncByteStream):
-    """An answer with U+0085 escaped, as JSON allows, and an end to lines that have none."""
+    """An answer with the line ends that JSON does not mean escaped, and an end to lines that have none."""
 
     def __init__(self, stream: httpx.AsyncByteStream) -> None:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held = b""  # the first half of a U+0085 that was cut in two
+        held = b""  # the beginning of a line end that was cut in two
         length = 0
-        async for piece in self._stream:
-            piece = held + piece
-            held = b"\xc2" if piece.endswith(b"\xc2") else b""
+        async for data in self._stream:
+            piece = held + data
+            held = match[0] if (match := _CUT_LINE_END.search(piece)) else b""
             newline = piece.rfind(b"\n")
-            length = length + len(piece) if newline < 0 else len(piece) - newline
+            length = length + len(data) if newline < 0 else len(piece) - newline
             if length > LINE_LIMIT:
                 raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
-            yield piece.removesuffix(held).replace(b"\xc2\x85", rb"\u0085")
+            yield _LINE_END.sub(lambda end: f"\\u{ord(end[0].decode()):04x}".encode(), piece.removesuffix(held))
         yield held
 
     async def aclose(self) -> None:

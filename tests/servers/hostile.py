@@ -1,0 +1,192 @@
+"""An MCP server over stdio that misbehaves in one way: python hostile.py MODE
+
+Written on nothing but JSON lines, so that it can break the protocol in ways that an SDK would not let it. Two environment
+variables let a test look in: PIDS gets the process ids of each start, RECORD each message that came in.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Handler = Callable[[dict[str, Any]], dict[str, Any] | None]
+OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+def send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
+    sys.stdout.flush()
+
+
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "description": f"The tool {name}.", "inputSchema": OBJECT} | fields
+
+
+def listing(*tools: Any, **fields: Any) -> Handler:
+    return lambda params: {"tools": list(tools)} | fields
+
+
+def answer(**result: Any) -> Handler:
+    return lambda params: result
+
+
+def text(value: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": value}]
+
+
+def initialize(params: dict[str, Any]) -> dict[str, Any]:
+    tools = {"listChanged": True}
+    info = {"name": "hostile", "version": "1"}
+    return {"protocolVersion": "2025-06-18", "capabilities": {"tools": tools}, "serverInfo": info, "instructions": "Be careful."}
+
+
+def never(params: dict[str, Any]) -> None:
+    return None
+
+
+def die(params: dict[str, Any]) -> None:
+    print("segmentation fault, honestly", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+def fail(code: int, message: str) -> Handler:
+    def handler(params: dict[str, Any]) -> dict[str, Any]:
+        raise RpcError(code, message)
+
+    return handler
+
+
+class RpcError(Exception):
+    pass
+
+
+def pages(next_cursor: Callable[[str | None], str | None], name: Callable[[str | None], str]) -> Handler:
+    def handler(params: dict[str, Any]) -> dict[str, Any]:
+        cursor = params.get("cursor")
+        following = next_cursor(cursor)
+        return {"tools": [tool(name(cursor))]} | ({} if following is None else {"nextCursor": following})
+
+    return handler
+
+
+def grow(params: dict[str, Any]) -> dict[str, Any]:
+    METHODS["tools/list"] = listing(tool("echo"), tool("grown"))
+    send({"method": "notifications/tools/list_changed"})
+    return {"content": text("grown")}
+
+
+def call_once_in_a_life(params: dict[str, Any]) -> dict[str, Any]:
+    """Answer the first call; then the process ends, as after a crash between two requests."""
+    send({"id": CURRENT["id"], "result": {"content": text(f"pid {os.getpid()}")}})
+    os._exit(0)
+
+
+MALFORMED = (
+    {"name": "no_schema"},
+    {"name": "typeless", "inputSchema": {}},
+    {"description": "has no name", "inputSchema": OBJECT},
+    "not even an object",
+    tool("numbered", description=5),
+    tool("echo"),  # twice
+)
+BROKEN_SCHEMAS = (
+    tool("bad_type", inputSchema={"type": "object", "properties": {"a": {"type": "strin"}}}),
+    tool("bad_pattern", inputSchema={"type": "object", "properties": {"a": {"type": "string", "minLength": "1"}}}),
+    tool("network", inputSchema={"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}}),
+    tool("draft7", inputSchema=OBJECT | {"$schema": "http://json-schema.org/draft-07/schema#"}),
+)
+ODD_BLOCKS = [{"type": "hologram", "voxels": 3}, {"type": "text"}, *text("kept"), 7]
+TYPED = tool("typed", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+ECHO: dict[str, Handler] = {
+    "initialize": initialize,
+    "tools/list": listing(tool("echo")),
+    "tools/call": lambda params: {"content": text(json.dumps(params["arguments"]))},
+}
+NEVER_ENDING: dict[str, Handler] = {"tools/list": pages(lambda cursor: str(int(cursor or 0) + 1), lambda cursor: "echo")}
+
+MODES: dict[str, dict[str, Handler]] = {
+    "good": {},
+    "hang": {"initialize": never},
+    "stubborn": {"initialize": never},
+    "family": {"initialize": never},
+    "old": {"server/discover": die},
+    "deaf": {"server/discover": never},
+    "refuses": {"initialize": fail(-32603, "not today")},
+    "strange_version": {"initialize": lambda params: initialize(params) | {"protocolVersion": "1999-01-01"}},
+    "hang_call": {"tools/call": never},
+    "hang_list": {"tools/list": never},
+    "die_in_call": {"tools/call": die},
+    "die_after_call": {"tools/call": call_once_in_a_life},
+    "rpc_error": {"tools/call": fail(-32042, "the\nmoon is wrong")},
+    "own_32000": {"tools/call": fail(-32000, "quota exceeded")},
+    "many": {"tools/list": listing(*(tool(f"tool_{number}") for number in range(10_000)))},
+    "many_malformed": {"tools/list": listing(tool("echo"), *({"name": f"bad_{number}"} for number in range(100)))},
+    "repeated_cursor": {"tools/list": pages(lambda cursor: "again", lambda cursor: "echo" if cursor is None else "other")},
+    "empty_cursor": {"tools/list": pages(lambda cursor: "" if cursor is None else None, lambda cursor: f"page_{cursor}")},
+    "never_ending": NEVER_ENDING,
+    "ever_new": {"tools/list": pages(lambda cursor: str(int(cursor or 0) + 1), lambda cursor: f"tool_{cursor}")},
+    "number_cursor": {"tools/list": listing(tool("echo"), nextCursor=7)},
+    "malformed": {"tools/list": listing(tool("echo"), *MALFORMED)},
+    "no_list": {"tools/list": answer(tools="none")},
+    "broken_schema": {"tools/list": listing(tool("echo"), *BROKEN_SCHEMAS)},
+    "tasks": {"tools/list": listing(tool("echo"), tool("slow", execution={"taskSupport": "required"}))},
+    "cosmetics": {"tools/list": listing(tool("echo", icons="none", execution={"taskSupport": "perhaps"}, outputSchema=[]))},
+    "changed": {"tools/call": grow},
+    "odd_blocks": {"tools/call": answer(content=ODD_BLOCKS)},
+    "no_content": {"tools/call": answer(structuredContent={"a": 1})},
+    "ill_typed": {"tools/list": listing(TYPED), "tools/call": answer(content=text("n is many"), structuredContent={"n": "many"})},
+    "unknown_result": {"tools/call": answer(resultType="riddle", content=[])},
+    "huge": {"tools/call": answer(content=text("x" * 3_000_000))},
+    "chatty": {"tools/call": lambda params: print("debug: called") or {"content": text("still here")}},
+}
+METHODS: dict[str, Handler] = {}
+CURRENT: dict[str, Any] = {}
+
+
+def note(variable: str, line: str) -> None:
+    if variable in os.environ:
+        with open(os.environ[variable], "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        CURRENT.clear()
+        CURRENT.update(json.loads(line))
+        note("RECORD", line.strip())
+        if "id" not in CURRENT:
+            continue
+        handler = METHODS.get(CURRENT["method"], fail(-32601, "Method not found"))
+        try:
+            result = handler(CURRENT.get("params", {}))
+        except RpcError as error:
+            send({"id": CURRENT["id"], "error": {"code": error.args[0], "message": error.args[1]}})
+        else:
+            if result is not None:
+                send({"id": CURRENT["id"], "result": result})
+
+
+def main(mode: str) -> None:
+    note("PIDS", str(os.getpid()))
+    if mode == "exit":
+        print("\x1b[31mTraceback: no API key\x1b[0m\nset API_KEY", file=sys.stderr)
+        sys.exit(1)
+    if mode == "garbage":
+        while True:
+            print("\x1b[1mStarting\x1b[0m up")
+    if mode == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if mode == "family":
+        note("PIDS", str(subprocess.Popen(["sleep", "300"]).pid))
+    METHODS.update(ECHO | MODES[mode])
+    serve()
+    while mode in ("stubborn", "family"):  # end of input is no reason to leave
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,98 @@
+"""The books of a call that is being read: its arguments, tolerances and doubts, and the RawCall made of them."""
+
+from collections.abc import Callable, Sequence
+
+from .events import Event, Repaired, ToolCallEnd, ToolCallStart
+from .scanner import Token
+from .types import Issue, RawArgument, RawCall, Repair
+from .value import Value
+
+__all__ = ["CallDraft"]
+
+
+class CallDraft:
+    """What is known of a call so far.
+
+    Args:
+        index: the call's number in the reply.
+        opener: its opening tag.
+        emit: where events go.
+    """
+
+    def __init__(self, *, index: int, opener: Token, emit: Callable[[Event], None]) -> None:
+        self.opener = opener
+        self.names: set[str] = set()  # parameters given so far
+        self._index = index
+        self._emit = emit
+        self._arguments: list[RawArgument] = []
+        self._issues: list[Issue] = []
+        self._repairs: list[Repair] = []
+        self._complete = True
+        emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span))
+        self.check_style(opener, {"name"})
+
+    @property
+    def empty(self) -> bool:
+        """Whether no parameter was given yet."""
+        return not self._arguments
+
+    def keep(self, argument: RawArgument) -> None:
+        """Add a parameter."""
+        self._arguments.append(argument)
+        self.names.add(argument.name)
+
+    def check_style(self, opener: Token, expected: set[str]) -> None:
+        """Note an opener that is not written as the prompt asks."""
+        written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
+        if not (written_as_asked and opener.attributes.keys() <= expected):
+            self.repair("attribute-style", opener.span)
+
+    def repair(self, code: str, span: tuple[int, int]) -> None:
+        """Note a tolerance."""
+        self._repairs.append(Repair(code=code, span=span))
+        self._emit(Repaired(code=code, span=span))
+
+    def doubt(self, value: Value, *readings: str) -> None:
+        """Note that the call can be read in two ways; it will not run."""
+        message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
+        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
+
+    def doubt_end(self, value: Value) -> None:
+        """Note that a value without closing tag holds tags that may have been its end."""
+        first = value.tags[0].text
+        self.doubt(
+            value, f"{value.name} ends before {first}: {_tail(value.before_first_tag)}", f"{value.name} holds {first} as text"
+        )
+
+    def truncated(self, reason: str) -> None:
+        """Note that the reply ended inside the call."""
+        self._complete = False
+        self._issues.append(Issue(code="truncated-call", message=f"The reply ended inside the call: {reason}."))
+
+    def end(self, source: Sequence[str], stray: str, closer: tuple[int, int]) -> None:
+        """Emit the call.
+
+        Args:
+            source: the texts of the tokens after the opener, at least up to the call's end.
+            stray: text that stood between the parameters.
+            closer: span of the closing tag.
+        """
+        if stray:
+            message = f"Only <parameter> elements may stand in a call, found text: {_tail(stray)}"
+            self._issues.append(Issue(code="malformed-value", got=_tail(stray), message=message))
+        start = self.opener.start
+        raw = RawCall(
+            index=self._index,
+            name=self.opener.attributes["name"],
+            arguments=tuple(self._arguments),
+            text=(self.opener.text + "".join(source))[: closer[1] - start],
+            span=(start, closer[1]),
+            complete=self._complete,
+            issues=tuple(self._issues),
+            repairs=tuple(self._repairs),
+        )
+        self._emit(ToolCallEnd(raw=raw, span=closer))
+
+
+def _tail(text: str, limit: int = 120) -> str:
+    return repr(text if len(text) <= limit else f"...{text[-limit:]}")
