@@ -262,7 +262,7 @@ class _Reader:
         url = self._text("url")
         try:
             parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not _CONTROL.search(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not _CONTROL.search(url)
         except ValueError:
             usable = False
         if not usable:

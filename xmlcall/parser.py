@@ -128,6 +128,8 @@ class Parser:
         if self._fence and self._state is ReplyState.PROSE and token.kind.startswith("reasoning"):
             self._text(token)
             return
+        if self._state is ReplyState.OPENING and token.kind != "ticks" and self._on_fence_line():
+            token = Token("text", token.text, token.start)  # what follows a fence on its line names a language
         method = REPLY_TABLE.get((self._state, token.kind)) or REPLY_OTHERWISE[self._state]
         getattr(self, method)(token)
 
@@ -225,11 +227,13 @@ class Parser:
 
     def _ticks_after_opening(self, token: Token) -> None:
         """Back-ticks on a fence's own line: it was inline code (CommonMark 0.31, 4.5)."""
-        held = self._held
-        inline = held[0].kind == "ticks" and not any("\n" in part.text for part in held)
+        inline, count = self._on_fence_line(), len(self._held[0].text)
         self._opening_is_text(token)
         if inline:
-            self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, len(held[0].text)
+            self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, count
+
+    def _on_fence_line(self) -> bool:
+        return self._held[0].kind == "ticks" and not any("\n" in part.text for part in self._held)
 
     def _block_after_opening(self, token: Token) -> None:
         if self._holds_tag():

@@ -124,7 +124,10 @@ def _reads_as_string(name: str, tool: Tool | None) -> bool:
 def _written(value: Any) -> str:
     """Write a value: JSON with `<` escaped where it could be markup, a string raw or as one CDATA section."""
     if not isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
         return text.replace("<", "\\u003c") if _STRUCTURE.search(text) else text
     if _STRUCTURE.search(value):
         return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"

@@ -4,8 +4,8 @@ Its OpenAI-compatible API cannot set the context length, so it is not used: ther
 the tools' description, in silence. Here `num_ctx` is always given, and always the same, since another value loads the model anew.
 
 The client has no parameter for `truncate` and `shift` and drops parts of tools and messages that it does not know (ollama 0.6.3):
-the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, U+0085, U+2028 and U+2029, which JSON
-allows in strings (Go's leaves the first as it is), are escaped, because httpx would take them for line ends.
+the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, U+0085, U+2028 and U+2029 are
+escaped: JSON allows them in strings, and Go writes the first as it is, but httpx would take them for line ends.
 """
 
 import os
@@ -137,8 +137,8 @@ class OllamaBackend:
         if least <= read < num_ctx - FULL_MARGIN:
             return
         message = (
-            f"{self._server} read {read} tokens of a prompt of at least {max(least, read)}, its context holds {num_ctx}: it cut "
-            "the prompt or has no room for a reply; start a new conversation, offer fewer tools, or take a larger context (num_ctx)"
+            f"{self._server} read {read} tokens of a prompt of at least {max(least, read)}, its context holds {num_ctx}: it "
+            "cut the prompt or has no room for a reply; start a new conversation, offer fewer tools, or give it a larger num_ctx"
         )
         raise ContextOverflow(message, backend=self._server, status_code=200)
 
