@@ -71,6 +71,7 @@ async def test_a_reply_is_streamed_and_the_context_is_always_asked_for(host: str
             "shift": False,
         }
     ]
+    assert fake.headers[0]["accept-encoding"] == "identity"
 
 
 async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama):

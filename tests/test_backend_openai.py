@@ -139,6 +139,15 @@ async def generate_all(backend: OpenAIBackend) -> list[Chunk]:
     return [chunk async for chunk in backend.stream(REQUEST)]
 
 
+async def test_how_requests_travel(url: str, fake: FakeOpenAI):
+    fake.props = llama_props()
+    await generate(OpenAIBackend(url))
+    assert fake.paths == ["/props", "/v1/models", "/apply-template", "/v1/chat/completions"]
+    assert len(set(fake.ports)) == 4  # each on its own connection
+    assert {headers["accept-encoding"] for headers in fake.headers} == {"identity"}
+    assert not any("authorization" in headers for headers in fake.headers)
+
+
 # -- what the server is ------------------------------------------------------------------------------------------------
 
 

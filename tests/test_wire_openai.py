@@ -312,7 +312,8 @@ def test_usage(data: dict[str, Any], usage: Usage | None):
         ('{"error": {"message": "too long", "code": "context_length_exceeded"}}', "too long", True),
         ('{"error": {"message": "too long", "type": "exceed_context_size_error"}}', "too long", True),
         ("This model's maximum context length is 4096 tokens.", "This model's maximum context length is 4096 tokens.", True),
-        ("[" * 100_000, "[" * 100_000, False),
+        ("[" * 100_000, "[" * 2000, False),
+        ("model " * 100_000, ("model " * 334)[:2000], False),
     ],
 )
 def test_errors_in_every_form(body: str, message: str, overflow: bool):

@@ -57,6 +57,12 @@ class CallDraft:
         message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
         self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
 
+    def doubt_name(self, value: Value, name: str) -> None:
+        """Note that a parameter with an undeclared name follows: is it one, or text of the value before it?"""
+        readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
+        message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
+        self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
+
     def doubt_end(self, value: Value) -> None:
         """Note that a value without closing tag holds tags that may have been its end."""
         first = value.tags[0].text

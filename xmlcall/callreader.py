@@ -237,9 +237,7 @@ class CallReader:
         self._queue.appendleft(token)
         name = token.attributes.get("name") if token.kind == "parameter_open" else None
         if name is not None and self._declared is not None and name not in self._declared:
-            self._draft.doubt(
-                self._value, f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value before it"
-            )
+            self._draft.doubt_name(self._value, name)
 
     def _release_closer(self) -> None:
         closers = [held for held in self._pending if held.kind == "parameter_close"]

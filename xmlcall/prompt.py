@@ -16,7 +16,7 @@ import regex
 from .catalog import Catalog, Tools
 from .content import result_text
 from .errors import UsageError
-from .reply import render
+from .reply import write
 from .signature import example_arguments, parameters_of
 from .types import MISSING, InvalidCall, ToolCall, ToolResult
 
@@ -57,14 +57,14 @@ def system_prompt(
     catalog = Catalog.of(tools)
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
     return _template(dialect, lang, "system").render(
-        tools=offered, examples=_examples(catalog, dialect), parallel=parallel, instructions=instructions or {}
+        tools=offered, examples=_examples(catalog), parallel=parallel, instructions=instructions or {}
     )
 
 
-def _examples(catalog: Catalog, dialect: str) -> list[str]:
+def _examples(catalog: Catalog) -> list[str]:
     """Write one call of the first tool and, if there are two tools, both in one block."""
-    calls = [{"name": tool.name, "arguments": example_arguments(tool)} for tool in list(catalog)[:2]]
-    return [render(calls[:count], catalog, dialect=dialect) for count in range(1, len(calls) + 1)]
+    calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:2]]
+    return [write(calls[:count], catalog) for count in range(1, len(calls) + 1)]
 
 
 def results(
@@ -90,8 +90,8 @@ def results(
 def _item(call: ToolCall | InvalidCall, result: ToolResult | None, catalog: Catalog, dialect: str, lang: str) -> dict[str, Any]:
     if result is None:
         assert isinstance(call, InvalidCall)
-        return {"name": call.name, "error": True, "text": feedback(call, catalog, dialect=dialect, lang=lang)}
-    return {"name": call.name, "error": result.is_error, "text": result_text(result)}
+        return {"name": call.name, "error": True, "invalid": True, "text": feedback(call, catalog, dialect=dialect, lang=lang)}
+    return {"name": call.name, "error": result.is_error, "invalid": False, "text": result_text(result)}
 
 
 def feedback(call: InvalidCall, tools: Tools = (), *, dialect: str = "function_calls", lang: str = "en") -> str:

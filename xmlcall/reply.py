@@ -18,7 +18,7 @@ from .events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
 from .parser import Parser
 from .types import Repair, Reply, Tool, ToolCall
 
-__all__ = ["parse", "render", "reply_of"]
+__all__ = ["parse", "render", "reply_of", "write"]
 
 # Whatever could be read as structure inside a value, in any dialect, plus the openings of a CDATA section.
 _STRUCTURE = regex.compile(r"<!\[CDATA\[|" + "|".join(tag for dialect in DIALECTS.values() for tag in dialect.tags.values()))
@@ -90,14 +90,24 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
     select(dialect)
     catalog = Catalog.of(tools)
     wanted = [_name_and_arguments(call) for call in calls]
-    invokes = [_invoke(name, arguments, catalog.get(name)) for name, arguments in wanted]
-    text = "\n".join(["<function_calls>", *invokes, "</function_calls>"])
+    text = write(wanted, catalog)
     reply = parse(text, catalog, dialect=dialect)
     got = [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)]
     if got != wanted or len(got) != len(reply.calls):
         reason = next((issue.message for call in reply.calls if not isinstance(call, ToolCall) for issue in call.issues), "")
         raise UsageError(f"these calls cannot be written so that they read back the same: {wanted!r:.200} {reason}".rstrip())
     return text
+
+
+def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog) -> str:
+    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas.
+
+    Args:
+        calls: name and arguments of each.
+        catalog: the tools they belong to.
+    """
+    invokes = [_invoke(name, arguments, catalog.get(name)) for name, arguments in calls]
+    return "\n".join(["<function_calls>", *invokes, "</function_calls>"])
 
 
 def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -40,17 +40,19 @@ class Parameter:
 
 def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
     """Return a tool's parameters, in the schema's order."""
-    return tuple(_fields(tool.input_schema, tool.input_schema, _MAX_LEVELS))
+    return tuple(_fields(tool.input_schema, tool.input_schema, _MAX_LEVELS, ()))
 
 
-def _fields(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Parameter]:
-    """Yield the fields of an object schema and of its branches, each name once."""
+def _fields(schema: Any, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Iterator[Parameter]:
+    """Yield the fields of an object schema and of its branches, each name once; nothing for a schema that stands above."""
     seen: set[str] = set()
     for properties, required in _objects(schema, root, levels):
+        if id(properties) in above:
+            continue
         for name, part in properties.items():
             if name not in seen:
                 seen.add(name)
-                yield _parameter(name, part, name in required, root, levels)
+                yield _parameter(name, part, name in required, root, levels, (*above, id(properties)))
 
 
 def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[tuple[Mapping[str, Any], Any]]:
@@ -67,7 +69,7 @@ def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[tupl
         yield from _objects(branch, root, levels - 1)
 
 
-def _parameter(name: str, part: Any, required: bool, root: Mapping[str, Any], levels: int) -> Parameter:
+def _parameter(name: str, part: Any, required: bool, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Parameter:
     schema = resolve(part, root)
     schema = schema if isinstance(schema, Mapping) else {}
     description = schema.get("description") or schema.get("title") or ""
@@ -77,7 +79,7 @@ def _parameter(name: str, part: Any, required: bool, root: Mapping[str, Any], le
         required=required,
         description=" ".join(str(description).split()),
         default=schema.get("default", MISSING),
-        children=tuple(_fields(_inner(schema, root), root, levels - 1)),
+        children=tuple(_fields(_inner(schema, root), root, levels - 1, above)),
     )
 
 

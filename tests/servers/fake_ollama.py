@@ -69,6 +69,7 @@ class FakeOllama:
     template: str = "{{ .Prompt }}"
     context_length: int = 131072
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client goes away in mid-stream."""
 
@@ -103,6 +104,7 @@ class FakeOllama:
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
+        self.headers.append(dict(request.headers))
         if missing := self._missing(body["model"]):
             return missing
         if self.refusal is not None:

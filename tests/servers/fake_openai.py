@@ -83,7 +83,8 @@ class FakeOpenAI:
     content_type: str = "text/event-stream"
     bodies: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    authorizations: list[str | None] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client goes away in mid-stream."""
 
@@ -100,9 +101,11 @@ class FakeOpenAI:
 
     def _note(self, request: Request) -> Response | None:
         self.paths.append(request.url.path)
-        self.authorizations.append(request.headers.get("authorization"))
-        if self.api_key and self.authorizations[-1] != f"Bearer {self.api_key}":
-            text = f"Invalid API Key: {self.authorizations[-1]}"  # careless servers repeat it
+        self.headers.append(dict(request.headers))
+        self.ports.append(request.client.port if request.client else 0)
+        sent = request.headers.get("authorization")
+        if self.api_key and sent != f"Bearer {self.api_key}":
+            text = f"Invalid API Key: {sent}"  # careless servers repeat it
             return JSONResponse({"error": {"message": text, "type": "authentication_error", "code": 401}}, 401)
         return None
 

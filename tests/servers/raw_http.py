@@ -1,6 +1,7 @@
 """A bare HTTP server on loopback whose answers the test writes."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -42,12 +43,19 @@ def initialized(request: Request, **headers: str) -> Answer:
 
 @asynccontextmanager
 async def raw_http(handler: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[str]:
-    """Serve with `handler`; gives the URL."""
+    """Serve with `handler`; gives the URL. Answers that are still to come at the end are not given."""
+    ended = asyncio.Event()
+    running: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if task := asyncio.current_task():
+            running.add(task)
+            task.add_done_callback(running.discard)
         try:
             answer = await handler(await _read(reader))
-            await asyncio.sleep(answer.after)
+            if answer.after:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), answer.after)
             content = b"" if answer.body is None else json.dumps(answer.body).encode()
             headers = {"content-type": "application/json", "connection": "close"} | answer.headers
             head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -63,6 +71,8 @@ async def raw_http(handler: Callable[[Request], Awaitable[Answer]]) -> AsyncIter
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     finally:
         server.close()
+        ended.set()
+        await asyncio.gather(*running)
 
 
 async def _read(reader: asyncio.StreamReader) -> Request:

@@ -90,7 +90,7 @@ def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
         raise BackendUnavailable(f"the connection to {server} broke ({_reason(error)}): try again", backend=server) from error
 
 
-def _protocol_error(server: str, error: httpx.HTTPError | httpx.DecodingError) -> BackendError:
+def _protocol_error(server: str, error: httpx.HTTPError) -> BackendError:
     # h11 and httpcore have one class for "no HTTP" and "gone in the middle of it"; only the words differ.
     if any(word in str(error) for word in ("closed", "disconnected")):
         message = f"{server} broke off the connection ({_reason(error)}): it may have crashed or been stopped; see its log"

@@ -155,14 +155,14 @@ class OpenAIBackend:
         status, listing = await self._json("GET", f"{self._api}/models")
         if status in _UNUSABLE:
             raise self._status_error(status, listing)
-        models = [item for item in mappings(listing.get("data")) if text_of(item.get("id"))]
-        self._models = [item["id"] for item in models]
+        models = mappings(listing.get("data"))
+        self._models = [name for item in models if (name := text_of(item.get("id")))]
         self._model = self._model or self._only_model(status)
         if is_llama:
             self._echo = await self._open_think()
             self._capabilities = _llama_capabilities(props, reasoning_open=bool(self._echo))
             return
-        own = next((item for item in models if item["id"] == self._model), {})
+        own = next((item for item in models if item.get("id") == self._model), {})
         # vLLM and SGLang add `max_model_len` to OpenAI's model object.
         self._capabilities = Capabilities(server="openai-compatible", context_length=count(own.get("max_model_len")))
 

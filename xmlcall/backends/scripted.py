@@ -57,8 +57,7 @@ class ScriptedBackend:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        return None
+    ) -> None: ...
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Play the next reply (see `Backend.stream`).

@@ -38,6 +38,8 @@ __all__ = [
 FINISHED: Final = ("stop", "tool_calls", "function_call")
 """The finish reasons of a reply that is whole; every other one counts as cut."""
 
+MESSAGE_LIMIT: Final = 2000  # characters of a server's words; they are searched with patterns whose cost is not linear
+
 # How servers say that the prompt is too long: llama.cpp and OpenAI as a code, vLLM and SGLang in words only.
 _OVERFLOW = re.compile(
     "exceed_context_size_error|context_length_exceeded|exceeds the available context size"
@@ -211,7 +213,7 @@ def read_error(body: Any) -> ServerError:
     fields = mapping(inner)
     message = text_of(fields.get("message")) or json_text(inner)
     return ServerError(
-        message=" ".join(text_of(message).split()),
+        message=" ".join(text_of(message).split())[:MESSAGE_LIMIT],
         overflow=bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}")),
         prompt_tokens=count(fields.get("n_prompt_tokens")),
         context_length=count(fields.get("n_ctx")),

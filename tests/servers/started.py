@@ -1,0 +1,79 @@
+"""Server processes of the tests: started on loopback, reachable when the block begins, gone when it ends."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .node import node_server
+from .run_server import free_port
+
+__all__ = ["ProcessFiles", "everything_http", "is_alive", "printed_url"]
+
+START_SECONDS = 20.0
+
+
+@contextlib.contextmanager
+def process(argv: Sequence[str], **env: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a server; it is killed at the end."""
+    with subprocess.Popen(argv, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextlib.contextmanager
+def printed_url(*arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run a Python server that prints its URL once it listens."""
+    with process([sys.executable, *arguments]) as child:
+        assert child.stdout is not None
+        yield child.stdout.readline().strip(), child
+
+
+@contextlib.contextmanager
+def everything_http(transport: str) -> Iterator[str]:
+    """Run server-everything, `streamableHttp` or `sse`."""
+    port = free_port()
+    with process(node_server("everything", transport), PORT=str(port)):
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            if time.monotonic() > deadline:
+                raise RuntimeError("server-everything did not start")
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
+
+
+class ProcessFiles:
+    """The two files by which `hostile.py` lets a test look in."""
+
+    def __init__(self, directory: Path) -> None:
+        self._pids, self._record = directory / "pids", directory / "record"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For the server's environment."""
+        return {"PIDS": str(self._pids), "RECORD": str(self._record)}
+
+    def pids(self) -> list[int]:
+        """Every process that was started."""
+        return [int(line) for line in self._pids.read_text().split()]
+
+    def received(self) -> str:
+        """Every message that came in, a line each."""
+        return self._record.read_text() if self._record.exists() else ""
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
