@@ -18,10 +18,10 @@ import pytest_asyncio
 
 from xmlcall import models
 from xmlcall.backends import embedded
-from xmlcall.backends.base import Chunk, CompletionRequest
 from xmlcall.backends.connect import connect
 from xmlcall.backends.embedded import EmbeddedBackend
 from xmlcall.backends.openai import OpenAIBackend
+from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from xmlcall.types import Message
 

@@ -9,8 +9,9 @@ import pytest
 from servers.fake_ollama import CUT, FakeOllama, Step, done, line, part, reply
 from servers.run_server import Stage, free_port, run_server
 
-from xmlcall.backends.base import Capabilities, Chunk, CompletionRequest, Usage
+from xmlcall.backends.base import Capabilities
 from xmlcall.backends.ollama import OllamaBackend
+from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import (
     BackendError,
     BackendProtocolError,

@@ -11,8 +11,9 @@ import pytest
 from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final, llama_props, reply
 from servers.run_server import Stage, free_port, run_server
 
-from xmlcall.backends.base import Capabilities, Chunk, CompletionRequest, Usage
+from xmlcall.backends.base import Capabilities
 from xmlcall.backends.openai import OpenAIBackend
+from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import (
     BackendError,
     BackendProtocolError,

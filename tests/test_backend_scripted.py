@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from xmlcall.backends.base import Backend, Capabilities, Chunk, CompletionRequest
+from xmlcall.backends.base import Backend, Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.types import Message
 

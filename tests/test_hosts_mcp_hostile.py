@@ -99,15 +99,13 @@ async def test_a_server_that_ignores_unknown_messages(files: ProcessFiles, monke
         ("tasks", ["echo"], ["'slow' was left out: it can only run as a background task"]),
         ("cosmetics", ["echo"], []),
         ("number_cursor", ["echo"], ["nextCursor is not a string"]),
-        ("repeated_cursor", ["echo", "other"], ["A second tool named 'other'", "repeats a page"][1:]),
+        ("repeated_cursor", ["echo", "other"], ["repeats a page"]),
         ("empty_cursor", ["page_None", "page_"], []),
         ("never_ending", ["echo"], ["A second tool named 'echo'", "stopped after 100 pages"]),
     ],
 )
 async def test_a_bad_list_costs_only_what_is_bad(mode: str, names: list[str], notices: list[str], files: ProcessFiles) -> None:
     found, told = await listed(mode, files)
-    if mode == "cosmetics":
-        assert found == ["echo", "echo"][:1]
     assert found == names
     assert len(told) == len(notices)
     assert [part for part in notices if not any(part in notice for notice in told)] == []
@@ -123,7 +121,7 @@ async def test_notices_are_bounded(files: ProcessFiles) -> None:
 @pytest.mark.parametrize("mode", ["many", "ever_new"])
 async def test_too_many_tools_are_refused_with_the_way_out(mode: str, files: ProcessFiles) -> None:
     async with McpHost(server(mode, files), max_tools=50) as host:
-        with pytest.raises(ToolHostProtocolError, match='more than the 50 tools.*"includeTools"'):
+        with pytest.raises(ToolHostProtocolError, match=r'more than the 50 tools.*"includeTools"'):
             await host.tools()
         assert not (await host.call("tool_7", {})).is_error
 
@@ -211,8 +209,8 @@ async def test_a_result_that_breaks_its_output_schema_is_kept(files: ProcessFile
 
 async def test_a_kind_of_result_that_does_not_exist_is_a_protocol_error(files: ProcessFiles) -> None:
     async with McpHost(server("unknown_result", files)) as host:
-        result = await host.call("echo", {})
-    assert result.content == ()
+        with pytest.raises(ToolHostProtocolError, match=r"outside the protocol.*resultType"):
+            await host.call("echo", {})
 
 
 async def test_a_huge_result_is_cut_with_a_note(files: ProcessFiles) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.backends.base import Chunk, CompletionRequest, Usage
+from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.wire import ollama, openai, sse

@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from .backends.base import Backend, Chunk, CompletionRequest, Usage
+from .backends.base import Backend
 from .binding import bind
 from .catalog import Catalog
+from .completion import Chunk, CompletionRequest, Usage
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
 from .reply import reply_of

@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from . import prompt
-from .backends.base import Backend, CompletionRequest, Usage
+from .backends.base import Backend
 from .catalog import Catalog
+from .completion import CompletionRequest, Usage
 from .content import result_text
 from .errors import ToolHostError, UsageError
 from .generation import Generated, generate, generate_native

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .backends.base import Usage
+from .completion import Usage
 from .events import Event
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ..completion import Chunk, CompletionRequest
 from ..errors import BackendUnavailable, UsageError
-from .base import Capabilities, Chunk, CompletionRequest
+from .base import Capabilities
 from .openai import OpenAIBackend
 
 __all__ = ["DEFAULT_CONTEXT_LENGTH", "EmbeddedBackend"]

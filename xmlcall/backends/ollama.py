@@ -18,10 +18,11 @@ from typing import Any, Final, Self, cast
 import httpx
 import ollama
 
+from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..wire.ollama import chat_body, context_length_of, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import read_error
-from .base import Capabilities, Chunk, CompletionRequest, Usage
+from .base import Capabilities
 from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
 
 __all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]

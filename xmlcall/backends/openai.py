@@ -19,10 +19,11 @@ from typing import Any, Final, Self
 
 import httpx
 
+from ..completion import Chunk, CompletionRequest
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
-from .base import Capabilities, Chunk, CompletionRequest
+from .base import Capabilities
 from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, status_error, timeouts
 
 __all__ = ["OpenAIBackend"]

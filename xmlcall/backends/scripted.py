@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from types import TracebackType
 from typing import Self
 
+from ..completion import Chunk, CompletionRequest
 from ..errors import UsageError
-from .base import Capabilities, Chunk, CompletionRequest
+from .base import Capabilities
 
 __all__ = ["ScriptedBackend"]
 

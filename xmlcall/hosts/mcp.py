@@ -124,7 +124,7 @@ class McpHost:
         """
         limit = self._server.timeout if timeout is None else timeout
         answer = await self._ask(f"running {name!r}", limit, lambda client: client.call_tool(name, dict(arguments)))
-        return cut_result(result_from_mcp(_original(answer.meta)), _MAX_RESULT_CHARACTERS)
+        return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
@@ -182,7 +182,7 @@ class McpHost:
         seen: set[str] = set()
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            listing.add(page)
+            listing.add(page, self._original(page.meta))
             if len(listing.tools) > self._max_tools:
                 raise protocol_error(self._server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
             cursor = page.next_cursor
@@ -195,6 +195,13 @@ class McpHost:
         listing.notices.append(f"Listing stopped after {_MAX_PAGES} pages.")
         return listing
 
+    def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Take out what the filter put in; an answer of another `resultType` has none, and before 2026 the SDK lets it pass."""
+        original = (meta or {}).get(ORIGINAL)
+        if not isinstance(original, dict):
+            raise protocol_error(self._server, 'an answer outside the protocol: its "resultType" is not "complete"')
+        return original
+
 
 _CHOOSE = 'choose some by "includeTools" in its configuration'
 
@@ -206,8 +213,7 @@ class _Listing:
         self.tools: dict[str, Tool] = {}
         self.notices: list[str] = []
 
-    def add(self, page: mcp.ListToolsResult) -> None:
-        original = _original(page.meta)
+    def add(self, page: mcp.ListToolsResult, original: Mapping[str, Any]) -> None:
         self.notices += original["left_out"]
         kept = {tool.name for tool in page.tools}
         for tool in original["tools"]:
@@ -223,9 +229,3 @@ class _Listing:
 def _tool(tool: dict[str, Any]) -> Tool:
     schema = tool.get("outputSchema")
     return Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
-
-
-def _original(meta: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Take out what the filter put in; it did, as the SDK accepts no other kind of answer to these requests."""
-    original: dict[str, Any] = (meta or {})[ORIGINAL]
-    return original

@@ -6,9 +6,10 @@ is a table, never a parse of the name, so whatever a server calls its tools, a c
 """
 
 import asyncio
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -154,21 +155,28 @@ class Router:
 def _offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     """Give each (host, tool) a unique spellable name.
 
-    Names that need no change come first, so that no other tool can take them; what still collides is numbered.
+    Shared names are settled first: no server can take `a__x` from the tool x of server a by calling a tool of its own so. Then
+    come the names that need no change.
     """
-    spelled = [(_spellable(host), _spellable(tool)) for host, tool in tools]
-    hosts_of = Counter(tool for _, tool in dict.fromkeys(spelled))
-    wanted = [tool if hosts_of[tool] == 1 else f"{host}__{tool}" for host, tool in spelled]
-    order = sorted(range(len(tools)), key=lambda index: wanted[index] != tools[index][1])
-    taken: dict[str, int] = {}  # index of the tool by offered name
-    for index in order:
-        name, number = wanted[index], 1
-        while name in taken:
-            number += 1
-            name = f"{wanted[index]}_{number}"
-        taken[name] = index
-    names = {index: name for name, index in taken.items()}
-    return [names[index] for index in range(len(tools))]
+    hosts_of = Counter(tool for _, tool in {(host, _spellable(tool)) for host, tool in tools})
+
+    def rank(index: int) -> tuple[bool, bool]:
+        spelled = _spellable(tools[index][1])
+        return hosts_of[spelled] == 1, spelled != tools[index][1]
+
+    names: dict[str, int] = {}
+    for index in sorted(range(len(tools)), key=rank):
+        host, tool = map(_spellable, tools[index])
+        candidates = _candidates(host, tool, shared=hosts_of[tool] > 1)
+        names[next(name for name in candidates if name not in names)] = index
+    return sorted(names, key=names.__getitem__)
+
+
+def _candidates(host: str, tool: str, shared: bool) -> Iterator[str]:
+    if not shared:
+        yield tool
+    yield f"{host}__{tool}"
+    yield from (f"{host}__{tool}_{number}" for number in itertools.count(2))
 
 
 def _spellable(name: str) -> str:

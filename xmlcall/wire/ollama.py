@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..backends.base import Chunk, CompletionRequest, Usage
+from ..completion import Chunk, CompletionRequest, Usage
 from ..types import Message
 from .openai import count, json_text, mapping, mappings, native_call, text_of, tool_dict
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..backends.base import Chunk, CompletionRequest, Usage
+from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import BackendProtocolError
 from ..types import Message, RawArgument, RawCall, Tool
 

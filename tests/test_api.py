@@ -1,0 +1,43 @@
+"""The public surface: what other programs rely on (docs/design.md, section 3)."""
+
+import inspect
+
+import pytest
+
+import xmlcall
+
+DESIGN = {
+    "parse": "text, tools, dialect, finish_reason, reasoning_open",
+    "Parser": "tools, dialect, reasoning_open",
+    "bind": "raw_call, tools",
+    "render": "calls, tools, dialect",
+    "system_prompt": "tools, dialect, lang, parallel, instructions",
+    "Catalog": "tools",
+    "connect": "model, context_length, api_key, progress",
+}
+
+
+@pytest.mark.parametrize("name", DESIGN)
+def test_signature(name: str) -> None:
+    assert ", ".join(inspect.signature(getattr(xmlcall, name)).parameters) == DESIGN[name]
+
+
+def test_all_names_exist_and_are_documented() -> None:
+    for name in xmlcall.__all__:
+        assert getattr(xmlcall, name) is not None
+    for name in DESIGN:
+        assert inspect.getdoc(getattr(xmlcall, name))
+    assert {"Tool", "ToolLoop", "Reply", "RawCall", "RawArgument", "ToolCall", "InvalidCall", "Issue", "Repair"} <= set(
+        xmlcall.__all__
+    )
+    assert dir(xmlcall) == xmlcall.__all__
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        xmlcall.nothing  # noqa: B018
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        xmlcall.Reply().text = "x"  # type: ignore[misc]

@@ -1,0 +1,121 @@
+"""Imports point one way (docs/design.md, section 2), and `import xmlcall` stays cheap."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "xmlcall"
+
+# What each module or folder may import from the package, lowest layer first. Everything above the line does I/O.
+LAYERS: dict[str, set[str]] = {}
+
+
+def layer(names: str, below: str) -> None:
+    for name in names.split():
+        LAYERS[name] = set(below.split())
+
+
+CORE = "errors types references events catalog schema dialects scanner states value calldraft callreader parser binding reply"
+layer("errors", "")
+layer("types", "errors")
+layer("events", "types")
+layer("references", "types")
+layer("catalog", "errors types references")
+layer("completion", "types")
+layer("dialects", "errors")
+layer("scanner", "dialects")
+layer("states", "")
+layer("value", "types events scanner")
+layer("calldraft", "types events scanner value")
+layer("callreader", "types events scanner states value calldraft")
+layer("parser", "errors types events catalog dialects scanner states callreader")
+layer("schema", "errors types references catalog")
+layer("binding", "types references catalog schema")
+layer("reply", "errors types events catalog dialects parser binding")
+layer("content", "types")
+layer("signature", "types references schema")
+layer("prompt", "errors types catalog content reply signature")
+layer("wire", "errors types completion catalog")
+# -- I/O --
+layer("download", "errors")
+layer("sources", "errors download")
+layer("models", "errors download sources")
+layer("config", "errors")
+layer("policy", "types")
+layer("backends", "errors types completion wire models download")
+layer("hosts", "errors types schema wire config")
+layer("demo", "")
+layer("generation", "types events completion catalog parser binding reply backends")
+layer("loop_events", "types events completion")
+layer("loop", "errors types completion catalog content prompt policy backends hosts generation loop_events")
+layer("cli", " ".join(LAYERS))
+layer("__main__", "cli")
+
+HEAVY = ("httpx", "httpx2", "jinja2", "jsonschema", "lxml", "mcp", "ollama", "prompt_toolkit", "pydantic", "rich", "starlette")
+
+
+def owner(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules and folders of the package that a file imports, at any depth of it."""
+    here = path.relative_to(PACKAGE).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level] + tuple((node.module or "").split(".") if node.module else ())
+            found |= {base[0]} if base else {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xmlcall."):
+            found.add((node.module or "").split(".")[1])
+    return found
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    name = owner(path)
+    assert name in LAYERS, f"{name} has no layer; give it one in this file and in docs/design.md"
+    assert imported(path) - {name} <= LAYERS[name]
+
+
+def test_layers_have_no_circle() -> None:
+    done: set[str] = set()
+    while rest := LAYERS.keys() - done:
+        ready = {name for name in rest if LAYERS[name] <= done}
+        assert ready, f"a circle among {sorted(rest)}"
+        done |= ready
+
+
+def test_the_core_does_no_io() -> None:
+    for name in CORE.split():
+        files = [PACKAGE / f"{name}.py"] if (PACKAGE / f"{name}.py").exists() else sorted((PACKAGE / name).rglob("*.py"))
+        for path in files:
+            text = path.read_text(encoding="utf-8")
+            for word in ("import asyncio", "import httpx", "import logging", "import os", "import socket", "import time"):
+                assert word not in text, f"{path.name}: {word}"
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "allowed"),
+    [
+        ("import xmlcall", set()),
+        ("import xmlcall; xmlcall.Parser; xmlcall.parse('hello')", set()),
+        ("import xmlcall; xmlcall.connect; xmlcall.ToolLoop", set()),
+        ("import xmlcall; xmlcall.system_prompt([])", {"jinja2"}),
+    ],
+)
+def test_what_an_import_loads(statement: str, allowed: set[str]) -> None:
+    assert loaded_by(statement) & set(HEAVY) <= allowed

@@ -1,0 +1,88 @@
+"""How a command ends: its exit code, and one message that says what to do.
+
+    0   done            1   it ran and failed            2   used wrongly            130   interrupted
+
+Whatever xmlcall raises on purpose, and what files and pipes do, ends here as one line on standard error. Everything else is a bug
+and keeps its traceback.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..errors import UsageError, XmlcallError
+from .plain import visible
+
+__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "OK", "complain", "guarded", "prepare_streams", "run_async"]
+
+OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def complain(message: str) -> None:
+    """Write one line to standard error, named after the program."""
+    with contextlib.suppress(OSError):  # standard error is gone: nobody is there to be told
+        sys.stdout.flush()
+        print(f"xmlcall: {visible(message.strip())}", file=sys.stderr, flush=True)
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Run a command; turn every expected failure into a message and an exit code."""
+    try:
+        code = work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except UsageError as error:
+        complain(str(error))
+        return MISUSED
+    except XmlcallError as error:
+        complain(str(error))
+        return FAILED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        _abandon_stdout()
+        return FAILED
+    except OSError as error:
+        _abandon_stdout()
+        complain(f"{error.filename}: {error.strerror}" if error.filename else f"cannot read or write: {error.strerror or error}")
+        return FAILED
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Send what is still buffered nowhere, or the interpreter would fail on it once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def run_async(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command's coroutine; a signal to end cancels it as Ctrl-C does, so that no server process is left behind."""
+    try:
+        return asyncio.run(_cancellable(work))
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # else `nohup` or an embedding program wants it otherwise
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await work
+
+
+def prepare_streams() -> None:
+    """Make the standard streams usable: open those that were closed, and never fail on a character they cannot hold."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # takes the free descriptor, so that no other file becomes our output
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,0 +1,111 @@
+"""What commands read besides their arguments: texts and tool lists, from files or standard input.
+
+All of it is hostile input: bounded in size, and checked before anything else sees it.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ..catalog import Catalog, as_tool
+from ..errors import UsageError
+from ..schema import check_schema
+from ..types import Tool
+
+__all__ = ["checked_text", "read_bytes", "read_text", "read_tools"]
+
+_MAX_BYTES = 64 << 20
+_SHAPES = '{"tools": [...]}, {"result": {"tools": [...]}} or a list of tools'
+
+
+def read_bytes(path: str, what: str) -> bytes:
+    """Read a file, or standard input for `-`.
+
+    Args:
+        path: of the file.
+        what: what it should hold, for messages.
+
+    Raises:
+        UsageError: it cannot be read, or it is too large.
+    """
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UsageError(f"expected {what} in {path!r}, cannot read it: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"expected {what} of at most {_MAX_BYTES >> 20} MiB in {path!r}, got more")
+    return data
+
+
+def read_text(path: str, what: str) -> str:
+    """Read a file, or standard input for `-`, as UTF-8.
+
+    Raises:
+        UsageError: as `read_bytes`, or it is not UTF-8.
+    """
+    try:
+        return read_bytes(path, what).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"expected {what} as UTF-8 text in {path!r}, got byte {error.start} that is not") from error
+
+
+def checked_text(text: str, what: str) -> str:
+    """Return a text that can be sent to a model.
+
+    Args:
+        text: from the command line or standard input.
+        what: what it is, for the message.
+
+    Raises:
+        UsageError: it is empty, or its bytes were not UTF-8.
+    """
+    if not text.strip():
+        raise UsageError(f"expected {what}, got an empty text")
+    if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8
+        raise UsageError(f"expected {what} in UTF-8, got bytes that are not")
+    return text
+
+
+def read_tools(path: str) -> Catalog:
+    """Read a list of tools: MCP's `tools/list`, whole or in part, or the `tools` of an OpenAI request.
+
+    Args:
+        path: of the JSON file, `-` for standard input.
+
+    Raises:
+        UsageError: it cannot be read, is not such a list, or a tool in it cannot be used.
+    """
+    text = read_text(path, "a JSON list of tools")
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"expected a JSON list of tools in {path!r}, got no JSON: {error.msg} at {where}") from error
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of more than 4300 digits
+        raise UsageError(f"expected a JSON list of tools in {path!r}, cannot read it: {error}") from error
+    return Catalog(_tool(entry, path) for entry in _entries(document, path))
+
+
+def _entries(document: Any, path: str) -> list[Any]:
+    if isinstance(document, dict) and isinstance(document.get("result"), dict):
+        document = document["result"]
+    entries = document.get("tools") if isinstance(document, dict) else document
+    if isinstance(entries, list):
+        return entries
+    got = f"an object with the keys {', '.join(map(repr, list(document)[:8]))}" if isinstance(document, dict) else "another value"
+    raise UsageError(f"expected {_SHAPES} in {path!r}, got {got}")
+
+
+def _tool(entry: Any, path: str) -> Tool:
+    inner = entry.get("function", entry) if isinstance(entry, Mapping) else entry
+    if not isinstance(inner, Mapping) or not isinstance(inner.get("description") or "", str):
+        raise UsageError(f"expected an MCP or OpenAI tool with text as its description in {path!r}, got {entry!r:.120}")
+    tool = as_tool(entry)
+    if problem := check_schema(tool.input_schema):
+        raise UsageError(f"{path}: tool {tool.name!r}: {problem}")
+    return tool

@@ -1,0 +1,110 @@
+"""`xmlcall models`: the local models that xmlcall knows by name."""
+
+import argparse
+from collections.abc import Callable
+
+from .. import models
+from ..models import KnownModel
+from .exits import FAILED, OK, complain
+from .plain import json_text
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "List, fetch and remove the local models that xmlcall knows by name."
+EPILOG = f"""examples:
+  xmlcall models list
+  xmlcall models pull                  (the default one, {models.DEFAULT_MODEL})
+  llama-server -m "$(xmlcall models path)"
+
+They are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other GGUF file works as `--model path/to.gguf`.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for action, (_, summary, default) in _ACTIONS.items():
+        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
+        if action != "list":
+            note = f"; {default} is the default one" if default else ""
+            added.add_argument(
+                "name", metavar="NAME", nargs="?" if default else None, default=default, help=f"as in `xmlcall models list`{note}"
+            )
+        added.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return _ACTIONS[options.action][0](options)
+
+
+def _name(options: argparse.Namespace) -> str:
+    return models.DEFAULT_MODEL if options.name == "local" else models.known(options.name).name
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.json:
+        print(json_text({"folder": str(models.folder()), "models": [_described(model) for model in models.KNOWN.values()]}))
+        return OK
+    for model in models.KNOWN.values():
+        state = "here" if models.path(model.name) else "not fetched"
+        default = "  (default)" if model.name == models.DEFAULT_MODEL else ""
+        print(f"{model.name:20} {_megabytes(model):>8}  {model.license:12} {state}{default}")
+    return OK
+
+
+def _described(model: KnownModel) -> dict[str, object]:
+    found = models.path(model.name)
+    return {
+        "name": model.name,
+        "size": model.size,
+        "license": model.license,
+        "default": model.name == models.DEFAULT_MODEL,
+        "present": found is not None,
+        "path": str(found) if found else None,
+    }
+
+
+def _megabytes(model: KnownModel) -> str:
+    return f"{model.size / 1e6:.0f} MB"
+
+
+def _pull(options: argparse.Namespace) -> int:
+    from .waiting import DownloadBar, error_console
+
+    name = _name(options)
+    with DownloadBar(error_console(), name) as bar:
+        path = models.pull(name, progress=bar)
+    print(json_text({"name": name, "path": str(path)}) if options.json else path)
+    return OK
+
+
+def _path(options: argparse.Namespace) -> int:
+    name = _name(options)
+    path = models.path(name)
+    if path is None:
+        complain(f"{name} is not in {models.folder()}; fetch it with: xmlcall models pull {name}")
+        return FAILED
+    print(json_text({"name": name, "path": str(path)}) if options.json else path)
+    return OK
+
+
+def _remove(options: argparse.Namespace) -> int:
+    name = _name(options)
+    removed = models.remove(name)
+    if options.json:
+        print(json_text({"name": name, "removed": removed}))
+    elif removed:
+        print(f"removed {name} ({_megabytes(models.KNOWN[name])}) from {models.folder()}")
+    else:
+        print(f"nothing to remove: {name} is not in {models.folder()}")
+    return OK
+
+
+# Action -> what runs it, its summary, the model that it takes if none is named.
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], str, str | None]] = {
+    "list": (_list, "list the known models and which of them are here", None),
+    "pull": (_pull, "fetch a model, if it is not here yet", "local"),
+    "path": (_path, "print where a model's file is", "local"),
+    "rm": (_remove, "remove a model's file", None),
+}

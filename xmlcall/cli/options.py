@@ -1,0 +1,120 @@
+"""The arguments that commands share, and an argument parser whose errors are ours.
+
+Whoever changes a default changes it here and in no help text: help texts take it from `%(default)s`.
+"""
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Never
+
+from ..errors import UsageError
+
+__all__ = ["CommandParser", "add_model_options", "add_server_options"]
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse with exact option names, help texts laid out as written, and errors as `UsageError`."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str = "", usage: str | None = None, **more: object) -> None:
+        del more  # what argparse hands down to the parsers of sub-commands: the same as here
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> Never:
+        """Raise what argparse would print."""
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+
+def add_server_options(parser: argparse._ActionsContainer) -> None:
+    """Declare which MCP servers are used and how long they may take."""
+    parser.add_argument(
+        "--mcp",
+        metavar="FILE",
+        help='use the servers of this "mcpServers" JSON file, the one that other MCP clients read; without it a built-in demo '
+        "server runs (calculator, text_analyzer, get_weather)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_number(float, above=0),
+        metavar="SECONDS",
+        help='time for a server to start and for each call (default: 30 to start; for a call the "timeout" of the file, else 60)',
+    )
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the model, how it is offered tools, and what may run."""
+    model = parser.add_argument_group("the model")
+    model.add_argument(
+        "--model",
+        default="local",
+        help="local (fetched on first use), a name of `xmlcall models list`, path/to.gguf, ollama:NAME, http://host:8080/v1 or "
+        "http://host:8080/v1#NAME (default: %(default)s)",
+    )
+    model.add_argument(
+        "--temperature",
+        type=_number(float, least=0),
+        default=0.0,
+        help="randomness (default: %(default)g: small models call tools best so)",
+    )
+    model.add_argument("--max-tokens", type=_number(int, least=1), metavar="N", help="the most that one reply may have")
+    model.add_argument("--seed", type=int, metavar="N", help="makes a random reply repeatable, as far as the server can")
+    model.add_argument(
+        "--context",
+        type=_number(int, least=1),
+        metavar="N",
+        help="tokens that prompt and reply share, for a local file or Ollama; other servers decide themselves",
+    )
+    model.add_argument("--system", metavar="TEXT", help="a system message of your own, after the one that offers the tools")
+    _add_tool_options(parser.add_argument_group("tools"))
+    parser.add_argument("--verbose", action="store_true", help="tell more: how servers are started, repairs, tokens")
+
+
+def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
+    add_server_options(tools)
+    approval = tools.add_mutually_exclusive_group()
+    approval.add_argument("--yes", action="store_true", help="run every call without asking")
+    approval.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="run these tools without asking: a glob over server.tool such as 'files.read_*' (may be repeated); an "
+        '"autoApprove" list in the --mcp file allows nothing here',
+    )
+    tools.add_argument(
+        "--mode",
+        choices=("xml", "native"),
+        default="xml",
+        help="xml: tools are offered in the prompt and calls read from the text; native: the server's own function calling "
+        "(default: %(default)s)",
+    )
+    tools.add_argument(
+        "--max-turns", type=_number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
+    )
+    tools.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: %(default)s)")
+    tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
+    tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
+
+
+def _number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
+    """Make an argument type: a finite number within a limit."""
+    limit = f"at least {least:g}" if math.isfinite(least) else f"above {above:g}"
+    words = f"a {'whole ' if kind is int else ''}number {limit}"
+
+    def read(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (value >= least and value > above and math.isfinite(value)):
+            raise argparse.ArgumentTypeError(f"expected {words}, got {text[:40]!r}")
+        return value
+
+    return read

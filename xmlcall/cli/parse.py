@@ -1,0 +1,78 @@
+"""`xmlcall parse`: a model's text -> the reply, or the parser's events, as JSON."""
+
+import argparse
+import codecs
+import sys
+from collections.abc import Iterator
+
+from ..catalog import Catalog
+from ..events import Event
+from ..parser import Parser
+from ..reply import parse
+from .exits import OK
+from .inputs import read_bytes, read_tools
+from .jsonform import to_json
+from .plain import json_text
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = (
+    "Read the calls in a model's text. Prints the reply as one JSON object; calls that cannot run are in it, with the reasons."
+)
+EPILOG = """examples:
+  xmlcall parse reply.txt
+  xmlcall tools --json > tools.json
+  curl ... | xmlcall parse --tools tools.json
+  ollama run gemma3 "..." | xmlcall parse --events
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the model's text; - or nothing is standard input")
+    parser.add_argument(
+        "--tools", metavar="FILE", help="what was offered, as MCP's tools/list or OpenAI's tools; arguments are typed by it"
+    )
+    parser.add_argument("--events", action="store_true", help="print the parser's events instead, a line each, as text arrives")
+    parser.add_argument("--dialect", default="auto", help="the wire format (default: %(default)s, any of them)")
+    parser.add_argument(
+        "--finish-reason", default="stop", metavar="REASON", help="the server's; length means a cut reply (default: %(default)s)"
+    )
+    parser.add_argument("--reasoning-open", action="store_true", help="the prompt ended in an open <think>")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    tools = read_tools(options.tools) if options.tools else Catalog()
+    if options.events:
+        _print_events(options, tools)
+        return OK
+    text = read_bytes(options.file, "a model's text").decode("utf-8", "replace")
+    reply = parse(
+        text, tools, dialect=options.dialect, finish_reason=options.finish_reason, reasoning_open=options.reasoning_open
+    )
+    print(json_text(to_json(reply)))
+    return OK
+
+
+def _print_events(options: argparse.Namespace, tools: Catalog) -> None:
+    parser = Parser(tools, dialect=options.dialect, reasoning_open=options.reasoning_open)
+    for text in _pieces(options.file):
+        _print(parser.feed(text))
+    _print(parser.close(options.finish_reason))
+
+
+def _pieces(path: str) -> Iterator[str]:
+    """Give the text as it comes, so that events can be watched while a model writes."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    if path != "-":
+        yield decoder.decode(read_bytes(path, "a model's text"), final=True)
+        return
+    while data := sys.stdin.buffer.read1(1 << 16):
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)
+
+
+def _print(events: list[Event]) -> None:
+    for event in events:
+        print(json_text(to_json(event), indent=None), flush=True)

@@ -1,0 +1,91 @@
+"""Text by models, tools and servers, made safe to show: it cannot move the cursor, recolour the screen or hide what follows.
+
+Three ways, each total: `plain` for text of several lines, `PlainStream` for the same text in pieces, `visible` for what a person
+has to judge (arguments, names, commands), where nothing may be dropped and everything unprintable is written as an escape.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["PlainStream", "json_text", "plain", "shortened", "visible"]
+
+# ECMA-48: control sequences, control strings that are closed, and the other escapes. An unclosed string loses its ESC only.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|\x1b[ -/]*[0-~]"
+)
+_UNFINISHED = re.compile(
+    r"(?:\r|\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*\x1b?)\Z"
+)
+# Control characters but tab and line feed, and the marks that reorder what stands around them (Unicode UAX 9).
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HELD = 256  # characters of an unfinished escape that a stream waits for
+
+
+def plain(text: str) -> str:
+    """Drop terminal escapes and control characters; line feeds and tabs stay.
+
+    Args:
+        text: by anyone.
+    """
+    return _CONTROL.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n")))
+
+
+class PlainStream:
+    """`plain` for text that comes in pieces, whatever the cuts."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; give what is safe to show by now."""
+        text = self._held + text
+        match = _UNFINISHED.search(text)
+        start = match.start() if match and len(match[0]) <= _HELD else len(text)
+        self._held = text[start:]
+        return plain(text[:start])
+
+    def close(self) -> str:
+        """Give the rest."""
+        held, self._held = self._held, ""
+        return plain(held)
+
+
+def visible(text: str) -> str:
+    """Write a text on one line, with JSON escapes for all that has no glyph of its own; nothing is dropped.
+
+    Args:
+        text: by anyone.
+    """
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
+
+
+def shortened(text: str, *, lines: int, width: int) -> str:
+    """Make a text fit into a few lines of the terminal; what is left out is counted.
+
+    Args:
+        text: made `plain` here.
+        lines: the most to show.
+        width: characters of each.
+    """
+    rows = plain(text).strip().splitlines() or [""]
+    kept = [row if len(row) <= width else f"{row[:width]}... ({len(row)} characters)" for row in rows[:lines]]
+    more = len(rows) - lines
+    return "\n".join(kept + [f"... ({more} more line{'s' if more > 1 else ''})"] * (more > 0))
+
+
+def json_text(value: Mapping[str, Any] | list[Any], *, indent: int | None = 2) -> str:
+    """Write JSON for people and programs: other scripts readable, nothing in it that a terminal would act on.
+
+    Args:
+        value: a JSON value.
+        indent: None puts it on one line.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,0 +1,157 @@
+"""What a person sees while something takes long: a bar for a download, a status line for everything else.
+
+All of it is on standard error. Where that is no terminal, a download prints a line every ten seconds and a status one line or
+none. A terminal has room for one of these at a time, so whoever starts one stops the other.
+"""
+
+import asyncio
+import re
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from ..models import Progress
+from .plain import visible
+
+__all__ = ["DownloadBar", "Opening", "SlowStatus", "error_console"]
+
+SLOW_SECONDS = 2.0
+_LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
+_COLUMNS = ("[progress.description]{task.description}",)
+
+
+def error_console() -> Console:
+    """Make a console on standard error that takes text as it is: no markup, no emoji codes, no wrapping of its own."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+class DownloadBar:
+    """Shows a download's progress; it is the callback. It appears with the first step and leaves nothing behind.
+
+    Args:
+        console: on standard error.
+        name: what is fetched.
+    """
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name = console, name
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=console, transient=True)
+        self._last_note = ""
+        self._last_time = {"line": -_LINE_SECONDS, "note": -_LINE_SECONDS}
+        self.active = False
+
+    def __call__(self, step: Progress) -> None:
+        """Show a step."""
+        if step.note:
+            self._note(visible(step.note))
+        if self._console.is_terminal:
+            self._draw(step)
+        elif self._due("line"):
+            self._print(f"fetching {self._name}: {step.done / 1e6:.0f} of {step.total / 1e6:.0f} MB")
+        self.active = step.done < step.total
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self.active = False
+        self._bar.stop()
+
+    def _draw(self, step: Progress) -> None:
+        if not self._bar.tasks:
+            self._bar.add_task(f"fetching {self._name}", total=step.total, completed=step.done)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=step.done)  # rich draws ten times a second, however often it is told
+
+    def _note(self, note: str) -> None:
+        """Print a note as a line; one that only counts seconds is not repeated every second."""
+        wording = re.sub(r"\d+", "0", note)
+        if wording != self._last_note or self._due("note"):
+            self._last_note = wording
+            self._print(note)
+
+    def _due(self, what: str) -> bool:
+        due = time.monotonic() - self._last_time[what] >= _LINE_SECONDS
+        if due:
+            self._last_time[what] = time.monotonic()
+        return due
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line, style="dim"))
+
+
+class SlowStatus:
+    """A status line that appears once something has taken two seconds; from the thread of a running event loop.
+
+    Args:
+        console: on standard error.
+        line: whether to print one line instead where that is no terminal.
+    """
+
+    def __init__(self, console: Console, *, line: bool = False) -> None:
+        self._console, self._line = console, line
+        self._status = console.status("")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, text: str, *, after: float = SLOW_SECONDS) -> None:
+        """Begin to wait for something."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(after, self._show, text)
+
+    def stop(self) -> None:
+        """It is over: take the status away."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._status.stop()
+
+    def _show(self, text: str) -> None:
+        if self._console.is_terminal:
+            self._status.update(Text(text, style="dim"))
+            self._status.start()
+        elif self._line:
+            self._console.print(Text(text, style="dim"))
+
+
+class Opening:
+    """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL ...`.
+
+    Args:
+        console: on standard error.
+        model: its name.
+    """
+
+    def __init__(self, console: Console, model: str) -> None:
+        self._text = f"Loading {visible(model)} ..."
+        self._bar = DownloadBar(console, visible(model))
+        self._status = SlowStatus(console, line=True)
+        self._open = threading.Lock()  # held while a step is shown, and for good once it is over
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._status.start(self._text)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._open.acquire()
+        self._status.stop()
+        self._bar.close()
+
+    def progress(self, step: Progress) -> None:
+        """Take a step of the download, in any thread."""
+        self._loop.call_soon_threadsafe(self._show, step)
+
+    def _show(self, step: Progress) -> None: ...

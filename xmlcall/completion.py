@@ -1,0 +1,66 @@
+"""What goes to a model server and what comes back, in no server's own spelling."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .types import Message, RawCall, Tool
+
+__all__ = ["Chunk", "CompletionRequest", "Usage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one generation; None where the server did not say.
+
+    Args:
+        prompt_tokens: the whole prompt, cached part included.
+        completion_tokens: what was generated.
+        cached_tokens: the part of the prompt that came from the server's cache.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a streamed reply.
+
+    Args:
+        text: visible text.
+        reasoning: text of the server's own reasoning field.
+        tool_calls: calls that the server itself parsed (mode "native"), whole.
+        finish_reason: `stop`, `length`, `tool_calls` ...; set once, at the end.
+        usage: set at most once, at the end.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[RawCall, ...] = ()
+    finish_reason: str | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """What to generate.
+
+    Args:
+        messages: the conversation, system message first.
+        tools: sent to the server's own function calling (mode "native"); empty otherwise.
+        max_tokens: None leaves it to the server.
+        temperature: None leaves it to the server.
+        seed: None leaves it to the server.
+        stop: strings that end the generation.
+        extra: further fields, sent as they are.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
