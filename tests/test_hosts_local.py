@@ -151,7 +151,7 @@ async def test_a_function_runs_beside_the_loop_in_the_context_of_its_caller() ->
 
 async def test_functions_run_side_by_side_and_within_their_time() -> None:
     def nap() -> str:
-        time.sleep(0.2)
+        time.sleep(0.3)
         return "rested"
 
     async def doze() -> str:
@@ -161,7 +161,7 @@ async def test_functions_run_side_by_side_and_within_their_time() -> None:
     async with LocalHost([nap, doze]) as host:
         started = time.monotonic()
         await asyncio.gather(*(host.call("nap", {}) for _ in range(5)))
-        assert time.monotonic() - started < 0.8
+        assert time.monotonic() - started < 1.2
         for name in ("nap", "doze"):
             with pytest.raises(ToolHostUnavailable, match=rf"local: '{name}' did not return within 0\.05 s"):
                 await host.call(name, {}, timeout=0.05)

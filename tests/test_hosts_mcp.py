@@ -11,7 +11,7 @@ import pytest
 from servers.node import node_server
 from servers.raw_http import Answer, Request, initialized, raw_http, reply
 from servers.run_server import free_port
-from servers.started import ProcessFiles, everything_http, is_alive, printed_url
+from servers.started import ProcessFiles, everything_http, is_alive, printed_url, until
 
 from xmlcall.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
@@ -139,10 +139,12 @@ async def test_a_change_is_heard_on_2026_by_listening(transport: str) -> None:
             server = HttpServer(name="changing", url=stack.enter_context(printed_url(changing, "--http"))[0])
         async with McpHost(server) as host:
             assert len(await host.tools()) == 1
-            await asyncio.sleep(0.2)  # until the subscription stands
             assert not host.changed.is_set()
-            await host.call("grow", {})
-            await asyncio.wait_for(host.changed.wait(), 5)
+            for _ in range(50):  # the subscription may not stand at once
+                await host.call("grow", {})
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(host.changed.wait(), 0.2)
+                    break
             assert [tool.name for tool in await host.tools()] == ["grow", "grown"]
 
 
@@ -158,11 +160,14 @@ async def test_the_process_is_gone_after_the_block_after_an_error_and_after_a_ca
         async with McpHost(hostile(mode, tmp_path)) as host:
             await host.call("echo", {})
 
-    for mode in ("hang_call", "hang"):  # within a call, and within the handshake
+    async def arrived(message: str, number: int) -> None:
+        await until(lambda: files.received().count(message) == number, message)
+
+    for mode, message, number in (("hang_call", "tools/call", 1), ("hang", "initialize", 4)):  # in a call, in the handshake
         task = asyncio.create_task(use(mode))
-        await asyncio.sleep(0.4)
+        await arrived(f'"{message}"', number)
         task.cancel()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.01)
         task.cancel()  # an impatient person
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -179,17 +184,17 @@ def test_the_process_is_gone_when_the_loop_ends_around_an_open_host(tmp_path: Pa
 
 
 async def test_a_server_that_has_died_is_started_again_by_the_next_request(tmp_path: Path) -> None:
+    files = ProcessFiles(tmp_path)
     async with McpHost(hostile("die_after_call", tmp_path)) as host:
         first = await host.call("echo", {})
-        await asyncio.sleep(0.2)
+        await until(lambda: not is_alive(files.pids()[0]), "the first process to end")
+        await asyncio.sleep(0.1)
         second = await host.call("echo", {})
         assert text_of(first).startswith("pid ")
         assert text_of(second).startswith("pid ")
         assert first != second
         assert host.changed.is_set()
-        await asyncio.sleep(0.2)
-        assert [tool.name for tool in await host.tools()] == ["echo"]
-    assert len(ProcessFiles(tmp_path).pids()) == 3
+    assert len(files.pids()) == 2
 
 
 async def test_an_http_server_that_vanishes_and_comes_back() -> None:
@@ -253,6 +258,13 @@ async def test_a_refusal_names_the_http_status_and_hides_the_path(status: int, t
     assert f"answered HTTP {status}" in message
     assert advice in message
     assert "s3cret" not in message
+
+
+async def test_a_header_that_cannot_be_sent_does_not_show() -> None:
+    async with raw_http(lambda request: initialized(request)) as url:  # type: ignore[arg-type,return-value]
+        with pytest.raises(ToolHostUnavailable, match="LocalProtocolError") as caught:
+            await McpHost(HttpServer(name="web", url=url, headers={"K": "s3cret\nx"})).__aenter__()
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])

@@ -1,6 +1,5 @@
 """`McpHost` with servers that misbehave: each gives one clear error or notice, loses nothing else, and leaves no process."""
 
-import asyncio
 import json
 import logging
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers.started import ProcessFiles, is_alive
+from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.config import StdioServer
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
@@ -31,6 +30,7 @@ def files(tmp_path: Path) -> Iterator[ProcessFiles]:
     """What the server leaves behind: after every test, no process."""
     files = ProcessFiles(tmp_path)
     yield files
+    assert files.pids()
     assert [pid for pid in files.pids() if is_alive(pid)] == []
 
 
@@ -44,22 +44,22 @@ async def listed(mode: str, files: ProcessFiles, **fields: Any) -> tuple[list[st
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind", "parts"),
+    ("mode", "timeout", "kind", "parts"),
     [
-        ("garbage", ToolHostUnavailable, ["no MCP handshake", "within 0.6 s", "not MCP", "'Starting up'"]),
-        ("exit", ToolHostUnavailable, ["ended before the MCP handshake", "Traceback: no API key | set API_KEY"]),
-        ("hang", ToolHostUnavailable, ["no MCP handshake", "within 0.6 s"]),
-        ("stubborn", ToolHostUnavailable, ["no MCP handshake", "within 0.6 s"]),
-        ("family", ToolHostUnavailable, ["no MCP handshake", "within 0.6 s"]),
-        ("refuses", ToolHostProtocolError, ["the handshake was refused", "not today"]),
-        ("strange_version", ToolHostProtocolError, ["outside the protocol", "1999-01-01"]),
+        ("garbage", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s", "not MCP", "'Starting up'"]),
+        ("exit", 30, ToolHostUnavailable, ["ended before the MCP handshake", "Traceback: no API key | set API_KEY"]),
+        ("hang", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
+        ("stubborn", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
+        ("family", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
+        ("refuses", 30, ToolHostProtocolError, ["the handshake was refused", "not today"]),
+        ("strange_version", 30, ToolHostProtocolError, ["outside the protocol", "1999-01-01"]),
     ],
 )
 async def test_a_server_that_does_not_connect(
-    mode: str, kind: type[ToolHostError], parts: list[str], files: ProcessFiles, capfd: pytest.CaptureFixture[str]
+    mode: str, timeout: float, kind: type[ToolHostError], parts: list[str], files: ProcessFiles, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(kind) as caught:
-        await McpHost(server(mode, files), connect_timeout=0.6).__aenter__()
+        await McpHost(server(mode, files), connect_timeout=timeout).__aenter__()
     message = str(caught.value)
     assert message.startswith("srv: ")
     assert [part for part in parts if part not in message] == []
@@ -147,8 +147,7 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_the_server_is_told(files:
                 ToolHostUnavailable, match=r"srv: no answer within 0\.[12] s while running 'echo'.*milliseconds.*not known"
             ):
                 await host.call("echo", {}, timeout=limit)
-        await asyncio.sleep(0.1)
-        assert files.received().count("notifications/cancelled") == 2
+        await until(lambda: files.received().count("notifications/cancelled") == 2, "both cancellations")
         assert len(await host.tools()) == 1  # the server goes on
     assert len(files.pids()) == 1
 

@@ -53,8 +53,7 @@ REPAIRS: dict[str, str] = {
     "unclosed-parameter": "A parameter lacked its closing tag before the next parameter or the call's end.",
     "stray-tag": "A structural tag without its partner was dropped.",
     "repeated-block": "A second <function_calls> opened inside the first and was dropped.",
-    "text-in-block": "Text between the calls of a block was dropped.",
-    "text-in-call": "Text between the parameters of a call was dropped.",
+    "text-in-block": "Text between the calls of a block was read as text for the person.",
     "code-fence": "A Markdown fence around the calls was dropped.",
     "attribute-style": "A tag carried its name without quotes, in single quotes or among other attributes.",
 }

@@ -1,18 +1,19 @@
 """Server processes of the tests: started on loopback, reachable when the block begins, gone when it ends."""
 
+import asyncio
 import contextlib
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from .node import node_server
 from .run_server import free_port
 
-__all__ = ["ProcessFiles", "everything_http", "is_alive", "printed_url"]
+__all__ = ["ProcessFiles", "everything_http", "is_alive", "printed_url", "until"]
 
 START_SECONDS = 20.0
 
@@ -63,11 +64,19 @@ class ProcessFiles:
 
     def pids(self) -> list[int]:
         """Every process that was started."""
-        return [int(line) for line in self._pids.read_text().split()]
+        return [int(line) for line in self._pids.read_text().split()] if self._pids.exists() else []
 
     def received(self) -> str:
         """Every message that came in, a line each."""
         return self._record.read_text() if self._record.exists() else ""
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something has happened in another process."""
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -1,8 +1,8 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
-A command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`. Only the module of the
-command that was asked for is imported, and modules import what is heavy where they use it, so that `--help`, `parse` and `prompt`
-start at once.
+A command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`. Only the module of
+the command that was asked for is imported, and modules import what is heavy where they use it, so that `--help`, `parse` and
+`prompt` start at once.
 """
 
 import argparse

@@ -83,6 +83,7 @@ def prepare_streams() -> None:
     """Make the standard streams usable: open those that were closed, and never fail on a character they cannot hold."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # takes the free descriptor, so that no other file becomes our output
+            # It takes the free descriptor, so that no file that is opened later becomes our output.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The values of xmlcall as JSON: each dataclass an object that names its class under `type`, with the fields of its Python form."""
+"""The values of xmlcall as JSON: each dataclass is an object with its fields, and with the name of its class under `type`."""
 
 import math
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
         "--mcp",
         metavar="FILE",
         help='use the servers of this "mcpServers" JSON file, the one that other MCP clients read; without it a built-in demo '
-        "server runs (calculator, text_analyzer, get_weather)",
+        'server runs (calculator, text_analyzer, get_weather); "autoApprove" lists in the file allow nothing here',
     )
     parser.add_argument(
         "--timeout",
@@ -61,6 +61,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--temperature",
         type=_number(float, least=0),
         default=0.0,
+        metavar="NUMBER",
         help="randomness (default: %(default)g: small models call tools best so)",
     )
     model.add_argument("--max-tokens", type=_number(int, least=1), metavar="N", help="the most that one reply may have")
@@ -85,8 +86,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="run these tools without asking: a glob over server.tool such as 'files.read_*' (may be repeated); an "
-        '"autoApprove" list in the --mcp file allows nothing here',
+        help="run these tools without asking: a glob over server.tool such as 'files.read_*' (may be repeated)",
     )
     tools.add_argument(
         "--mode",

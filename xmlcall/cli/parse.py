@@ -2,6 +2,7 @@
 
 import argparse
 import codecs
+import os
 import sys
 from collections.abc import Iterator
 
@@ -68,7 +69,7 @@ def _pieces(path: str) -> Iterator[str]:
     if path != "-":
         yield decoder.decode(read_bytes(path, "a model's text"), final=True)
         return
-    while data := sys.stdin.buffer.read1(1 << 16):
+    while data := os.read(sys.stdin.fileno(), 1 << 16):
         yield decoder.decode(data)
     yield decoder.decode(b"", final=True)
 

@@ -6,7 +6,6 @@ none. A terminal has room for one of these at a time, so whoever starts one stop
 
 import asyncio
 import re
-import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -23,7 +22,6 @@ __all__ = ["DownloadBar", "Opening", "SlowStatus", "error_console"]
 
 SLOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
-_COLUMNS = ("[progress.description]{task.description}",)
 
 
 def error_console() -> Console:
@@ -41,7 +39,13 @@ class DownloadBar:
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Bar(*columns, console=console, transient=True)
         self._last_note = ""
         self._last_time = {"line": -_LINE_SECONDS, "note": -_LINE_SECONDS}
@@ -71,6 +75,7 @@ class DownloadBar:
     def _draw(self, step: Progress) -> None:
         if not self._bar.tasks:
             self._bar.add_task(f"fetching {self._name}", total=step.total, completed=step.done)
+        if not self._bar.live.is_started:
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=step.done)  # rich draws ten times a second, however often it is told
 
@@ -136,7 +141,7 @@ class Opening:
         self._text = f"Loading {visible(model)} ..."
         self._bar = DownloadBar(console, visible(model))
         self._status = SlowStatus(console, line=True)
-        self._open = threading.Lock()  # held while a step is shown, and for good once it is over
+        self._over = False
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -146,7 +151,7 @@ class Opening:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        self._open.acquire()
+        self._over = True
         self._status.stop()
         self._bar.close()
 
@@ -154,4 +159,11 @@ class Opening:
         """Take a step of the download, in any thread."""
         self._loop.call_soon_threadsafe(self._show, step)
 
-    def _show(self, step: Progress) -> None: ...
+    def _show(self, step: Progress) -> None:
+        if self._over:
+            return
+        self._status.stop()
+        self._bar(step)
+        if not self._bar.active:
+            self._bar.close()
+            self._status.start(self._text, after=0)

@@ -7,6 +7,7 @@ URL are never shown: they can hold secrets.
 
 import os
 
+import httpx2
 from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST
 from pydantic import ValidationError
@@ -23,6 +24,9 @@ _WRONG_ADDRESS = 'check its "url"; an endpoint of the older HTTP+SSE needs "type
 _WRONG_CREDENTIALS = 'check its "headers"'
 _ADVICE = {401: _WRONG_CREDENTIALS, 403: _WRONG_CREDENTIALS, 404: _WRONG_ADDRESS, 405: _WRONG_ADDRESS}
 _NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's stand-ins for a status
+
+# The HTTP errors whose text tells of the network or the server, never of our own URL, headers or proxy.
+_SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError, httpx2.SSEError)
 
 
 class SessionLost(ToolHostUnavailable):
@@ -50,7 +54,7 @@ def connect_error(server: ServerConfig, connection: Connection, timeout: float) 
 
 def _http_reason(server: HttpServer, failure: BaseException | None, status: int | None) -> str:
     if status is None:
-        return f"cannot reach {server.address}: {_detail(failure).replace(server.url, server.address)}"
+        return f"cannot reach {server.address}: {_detail(failure)}"
     said = f" {_detail(failure)}" if isinstance(failure, MCPError) and failure.message not in _NO_DETAIL else ""
     return f"{server.address} answered HTTP {status}{said}; {_ADVICE.get(status, 'is it an MCP endpoint, and is it up?')}"
 
@@ -101,5 +105,7 @@ def _detail(error: BaseException | None) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+    if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL) and not isinstance(error, _SPEAKABLE):
+        return type(error).__name__
     text = error.message if isinstance(error, MCPError) else str(error)
     return " ".join(text.split())[:200] or type(error).__name__

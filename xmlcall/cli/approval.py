@@ -1,0 +1,96 @@
+"""Ask the person before a call runs (MCP 2026-07-28, tools: there SHOULD be a human who can deny it).
+
+What is asked about is shown in full, with everything unprintable written out. Only a terminal is asked: text that is piped in may
+come from anywhere. What was typed before the question was there is thrown away, so that it answers nothing.
+"""
+
+import glob
+import shlex
+import sys
+from enum import Enum
+
+from ..errors import XmlcallError
+from ..policy import Decision, Policy, Proposal, allow
+from .display import Display
+from .lines import LineReader
+
+__all__ = ["Stopped", "approval", "is_interactive"]
+
+_QUESTION = "Run it? [y]es / [n]o / [a]lways this tool (this session) / [s]top: "
+_ATTEMPTS = 5
+
+
+class _Choice(Enum):
+    YES = "yes"
+    NO = "no"
+    ALWAYS = "always"
+    STOP = "stop"
+
+
+_ANSWERS = {word: choice for choice in _Choice for word in (choice.value, choice.value[0])}
+
+
+class Stopped(XmlcallError):
+    """The person ended the run at a question."""
+
+
+def is_interactive() -> bool:
+    """Say whether there is a person to ask: one who types on standard input and sees standard error."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def approval(patterns: list[str], display: Display) -> Policy:
+    """Make the policy of a session: what a glob matches runs, everything else is asked about.
+
+    Args:
+        patterns: globs over `server.tool`.
+        display: where to ask.
+    """
+    return allow(patterns, _Asking(display))
+
+
+class _Asking:
+    """A policy that asks; it remembers what is always allowed, by name and never as a glob."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._always: set[tuple[str, str]] = set()
+
+    async def __call__(self, proposal: Proposal) -> Decision:
+        if (proposal.host, proposal.host_tool) in self._always:
+            return Decision(allowed=True)
+        if not is_interactive():
+            self._display.notice(_nobody_to_ask(proposal))
+            return Decision(allowed=False, reason="The person has not allowed this tool.")
+        self._display.proposal(proposal)
+        choice = await self._ask()
+        if choice is _Choice.STOP:
+            raise Stopped(f"stopped before {proposal.target} ran")
+        if choice is _Choice.ALWAYS:
+            self._always.add((proposal.host, proposal.host_tool))
+        return Decision(allowed=choice is not _Choice.NO, reason="The person said no." if choice is _Choice.NO else "")
+
+    async def _ask(self) -> _Choice:
+        """Ask until the answer is one; the end of input stops, an answer that never comes out right is a no."""
+        _forget_typed()
+        lines = LineReader(sys.stdin.fileno())
+        for _ in range(_ATTEMPTS):
+            self._display.ask(_QUESTION)
+            answer = await lines.line()
+            if answer is None:
+                self._display.line("", "")
+                return _Choice.STOP
+            if choice := _ANSWERS.get(answer.strip().lower()):
+                return choice
+        return _Choice.NO
+
+
+def _nobody_to_ask(proposal: Proposal) -> str:
+    pattern = shlex.quote(glob.escape(proposal.target))
+    return f"{proposal.target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes"
+
+
+def _forget_typed() -> None:
+    import termios  # not on every platform; where it is missing, so is the terminal that this is for
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

@@ -1,0 +1,160 @@
+"""`xmlcall chat`: a conversation with a model that has tools.
+
+A turn is a task of its own, so that Ctrl-C can end it and leave the conversation as it was before the question. On a terminal
+questions are edited with prompt_toolkit and kept in a history file; otherwise each line of standard input is one, without a
+prompt.
+"""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+
+from ..errors import XmlcallError
+from ..loop_events import Answer
+from ..types import Message
+from .approval import is_interactive
+from .exits import FAILED, OK, complain, run_async
+from .inputs import checked_text
+from .options import add_model_options
+from .plain import visible
+from .questions import questions
+from .session import Session, open_session, opening_messages, stop_message
+from .tools import tool_lines
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Talk to a model that has tools. /help tells what can be typed besides questions."
+EPILOG = """examples:
+  xmlcall chat
+  xmlcall chat --model http://127.0.0.1:8080/v1 --mcp servers.json
+  printf 'What is 3 times 4?\\nAnd plus 5?\\n' | xmlcall chat
+
+A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
+"""
+
+_HELP = {
+    "/help": "show this",
+    "/tools": "list the tools",
+    "/clear": "begin a new conversation",
+    "/quit": "leave; so do /exit and Ctrl-D",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_model_options(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return run_async(_chat(options))
+
+
+async def _chat(options: argparse.Namespace) -> int:
+    start = opening_messages(options)
+    async with open_session(options) as session:
+        if is_interactive():
+            session.display.line("", await _greeting(session), style="dim")
+        chat = _Chat(session, start, options.max_turns)
+        async with aclosing(questions()) as lines:
+            async for line in lines:
+                if not await chat.take(line.strip()):
+                    break
+    return FAILED if chat.failed and not is_interactive() else OK
+
+
+async def _greeting(session: Session) -> str:
+    count = len(await session.loop.catalog())
+    return (
+        f"{visible(session.loop.backend.model)} with {count} tool{'' if count == 1 else 's'}; /help tells what else can be typed"
+    )
+
+
+class _Chat:
+    """The conversation.
+
+    Args:
+        session: open.
+        start: the messages that every conversation begins with.
+        max_turns: replies to one question.
+    """
+
+    def __init__(self, session: "Session", start: list[Message], max_turns: int) -> None:
+        self.failed = False
+        self._session, self._start, self._max_turns = session, start, max_turns
+        self._messages = list(start)
+        self._commands = {"/help": self._help, "/tools": self._tools, "/clear": self._clear}
+
+    async def take(self, line: str) -> bool:
+        """Act on a line; False if it was the last one."""
+        if line in ("/quit", "/exit"):
+            return False
+        if not line.startswith("/"):
+            await self._turn(line)
+        elif line in self._commands:
+            await self._commands[line]()
+        else:
+            complain(f"expected a question or one of {', '.join(_HELP)}, got {line[:80]!r}")
+        return True
+
+    async def _turn(self, question: str) -> None:
+        """Answer a question; what goes wrong is shown and leaves the conversation as it was."""
+        if not question:
+            return
+        task = asyncio.create_task(self._answer(question))
+        current = asyncio.current_task()
+        assert current is not None
+        try:
+            with _interrupt_ends(task):
+                await task
+        except asyncio.CancelledError:
+            if current.cancelling():  # not the turn but the program is to end
+                raise
+            self._session.display.notice("stopped")
+        except XmlcallError as error:
+            self.failed = True
+            self._session.display.settle()
+            complain(str(error))
+
+    async def _answer(self, question: str) -> None:
+        messages = [*self._messages, Message(role="user", content=checked_text(question, "a question"))]
+        await self._session.tell_notices()
+        answer: Answer | None = None
+        async with aclosing(self._session.loop.run(messages)) as events:
+            async for event in events:
+                self._session.display.show(event)
+                answer = event if isinstance(event, Answer) else answer
+        assert answer is not None
+        if problem := stop_message(answer, self._max_turns):
+            self.failed = True
+            complain(problem)
+        if answer.stop_reason != "max_turns":  # that one ends in results, and two messages of the person cannot follow each other
+            self._messages = list(answer.messages)
+
+    async def _help(self) -> None:
+        for command, meaning in _HELP.items():
+            print(f"{command:8} {meaning}", flush=True)
+
+    async def _tools(self) -> None:
+        loop = self._session.loop
+        print("\n".join(tool_lines(await loop.catalog(), loop.router)), flush=True)
+
+    async def _clear(self) -> None:
+        self._messages = list(self._start)
+        self._session.display.notice("a new conversation")
+
+
+@contextmanager
+def _interrupt_ends(task: asyncio.Task[None]) -> Iterator[None]:
+    """Let Ctrl-C cancel a task, and not the program, where a person sits at the terminal."""
+    if not is_interactive():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,61 @@
+"""`xmlcall prompt`: the text that offers tools to a model."""
+
+import argparse
+
+from .. import prompt
+from ..catalog import Catalog
+from ..errors import UsageError
+from .exits import OK, run_async
+from .inputs import read_tools
+from .options import add_server_options
+from .plain import json_text
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Print the system prompt that offers tools to a model, for use with a client of your own."
+EPILOG = """examples:
+  xmlcall prompt --tools tools.json
+  xmlcall prompt --mcp servers.json --lang zh
+  xmlcall tools --json | xmlcall prompt --tools -
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_server_options(parser)
+    parser.add_argument(
+        "--tools", metavar="FILE", help="a JSON file instead of servers: MCP's tools/list, or OpenAI's tools; - is standard input"
+    )
+    parser.add_argument("--lang", choices=prompt.LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
+    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
+    parser.add_argument(
+        "--reminder", action="store_true", help="print the reminder that goes to the end of the person's message instead"
+    )
+    parser.add_argument("--json", action="store_true", help="print both as a JSON object: system_prompt and reminder")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if options.tools is None:
+        return run_async(_of_servers(options))
+    if options.mcp is not None:
+        raise UsageError("expected either --mcp or --tools, got both")
+    _print(options, read_tools(options.tools), {})
+    return OK
+
+
+async def _of_servers(options: argparse.Namespace) -> int:
+    from .servers import open_router
+
+    async with open_router(options) as router:
+        _print(options, Catalog(await router.tools()), dict(router.instructions()))
+    return OK
+
+
+def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str, str]) -> None:
+    reminder = prompt.reminder(catalog, lang=options.lang)
+    system = prompt.system_prompt(catalog, lang=options.lang, parallel=options.parallel, instructions=instructions)
+    if options.json:
+        print(json_text({"system_prompt": system, "reminder": reminder}))
+    else:
+        print(reminder if options.reminder else system.rstrip("\n"))

@@ -1,0 +1,65 @@
+"""What a run did, as one JSON object for `xmlcall run --json`."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ..content import result_text
+from ..hosts.router import Router
+from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
+from ..types import InvalidCall, ToolCall
+from .jsonform import to_json
+
+__all__ = ["Record"]
+
+
+class Record:
+    """Gathers the events of a run.
+
+    Args:
+        router: knows which server a tool belongs to.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.answer: Answer | None = None
+        self._router = router
+        self._calls: list[dict[str, Any]] = []
+
+    def note(self, event: LoopEvent) -> None:
+        """Take the next event."""
+        match event:
+            case CallFinished(call=call, result=result, failure=failure):
+                outcome = "failed" if failure else "error" if result.is_error else "ok"
+                self._add(call, outcome, result=result_text(result))
+            case CallDenied(call=call, reason=reason):
+                self._add(call, "denied", result=reason)
+            case CallRejected(call=call):
+                self._add(call, "rejected")
+            case Answer():
+                self.answer = event
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object; the run must have ended."""
+        assert self.answer is not None
+        answer = self.answer
+        return {
+            "answer": answer.text,
+            "stop_reason": answer.stop_reason,
+            "turns": answer.turns,
+            "calls": self._calls,
+            "usage": asdict(answer.usage),
+        }
+
+    def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
+        arguments: Mapping[str, Any] | None = call.arguments if isinstance(call, ToolCall) else None
+        self._calls.append(
+            {
+                "name": call.name,
+                "server": self._router.origin(call.name)[0].name if isinstance(call, ToolCall) else None,
+                "arguments": to_json(arguments),
+                "outcome": outcome,
+                "result": result,
+                "issues": [asdict(issue) for issue in call.issues] if isinstance(call, InvalidCall) else [],
+                "repairs": [repair.code for repair in (call.repairs if isinstance(call, ToolCall) else call.raw.repairs)],
+            }
+        )

@@ -1,0 +1,58 @@
+"""The MCP servers of a command: those of `--mcp FILE`, else the built-in demo server."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from ..config import ServerConfig, StdioServer, load_servers
+from ..errors import UsageError
+from ..hosts.base import Host
+from ..hosts.router import Router
+from .exits import complain
+from .plain import visible
+
+__all__ = ["described", "hosts_of", "open_router", "servers_of"]
+
+_CONNECT_SECONDS = 30.0
+
+
+def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
+    """Return the configured servers, or the demo server where none are configured.
+
+    Raises:
+        UsageError: the file cannot be used, or every server in it is disabled.
+    """
+    if options.mcp is None:
+        # -P: no file of the current folder takes the place of a module.
+        return (StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.demo")),)
+    servers = tuple(load_servers(options.mcp).values())
+    if not servers:
+        raise UsageError(f"{options.mcp}: expected at least one server that is not disabled, got none")
+    return servers
+
+
+def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace) -> list[Host]:
+    """Make the hosts; opening them starts the servers."""
+    from ..hosts.mcp import McpHost  # half a second of imports
+
+    return [McpHost(server, connect_timeout=options.timeout or _CONNECT_SECONDS) for server in servers]
+
+
+def described(server: ServerConfig) -> str:
+    """Say exactly what starting a server runs; the values of its environment are hidden, since secrets belong there."""
+    if not isinstance(server, StdioServer):
+        return f"connecting to {visible(server.name)}: {visible(server.address)}"
+    environment = "".join(f"{shlex.quote(name)}=*** " for name in server.env)
+    return f"starting {visible(server.name)}: {visible(environment + shlex.join([server.command, *server.args]))}"
+
+
+@asynccontextmanager
+async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
+    """Open the servers for a command that only looks at them, and say what they left out."""
+    async with Router(hosts_of(servers_of(options), options)) as router:
+        await router.tools()
+        for notice in router.notices:
+            complain(notice)
+        yield router

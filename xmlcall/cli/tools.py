@@ -1,0 +1,72 @@
+"""`xmlcall tools`: what the servers offer."""
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from ..hosts.router import Router
+from ..signature import Parameter, parameters_of
+from ..types import Tool
+from ..wire.mcp import tool_to_mcp
+from .exits import OK, run_async
+from .options import add_server_options
+from .plain import json_text, shortened, visible
+from .servers import open_router
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "tool_lines"]
+
+DESCRIPTION = "List the tools that the servers offer, with their parameters. Starts the servers, runs no tool."
+EPILOG = """examples:
+  xmlcall tools
+  xmlcall tools --mcp servers.json --json > tools.json
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_server_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON in the shape of MCP's tools/list, for --tools FILE")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return run_async(_tools(options))
+
+
+async def _tools(options: argparse.Namespace) -> int:
+    async with open_router(options) as router:
+        tools = await router.tools()
+        if options.json:
+            print(json_text({"tools": [_described(tool, router) for tool in tools]}))
+        else:
+            for line in tool_lines(tools, router):
+                print(line)
+    return OK
+
+
+def _described(tool: Tool, router: Router) -> dict[str, Any]:
+    return tool_to_mcp(tool) | {"_meta": {"xmlcall/server": router.origin(tool.name)[0].name}}
+
+
+def tool_lines(tools: Iterable[Tool], router: Router) -> list[str]:
+    """Describe tools for people, two lines each.
+
+    Args:
+        tools: as the router lists them.
+        router: knows where they live.
+    """
+    return [line for tool in tools for line in _lines(tool, router)]
+
+
+def _lines(tool: Tool, router: Router) -> list[str]:
+    host, own_name = router.origin(tool.name)
+    parameters = ", ".join(_summary(parameter) for parameter in parameters_of(tool))
+    offered = f"  (for the model: {tool.name})" if tool.name != own_name else ""
+    first = tool.description.strip().partition("\n")[0]
+    head = f"{visible(host.name)}.{visible(own_name)}({parameters}){offered}"
+    return [head, f"    {shortened(first, lines=1, width=200)}"] if first else [head]
+
+
+def _summary(parameter: Parameter) -> str:
+    mark = "" if parameter.required else "?"
+    return f"{visible(parameter.name)}{mark}: {shortened(visible(parameter.kind), lines=1, width=60)}"
