@@ -25,7 +25,7 @@ from .waiting import SlowStatus, error_console
 
 __all__ = ["Display"]
 
-_RESULT_LINES, _RESULT_WIDTH = 5, 300
+_RESULT_LINES, _RESULT_WIDTH = 6, 300
 _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
 
 _UNSEEN = Markup | Repaired | ToolCallStart | ToolArgumentDelta | ToolCallEnd

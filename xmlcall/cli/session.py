@@ -12,6 +12,7 @@ from ..types import Message
 from .approval import approval, is_interactive
 from .display import Display
 from .inputs import checked_text
+from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
 
@@ -54,7 +55,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         ToolHostError, BackendError: a server or the model did not open.
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose)
-    opening = Opening(display.console, options.model)
+    opening = Opening(display.console)
     loop = _loop(options, display, opening)
     async with opening:
         await loop.__aenter__()
@@ -70,6 +71,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
 def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> ToolLoop:
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
+    opening.model = visible(backend.model) or opening.model
     if options.verbose or (is_interactive() and options.mcp is not None):
         for server in servers:
             display.line("", described(server), style="dim")

@@ -70,7 +70,8 @@ class DownloadBar:
     def close(self) -> None:
         """Take the bar away."""
         self.active = False
-        self._bar.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()
 
     def _draw(self, step: Progress) -> None:
         if not self._bar.tasks:
@@ -134,18 +135,21 @@ class Opening:
 
     Args:
         console: on standard error.
-        model: its name.
+
+    Attributes:
+        model: its name; to be set before this is entered.
     """
 
-    def __init__(self, console: Console, model: str) -> None:
-        self._text = f"Loading {visible(model)} ..."
-        self._bar = DownloadBar(console, visible(model))
+    def __init__(self, console: Console) -> None:
+        self.model = "the model"
+        self._console = console
         self._status = SlowStatus(console, line=True)
         self._over = False
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._status.start(self._text)
+        self._bar = DownloadBar(self._console, self.model)
+        self._status.start(f"Loading {self.model} ...")
         return self
 
     async def __aexit__(
@@ -166,4 +170,4 @@ class Opening:
         self._bar(step)
         if not self._bar.active:
             self._bar.close()
-            self._status.start(self._text, after=0)
+            self._status.start(f"Loading {self.model} ...", after=0)

@@ -1,0 +1,128 @@
+"""The command line as a process: with pipes (`run_cli`), and on a terminal of its own (`Terminal`)."""
+
+import codecs
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from servers.fake_openai import FakeOpenAI, Step, reply
+from servers.run_server import run_server
+
+__all__ = ["HOSTILE", "Terminal", "call", "model_server", "run_cli"]
+
+HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
+XMLCALL = [sys.executable, "-m", "xmlcall"]
+SECONDS = 20.0
+
+# The terminal becomes the process's own, so that Ctrl-C arrives as a signal; done here and not between fork and exec, since
+# the tests have threads.
+_OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[ -/]*[0-~]")
+
+
+def environment(home: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, with no home, no models and no Ollama of this machine in it."""
+    nobody = {"OLLAMA_HOST": "127.0.0.1:9", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    folders = {name: str(home) for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XMLCALL_MODELS")}
+    return {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | nobody | folders | dict(env or {})
+
+
+def run_cli(
+    *arguments: str, home: Path, stdin: str | bytes = "", env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, without a terminal."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [*XMLCALL, *arguments], input=data, capture_output=True, timeout=SECONDS, env=environment(home, env), cwd=home, check=False
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Terminal:
+    """A command on a terminal; `with` kills it at the end if it still runs."""
+
+    def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
+        self._master, slave = os.openpty()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._unread = ""
+        self.output = ""
+        argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]
+        streams: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = subprocess.Popen(argv, **streams, env=environment(home, env), cwd=home, start_new_session=True)
+        os.close(slave)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def expect(self, text: str) -> str:
+        """Read until a text is on the screen; gives what came before it."""
+        deadline = time.monotonic() + SECONDS
+        while text not in self._unread:
+            if time.monotonic() > deadline or not self._more(deadline):
+                raise AssertionError(f"expected {text!r}, got {self._unread!r} after {self.output!r}")
+        before, _, self._unread = self._unread.partition(text)
+        return before
+
+    def send(self, text: str) -> None:
+        """Type."""
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        """Read to the end; gives the exit code."""
+        deadline = time.monotonic() + SECONDS
+        while self._more(deadline):
+            pass
+        return self.process.wait(SECONDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the command alone."""
+        self.process.send_signal(number)
+
+    def _more(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
+        data = b""
+        if ready:
+            with contextlib.suppress(OSError):  # EIO: nobody has the other side open any more
+                data = os.read(self._master, 1 << 16)
+        self._unread += self._decoder.decode(data)
+        self.output += self._decoder.decode(b"")
+        self._unread = _ESCAPE.sub("", self._unread).replace("\r", "")
+        return bool(data)
+
+
+class _Replies:
+    """Steps that are another reply each time they are played."""
+
+    def __init__(self, replies: Sequence[Sequence[Step]]) -> None:
+        self._replies = iter(replies)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(next(self._replies))
+
+
+@contextlib.contextmanager
+def model_server(*replies: str | Sequence[Step]) -> Iterator[tuple[str, FakeOpenAI]]:
+    """Serve a model that says these replies, one a request; gives its URL and the server's state."""
+    steps: Any = _Replies([reply(said) if isinstance(said, str) else said for said in replies])
+    fake = FakeOpenAI(steps=steps)
+    with run_server(fake.app) as url:
+        yield f"{url}/v1", fake
+
+
+def call(name: str, **arguments: str) -> str:
+    """Write a call as a model should."""
+    parameters = "".join(f'<parameter name="{key}">{value}</parameter>\n' for key, value in arguments.items())
+    return f'<function_calls>\n<invoke name="{name}">\n{parameters}</invoke>\n</function_calls>'

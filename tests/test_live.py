@@ -1,0 +1,79 @@
+"""The whole product on real local models; run by `make live`, which fetches them."""
+
+import sys
+
+import pytest
+from catalogs import ALL
+
+from xmlcall import (
+    Answer,
+    CallFinished,
+    LocalHost,
+    McpHost,
+    Message,
+    StdioServer,
+    ToolLoop,
+    TurnEnded,
+    allow,
+    connect,
+    system_prompt,
+)
+from xmlcall.loop_events import LoopEvent
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
+
+
+async def run(loop: ToolLoop, *messages: Message) -> list[LoopEvent]:
+    return [event async for event in loop.run(messages)]
+
+
+async def test_the_default_model_answers_with_a_tool() -> None:
+    async with ToolLoop(connect("local"), [McpHost(DEMO)], policy=allow(["demo.*"]), temperature=0) as loop:
+        events = await run(loop, Message(role="user", content="What is 1234 times 5678?"))
+    finished = [event for event in events if isinstance(event, CallFinished)]
+    assert finished[0].call.arguments == {"operation": "multiply", "a": 1234, "b": 5678}
+    assert isinstance(events[-1], Answer)
+    assert "7006652" in events[-1].text.replace(",", "")
+
+
+async def test_a_second_turn_comes_from_the_prompt_cache() -> None:
+    """At least 95 % of the first turn's prompt is not read again (llama.cpp reports `cached_tokens`)."""
+
+    def look_up(word: str) -> str:
+        """Look up a word in the dictionary."""
+        return word
+
+    async with ToolLoop(connect("smollm2-135m"), [LocalHost([look_up])], temperature=0, max_tokens=40, max_turns=1) as loop:
+        first = await run(loop, Message(role="user", content="Hello! Who are you?"))
+        answer = first[-1]
+        assert isinstance(answer, Answer)
+        second = await run(loop, *answer.messages, Message(role="user", content="And what do you like?"))
+    usages = [event.usage for event in (*first, *second) if isinstance(event, TurnEnded)]
+    assert usages[0].prompt_tokens is not None
+    assert usages[0].prompt_tokens > 300
+    assert usages[1].cached_tokens is not None
+    assert usages[1].cached_tokens >= 0.95 * usages[0].prompt_tokens
+
+
+async def test_native_mode_on_a_template_without_tools() -> None:
+    """What xmlcall is for: the server takes `tools`, says 200, and no call ever comes back."""
+    async with ToolLoop(connect("smollm2-135m"), [McpHost(DEMO)], mode="native", temperature=0, max_tokens=60) as loop:
+        assert loop.backend.capabilities.native_tools is False
+        events = await run(loop, Message(role="user", content="What is 1234 times 5678?"))
+    assert not any(isinstance(event, CallFinished) for event in events)
+
+
+async def test_the_prompt_fits_small_contexts() -> None:
+    """The five tools of the golden prompt cost at most a third of a 4,096-token context."""
+    async with connect("smollm2-135m") as backend:
+        from xmlcall.completion import CompletionRequest
+
+        messages = (Message(role="system", content=system_prompt(ALL)), Message(role="user", content="Hi"))
+        usage = None
+        async for chunk in backend.stream(CompletionRequest(messages=messages, max_tokens=1)):
+            usage = chunk.usage or usage
+    assert usage is not None
+    assert usage.prompt_tokens is not None
+    assert usage.prompt_tokens < 4096 / 3
