@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,7 @@ class Terminal:
 
     def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
         self._master, slave = os.openpty()
+        termios.tcsetwinsize(slave, (40, 120))
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
         self.output = ""

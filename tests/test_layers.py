@@ -18,7 +18,7 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types references events catalog schema dialects scanner states value calldraft callreader parser binding reply"
+CORE = "errors types references events catalog schema dialects scanner states value calldraft callreader opening parser binding reply"
 layer("errors", "")
 layer("types", "errors")
 layer("events", "types")
@@ -31,7 +31,8 @@ layer("states", "")
 layer("value", "types events scanner")
 layer("calldraft", "types events scanner value")
 layer("callreader", "types events scanner states value calldraft")
-layer("parser", "errors types events catalog dialects scanner states callreader")
+layer("opening", "scanner")
+layer("parser", "errors types events catalog dialects scanner states callreader opening")
 layer("schema", "errors types references catalog")
 layer("binding", "types references catalog schema")
 layer("reply", "errors types events catalog dialects parser binding")

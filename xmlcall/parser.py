@@ -3,7 +3,7 @@
 Outside a call the table of `states.py` decides what is prose, reasoning, quotation or the opening of a call; inside one,
 `CallReader` does. Decisions come from the characters to the left and the next token, so the events, coalesced, do not depend on
 how the text was cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a
-call (a fence line, a wrapper, white space: at most `_MAX_HELD` characters).
+call (a fence line, a wrapper, white space: see `opening.py`).
 
 What is quotation is decided from the left alone: inline code ends at as many back-ticks as opened it or at a blank line; in a
 fence only calls of declared tools count (any tool when none are given).
@@ -16,12 +16,12 @@ from .catalog import Catalog, Tools
 from .dialects import Dialect, select
 from .errors import UsageError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta
+from .opening import Opening
 from .scanner import Mode, Scanner, Token
 from .states import REPLY_OTHERWISE, REPLY_TABLE, ReplyState
 
 __all__ = ["Parser"]
 
-_MAX_HELD = 256
 _UNCUT = frozenset({"stop", "tool_calls"})
 
 
@@ -47,7 +47,7 @@ class Parser:
         self._state = ReplyState.REASONING if reasoning_open else ReplyState.PROSE
         self._depth = 1 if reasoning_open else 0
         self._queue: deque[Token] = deque()
-        self._held: list[Token] = []
+        self._opening: Opening  # set in state OPENING
         self._reader: CallReader | None = None
         self._wrapped = False
         self._block_text = False  # text stands between the calls of this wrapper
@@ -128,7 +128,7 @@ class Parser:
         if self._fence and self._state is ReplyState.PROSE and token.kind.startswith("reasoning"):
             self._text(token)
             return
-        if self._state is ReplyState.OPENING and token.kind != "ticks" and self._on_fence_line():
+        if self._state is ReplyState.OPENING and token.kind != "ticks" and self._opening.on_fence_line:
             token = Token("text", token.text, token.start)  # what follows a fence on its line names a language
         method = REPLY_TABLE.get((self._state, token.kind)) or REPLY_OTHERWISE[self._state]
         getattr(self, method)(token)
@@ -205,86 +205,57 @@ class Parser:
     # The opening of calls: held until a call's name is certain.
 
     def _hold(self, token: Token) -> None:
-        self._held.append(token)
+        self._opening = Opening(token)
         self._state = ReplyState.OPENING
         if token.kind == "call_open" and token.text.endswith("/>"):
             self._call_is_certain()
 
     def _text_after_opening(self, token: Token) -> None:
-        """White space may follow, and after a fence's back-ticks the rest of that line."""
-        if sum(len(part.text) for part in self._held) + len(token.text) > _MAX_HELD or not self._may_precede(token):
+        if not self._opening.accept(token):
             self._opening_is_text(token)
-        else:
-            self._held.append(token)
-
-    def _may_precede(self, token: Token) -> bool:
-        if self._holds_tag():
-            return not token.text.strip()
-        return _is_fence_line("".join(part.text for part in self._held[1:]) + token.text)
-
-    def _holds_tag(self) -> bool:
-        return any(part.kind in ("block_open", "call_open") for part in self._held)
 
     def _ticks_after_opening(self, token: Token) -> None:
         """Back-ticks on a fence's own line: it was inline code (CommonMark 0.31, 4.5)."""
-        inline, count = self._on_fence_line(), len(self._held[0].text)
+        inline, count = self._opening.on_fence_line, self._opening.fence
         self._opening_is_text(token)
         if inline:
             self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, count
 
-    def _on_fence_line(self) -> bool:
-        return self._held[0].kind == "ticks" and not any("\n" in part.text for part in self._held)
-
     def _block_after_opening(self, token: Token) -> None:
-        if self._holds_tag():
+        if self._opening.holds("block_open", "call_open"):
             self._opening_is_text(token)
         else:
-            self._hold(token)
+            self._opening.held.append(token)
 
     def _call_after_opening(self, token: Token) -> None:
-        if any(held.kind == "call_open" for held in self._held):
+        if self._opening.holds("call_open"):
             self._opening_is_text(token)
             return
-        self._held.append(token)
-        if token.text.endswith("/>") or any(held.kind == "block_open" for held in self._held):
+        self._opening.held.append(token)
+        if token.text.endswith("/>") or self._opening.holds("block_open"):
             self._call_is_certain()
 
     def _body_after_opening(self, token: Token) -> None:
         """A call without wrapper is certain once its body begins."""
-        if self._held[-1].kind != "call_open" and not any(held.kind == "call_open" for held in self._held):
+        if not self._opening.holds("call_open"):
             self._opening_is_text(token)
             return
         self._queue.appendleft(token)
         self._call_is_certain()
 
     def _call_is_certain(self) -> None:
-        held, self._held = self._held, []
-        at = next(place for place, part in enumerate(held) if part.kind == "call_open")
-        if self._fenced(held) and not self._declared(held[at].attributes["name"]):
-            self._held = held
+        call, fence = self._opening.call(), self._opening.fence
+        if (self._fence or fence) and not self._declared(call.attributes["name"]):
             self._release_as_text()
             return
-        self._state = ReplyState.BLOCK
-        self._begin_block(held[:at])
-        self._begin_call(held[at])
-        for part in reversed(held[at + 1 :]):
-            self._queue.appendleft(part)
-
-    def _begin_block(self, held: list[Token]) -> None:
-        """Turn what was held before a call into markup: a fence's opening line, a wrapper, white space."""
-        kind = "space"
-        for part in held:
-            if part.kind == "ticks":
-                kind = "fence"
-                self._fence, self._fence_dropped = len(part.text), True
-                self._repair("code-fence", part.span)
-            elif part.kind == "block_open":
-                kind = "space"
-                self._wrapped = True
-            self._markup("block_open" if part.kind == "block_open" else kind, part)
-
-    def _fenced(self, held: list[Token]) -> bool:
-        return bool(self._fence) or held[0].kind == "ticks"
+        if fence:
+            self._fence, self._fence_dropped = fence, True
+            self._repair("code-fence", self._opening.held[0].span)
+        for kind, part in self._opening.before_call():
+            self._markup(kind, part)
+        self._wrapped = self._opening.holds("block_open")
+        self._queue.extendleft(reversed(self._opening.after_call()))
+        self._begin_call(call)
 
     def _declared(self, name: str) -> bool:
         return not len(self._catalog) or name in self._catalog
@@ -294,11 +265,9 @@ class Parser:
         self._queue.appendleft(token)
 
     def _release_as_text(self) -> None:
-        held, self._held = self._held, []
         self._state = ReplyState.PROSE
-        if held[0].kind == "ticks":
-            self._fence = len(held[0].text)
-        for part in held:
+        self._fence = self._opening.fence or self._fence
+        for part in self._opening.held:
             self._text(part)
 
     # Calls.
@@ -361,9 +330,3 @@ class Parser:
 
     def _repair(self, code: str, span: tuple[int, int]) -> None:
         self._events.append(Repaired(code=code, span=span))
-
-
-def _is_fence_line(text: str) -> bool:
-    """Whether the text after a fence's back-ticks may still precede a call: the rest of that line, then white space."""
-    _, newline, rest = text.partition("\n")
-    return not newline or not rest.strip()

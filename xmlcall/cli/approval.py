@@ -60,7 +60,7 @@ class _Asking:
         if (proposal.host, proposal.host_tool) in self._always:
             return Decision(allowed=True)
         if not is_interactive():
-            self._display.notice(_nobody_to_ask(proposal))
+            self._display.refused(proposal, _nobody_to_ask(proposal))
             return Decision(allowed=False, reason="The person has not allowed this tool.")
         self._display.proposal(proposal)
         choice = await self._ask()

@@ -47,7 +47,7 @@ class Display:
         self._text = _Stream(_to_stdout)
         self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""))
         self._status = SlowStatus(self.console)
-        self._asked: set[str] = set()  # ids of calls that a person has just seen in full
+        self._shown: set[str] = set()  # ids of the calls that were shown before they were decided about
 
     def show(self, event: LoopEvent) -> None:
         """Show one event, if there is anything to see."""
@@ -69,7 +69,7 @@ class Display:
                 self._finish_call(event)
             case CallRejected():
                 self._reject_call(event.call)
-            case CallDenied():
+            case CallDenied() if event.call.id not in self._shown:
                 self.line("denied  ", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
             case Answer():
                 self._end_run(event)
@@ -94,11 +94,19 @@ class Display:
     def proposal(self, proposal: Proposal) -> None:
         """Show a call for a person to judge: the server, the tool and the whole arguments."""
         self.settle()
-        self._asked.add(proposal.call.id)
-        target = f"{visible(proposal.host)}.{visible(proposal.host_tool)}"
-        self.console.print(Text.assemble("The model wants to run ", (target, "bold"), f" (server {visible(proposal.host)}):"))
+        self._shown.add(proposal.call.id)
+        self.console.print(
+            Text.assemble("The model wants to run ", (visible(proposal.target), "bold"), f" (server {visible(proposal.host)}):")
+        )
         for row in json_text(proposal.call.arguments).split("\n"):
             self._print(f"  {visible(row)}")
+
+    def refused(self, proposal: Proposal, why: str) -> None:
+        """Show a call that does not run, and what to do about it."""
+        self.settle()
+        self._shown.add(proposal.call.id)
+        self.line("denied  ", f"{visible(proposal.target)}({_arguments(proposal.call.arguments)})", label_style="yellow")
+        self.notice(why)
 
     def ask(self, question: str) -> None:
         """Show a question and leave the cursor behind it."""
@@ -119,7 +127,7 @@ class Display:
 
     def _start_call(self, event: CallStarted) -> None:
         target = f"{visible(event.host)}.{visible(event.host_tool)}"
-        if event.call.id not in self._asked:
+        if event.call.id not in self._shown:
             self.line("call    ", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
         self._status.start(f"Running {target} ...")
 

@@ -1,0 +1,66 @@
+"""What is held in prose while it may still open a call: a fence's line, a wrapper, a call's tag, white space between them.
+
+Held text is bounded, and what turns out not to open a call is released as text, character by character the same.
+"""
+
+from collections.abc import Iterator
+
+from .scanner import Token
+
+__all__ = ["Opening"]
+
+_MAX_HELD = 256
+
+
+class Opening:
+    """The tokens held, in order.
+
+    Args:
+        first: back-ticks at the start of a line, a wrapper's opener or a call's.
+    """
+
+    def __init__(self, first: Token) -> None:
+        self.held = [first]
+
+    @property
+    def fence(self) -> int:
+        """Back-ticks of the fence that it begins with, else 0."""
+        return len(self.held[0].text) if self.held[0].kind == "ticks" else 0
+
+    @property
+    def on_fence_line(self) -> bool:
+        """Whether the fence's own line goes on: what stands there names a language."""
+        return bool(self.fence) and not any("\n" in part.text for part in self.held)
+
+    def holds(self, *kinds: str) -> bool:
+        """Say whether a token of one of these kinds is held."""
+        return any(part.kind in kinds for part in self.held)
+
+    def accept(self, text: Token) -> bool:
+        """Hold text if a call may still follow it: white space, or the rest of a fence's line and white space."""
+        if sum(len(part.text) for part in self.held) + len(text.text) > _MAX_HELD:
+            return False
+        if self.holds("block_open", "call_open"):
+            accepted = not text.text.strip()
+        else:
+            _, newline, rest = "".join(part.text for part in [*self.held[1:], text]).partition("\n")
+            accepted = not newline or not rest.strip()
+        if accepted:
+            self.held.append(text)
+        return accepted
+
+    def call(self) -> Token:
+        """Return the call's opener; one must be held."""
+        return next(part for part in self.held if part.kind == "call_open")
+
+    def before_call(self) -> Iterator[tuple[str, Token]]:
+        """Yield what stands before the call, each part with the kind of markup that it is."""
+        text = "fence" if self.fence else "space"
+        for part in self.held[: self.held.index(self.call())]:
+            if part.kind == "block_open":
+                text = "space"
+            yield {"ticks": "fence", "block_open": "block_open"}.get(part.kind, text), part
+
+    def after_call(self) -> list[Token]:
+        """Return what stands after the call's opener."""
+        return self.held[self.held.index(self.call()) + 1 :]
