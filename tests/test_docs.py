@@ -1,0 +1,71 @@
+"""What the documents claim, checked against the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import xmlcall
+from xmlcall.errors import ISSUES, REPAIRS
+from xmlcall.models import KNOWN
+
+ROOT = Path(__file__).parent.parent
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> dict[str, str]:
+    section = read("docs/repairs.md").split(f"## {heading}")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([a-z-]+)` \| ([^|]+?) \|", section, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize(("heading", "codes"), [("Repair codes", REPAIRS), ("Issue codes", ISSUES)])
+def test_every_code_is_documented(heading: str, codes: dict[str, str]) -> None:
+    assert rows(heading) == codes
+
+
+def test_every_module_is_in_the_design() -> None:
+    layout = read("docs/design.md").split("## 3.")[0]
+    for path in (ROOT / "xmlcall").glob("*.py"):
+        if path.name != "__main__.py":
+            assert path.name in layout, path.name
+
+
+def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python example, with a scripted model in place of the local one."""
+    from xmlcall.backends.scripted import ScriptedBackend
+
+    call = '<invoke name="add"><parameter name="a">17</parameter><parameter name="b">25</parameter></invoke>'
+    replies = [f"<function_calls>{call}</function_calls>", "17 + 25 is 42."]
+    monkeypatch.setattr(xmlcall, "connect", lambda model: ScriptedBackend(replies))
+    example, snippet = re.findall(r"```python\n(.*?)```", read("README.md"), flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out == "17 + 25 is 42.\n"
+    names = {"xmlcall": xmlcall}
+    exec(compile(snippet, "README.md", "exec"), names)
+    assert names["reply"].text == "Hm. "  # type: ignore[attr-defined]
+    assert names["reply"].calls[0].arguments == {"a": "1"}  # type: ignore[attr-defined]
+
+
+def test_files_that_are_named_exist() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "docs/dialects.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", read(name)):
+            assert (ROOT / Path(name).parent / target).exists(), f"{name}: {target}"
+
+
+def test_every_command_is_documented() -> None:
+    for command in ("run", "chat", "tools", "prompt", "parse", "models"):
+        assert f"xmlcall {command}" in read("README.md")
+
+
+def test_models_of_the_readme_are_known() -> None:
+    for name in re.findall(r"--model (qwen[\w.-]+|smollm[\w.-]+)", read("README.md")):
+        assert name in KNOWN
+
+
+def test_nothing_of_a_machine_is_committed() -> None:
+    """No absolute paths of a home or work folder in what users read."""
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "xmlcall").rglob("*.py")):
+        assert not re.search(r"/(?:root|work|home)/\w", path.read_text(encoding="utf-8")), path
