@@ -42,7 +42,13 @@ def run_cli(
     """Run a command to its end, without a terminal."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
-        [*XMLCALL, *arguments], input=data, capture_output=True, timeout=SECONDS, env=environment(home, env), cwd=home, check=False
+        [*XMLCALL, *arguments],
+        input=data,
+        capture_output=True,
+        timeout=SECONDS,
+        env=environment(home, env),
+        cwd=home,
+        check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -55,7 +61,6 @@ class Terminal:
         termios.tcsetwinsize(slave, (40, 120))
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
-        self.output = ""
         argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]
         streams: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = subprocess.Popen(argv, **streams, env=environment(home, env), cwd=home, start_new_session=True)
@@ -74,7 +79,7 @@ class Terminal:
         deadline = time.monotonic() + SECONDS
         while text not in self._unread:
             if time.monotonic() > deadline or not self._more(deadline):
-                raise AssertionError(f"expected {text!r}, got {self._unread!r} after {self.output!r}")
+                raise AssertionError(f"expected {text!r}, got {self._unread!r} ")
         before, _, self._unread = self._unread.partition(text)
         return before
 
@@ -89,6 +94,10 @@ class Terminal:
             pass
         return self.process.wait(SECONDS)
 
+    def rest(self) -> str:
+        """Give what was not expected yet."""
+        return self._unread
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command alone."""
         self.process.send_signal(number)
@@ -100,7 +109,6 @@ class Terminal:
             with contextlib.suppress(OSError):  # EIO: nobody has the other side open any more
                 data = os.read(self._master, 1 << 16)
         self._unread += self._decoder.decode(data)
-        self.output += self._decoder.decode(b"")
         self._unread = _ESCAPE.sub("", self._unread).replace("\r", "")
         return bool(data)
 

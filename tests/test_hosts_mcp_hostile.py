@@ -2,17 +2,21 @@
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp.types.jsonrpc import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.config import StdioServer
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
 from xmlcall.hosts.mcp import McpHost
+from xmlcall.hosts.mcp_filter import ORIGINAL, Filter
 from xmlcall.types import OtherContent, TextContent
 
 HOSTILE = Path(__file__).parent / "servers" / "hostile.py"
@@ -126,6 +130,29 @@ async def test_too_many_tools_are_refused_with_the_way_out(mode: str, files: Pro
         assert not (await host.call("tool_7", {})).is_error
 
 
+def test_a_page_is_cut_before_its_tools_are_looked_at() -> None:
+    page = {"tools": [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(1000)]}
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=page)
+    noise: list[Exception] = []
+    filter_ = Filter(lambda name: name != "tool_0", 5, noise.append, lambda: None)
+    filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list"))
+    filter_.received(SessionMessage(answer))
+    assert [tool["name"] for tool in answer.result["tools"]] == [f"tool_{number}" for number in range(1, 7)]
+    assert answer.result["_meta"][ORIGINAL]["tools"] == page["tools"][1:7]
+
+
+@pytest.mark.parametrize("result", [{"tools": [{"name": "x"}]}, {"content": []}, {"tools": "x"}])
+def test_answers_to_other_requests_are_not_touched(result: dict[str, Any]) -> None:
+    filter_ = Filter(lambda name: True, 5, lambda error: None, lambda: None)
+    filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="server/discover"))
+    filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call"))
+    filter_.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))
+    for number in (1, 2, 3):
+        answer = JSONRPCResponse(jsonrpc="2.0", id=number, result=dict(result))
+        filter_.received(SessionMessage(answer))
+        assert answer.result == result
+
+
 async def test_filters_come_first_so_that_few_of_many_can_be_chosen(files: ProcessFiles) -> None:
     names, _ = await listed("many", files, include_tools=("tool_99?", "tool_5"), exclude_tools=("tool_990",))
     assert names == ["tool_5", *(f"tool_{number}" for number in range(991, 1000))]
@@ -229,6 +256,21 @@ async def test_text_that_is_not_mcp_between_two_messages_does_no_harm(
         for _ in range(2):
             assert (await host.call("echo", {})).content == (TextContent(text="still here"),)
     assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_is_printed_where_no_logging_is_set_up(files: ProcessFiles) -> None:
+    script = f"""
+import asyncio
+from xmlcall.config import StdioServer
+from xmlcall.hosts.mcp import McpHost
+server = StdioServer(name="srv", command={sys.executable!r}, args=("-I", {str(HOSTILE)!r}, "chatty"), env={files.env!r})
+async def main():
+    async with McpHost(server) as host:
+        print((await host.call("echo", {{}})).content[0].text)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert (done.stdout, done.stderr) == ("still here\n", "")
 
 
 async def test_arguments_arrive_as_they_are(files: ProcessFiles) -> None:

@@ -139,6 +139,9 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def load_servers(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> dict[str, ServerConfig]:
     """Read the servers of an `mcpServers` file; disabled ones are left out.
 
+    Two spellings mean different things to different clients. `timeout` is in milliseconds here, as in most; Cline and Roo mean
+    seconds. A `url` without a `type` is Streamable HTTP here; Gemini CLI means the older HTTP+SSE.
+
     Args:
         path: JSON; comments and trailing commas are accepted.
         environ: where `${VAR}` is looked up.

@@ -22,11 +22,13 @@ class Request:
 
 @dataclass
 class Answer:
-    """One HTTP answer; `after` seconds late."""
+    """One HTTP answer, its body as JSON between `prefix` and `suffix`; `after` seconds late."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = None
+    prefix: str = ""
+    suffix: str = ""
     after: float = 0.0
 
 
@@ -56,7 +58,8 @@ async def raw_http(handler: Callable[[Request], Awaitable[Answer]]) -> AsyncIter
             if answer.after:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), answer.after)
-            content = b"" if answer.body is None else json.dumps(answer.body).encode()
+            text = "" if answer.body is None else json.dumps(answer.body)
+            content = f"{answer.prefix}{text}{answer.suffix}".encode()
             headers = {"content-type": "application/json", "connection": "close"} | answer.headers
             head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             writer.write(f"HTTP/1.1 {answer.status} X\r\n{head}content-length: {len(content)}\r\n\r\n".encode() + content)

@@ -7,7 +7,6 @@ to standard output, and text before a call to standard error, dimmed.
 Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose content it does not interpret.
 """
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,13 +18,15 @@ from ..content import result_text
 from ..events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent, TurnEnded, TurnStarted
 from ..policy import Proposal
-from ..types import InvalidCall, Reply
-from .plain import PlainStream, json_text, plain, shortened, visible
+from ..types import InvalidCall, Reply, ToolCall
+from .jsonform import json_text
+from .plain import PlainStream, plain, shortened, visible
 from .waiting import SlowStatus, error_console
 
 __all__ = ["Display"]
 
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
+_LABEL_WIDTH = len("rejected ")
 _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
 
 _UNSEEN = Markup | Repaired | ToolCallStart | ToolArgumentDelta | ToolCallEnd
@@ -47,7 +48,7 @@ class Display:
         self._text = _Stream(_to_stdout)
         self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""))
         self._status = SlowStatus(self.console)
-        self._shown: set[str] = set()  # ids of the calls that were shown before they were decided about
+        self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
 
     def show(self, event: LoopEvent) -> None:
         """Show one event, if there is anything to see."""
@@ -69,8 +70,8 @@ class Display:
                 self._finish_call(event)
             case CallRejected():
                 self._reject_call(event.call)
-            case CallDenied() if event.call.id not in self._shown:
-                self.line("denied  ", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
+            case CallDenied() if event.call is not self._judged:
+                self.line("denied", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
             case Answer():
                 self._end_run(event)
 
@@ -88,13 +89,14 @@ class Display:
     def line(self, label: str, text: str, *, style: str = "", label_style: str | None = None) -> None:
         """Show a labelled text that is safe already; further lines are indented under the first."""
         sys.stdout.flush()
+        label = label and f"{label:<{_LABEL_WIDTH}}"
         indented = text.replace("\n", "\n" + " " * len(label))
         self.console.print(Text.assemble((label, style if label_style is None else label_style), (indented, style)))
 
     def proposal(self, proposal: Proposal) -> None:
         """Show a call for a person to judge: the server, the tool and the whole arguments."""
         self.settle()
-        self._shown.add(proposal.call.id)
+        self._judged = proposal.call
         self.console.print(
             Text.assemble("The model wants to run ", (visible(proposal.target), "bold"), f" (server {visible(proposal.host)}):")
         )
@@ -104,8 +106,8 @@ class Display:
     def refused(self, proposal: Proposal, why: str) -> None:
         """Show a call that does not run, and what to do about it."""
         self.settle()
-        self._shown.add(proposal.call.id)
-        self.line("denied  ", f"{visible(proposal.target)}({_arguments(proposal.call.arguments)})", label_style="yellow")
+        self._judged = proposal.call
+        self.line("denied", f"{visible(proposal.target)}({_arguments(proposal.call.arguments)})", label_style="yellow")
         self.notice(why)
 
     def ask(self, question: str) -> None:
@@ -123,32 +125,32 @@ class Display:
         if reply.calls and text and not self._live:
             self._print(text, "dim")
         if self.verbose and reply.repairs:
-            self.line("repaired ", ", ".join(repair.code for repair in reply.repairs), style="dim")
+            self.line("repaired", ", ".join(repair.code for repair in reply.repairs), style="dim")
 
     def _start_call(self, event: CallStarted) -> None:
         target = f"{visible(event.host)}.{visible(event.host_tool)}"
-        if event.call.id not in self._shown:
-            self.line("call    ", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
+        if event.call is not self._judged:
+            self.line("call", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
         self._status.start(f"Running {target} ...")
 
     def _finish_call(self, event: CallFinished) -> None:
         if event.failure:
-            self.line("failed  ", visible(event.failure), style="red")
+            self.line("failed", visible(event.failure), style="red")
             return
         text = shortened(result_text(event.result), lines=_RESULT_LINES, width=_RESULT_WIDTH)
-        label, style = ("error   ", "yellow") if event.result.is_error else ("result  ", "green")
+        label, style = ("error", "yellow") if event.result.is_error else ("result", "green")
         self.line(label, text, label_style=style)
 
     def _reject_call(self, call: InvalidCall) -> None:
         reasons = [f"{issue.path}: {issue.message}" if issue.path != "$" else issue.message for issue in call.issues]
-        self.line("rejected ", "\n".join(visible(reason) for reason in [call.name, *reasons]), style="yellow")
+        self.line("rejected", "\n".join(visible(reason) for reason in [call.name, *reasons]), style="yellow")
 
     def _end_run(self, answer: Answer) -> None:
         text = plain(answer.text).strip()
         if self._answers and not self._live and text and answer.stop_reason != "max_turns":
             print(text, flush=True)
         if self.verbose:
-            self.line("tokens  ", f"{_tokens(answer.usage)}; {answer.turns} replies", style="dim")
+            self.line("tokens", f"{_tokens(answer.usage)}; {answer.turns} replies", style="dim")
 
     def _print(self, text: str, style: str = "", *, end: str = "\n") -> None:
         sys.stdout.flush()
@@ -198,7 +200,7 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    text = visible(json.dumps(value, ensure_ascii=False))
+    text = visible(json_text(value, indent=None))
     return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}... ({len(text)} characters)"
 
 

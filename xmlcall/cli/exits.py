@@ -12,6 +12,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -73,7 +74,7 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
 async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ():
         if signal.getsignal(number) is signal.SIG_DFL:  # else `nohup` or an embedding program wants it otherwise
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await work

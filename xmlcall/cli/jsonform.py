@@ -1,13 +1,19 @@
 """The values of xmlcall as JSON: each dataclass is an object with its fields, and with the name of its class under `type`."""
 
+import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ..errors import XmlcallError
 from ..types import MISSING
 
-__all__ = ["to_json"]
+__all__ = ["json_text", "to_json"]
+
+# What JSON leaves as it is and a terminal would act on, or UTF-8 cannot hold; it can stand in strings only.
+_UNSAFE = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(value: Any) -> Any:
@@ -29,3 +35,20 @@ def to_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Write a value as JSON for people and programs: every script readable, nothing in it that a terminal would act on.
+
+    Args:
+        value: as for `to_json`.
+        indent: None puts it on one line.
+
+    Raises:
+        XmlcallError: it is nested too deeply.
+    """
+    try:
+        text = json.dumps(to_json(value), ensure_ascii=False, indent=indent)
+    except RecursionError as error:
+        raise XmlcallError("a value of the model or a server is nested too deeply to be written as JSON") from error
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from .. import models
 from ..models import KnownModel
 from .exits import FAILED, OK, complain
-from .plain import json_text
+from .jsonform import json_text
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 

@@ -12,8 +12,7 @@ from ..parser import Parser
 from ..reply import parse
 from .exits import OK
 from .inputs import read_bytes, read_tools
-from .jsonform import to_json
-from .plain import json_text
+from .jsonform import json_text
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -52,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     reply = parse(
         text, tools, dialect=options.dialect, finish_reason=options.finish_reason, reasoning_open=options.reasoning_open
     )
-    print(json_text(to_json(reply)))
+    print(json_text(reply))
     return OK
 
 
@@ -76,4 +75,4 @@ def _pieces(path: str) -> Iterator[str]:
 
 def _print(events: list[Event]) -> None:
     for event in events:
-        print(json_text(to_json(event), indent=None), flush=True)
+        print(json_text(event, indent=None), flush=True)

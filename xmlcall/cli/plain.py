@@ -6,21 +6,19 @@ has to judge (arguments, names, commands), where nothing may be dropped and ever
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
-__all__ = ["PlainStream", "json_text", "plain", "shortened", "visible"]
+__all__ = ["PlainStream", "plain", "shortened", "visible"]
 
-# ECMA-48: control sequences, control strings that are closed, and the other escapes. An unclosed string loses its ESC only.
+# ECMA-48: control sequences, control strings that are closed, and the other escapes. An unclosed string loses its ESC only. A
+# string ends at any control character, which also keeps the search linear.
 _ESCAPE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|\x1b[ -/]*[0-~]"
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)|\x1b(?:[0-OQ-WYZ\\`-~]|[ -/]+[0-~])"
 )
 _UNFINISHED = re.compile(
-    r"(?:\r|\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*\x1b?)\Z"
+    r"(?:\r|\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*\x1b?)\Z"
 )
 # Control characters but tab and line feed, and the marks that reorder what stands around them (Unicode UAX 9).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _HELD = 256  # characters of an unfinished escape that a stream waits for
 
 
@@ -78,14 +76,3 @@ def shortened(text: str, *, lines: int, width: int) -> str:
     kept = [row if len(row) <= width else f"{row[:width]}... ({len(row)} characters)" for row in rows[:lines]]
     more = len(rows) - lines
     return "\n".join(kept + [f"... ({more} more line{'s' if more > 1 else ''})"] * (more > 0))
-
-
-def json_text(value: Mapping[str, Any] | list[Any], *, indent: int | None = 2) -> str:
-    """Write JSON for people and programs: other scripts readable, nothing in it that a terminal would act on.
-
-    Args:
-        value: a JSON value.
-        indent: None puts it on one line.
-    """
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -7,8 +7,8 @@ from ..catalog import Catalog
 from ..errors import UsageError
 from .exits import OK, run_async
 from .inputs import read_tools
+from .jsonform import json_text
 from .options import add_server_options
-from .plain import json_text
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 

@@ -1,6 +1,5 @@
 """What a run did, as one JSON object for `xmlcall run --json`."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -8,7 +7,6 @@ from ..content import result_text
 from ..hosts.router import Router
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
 from ..types import InvalidCall, ToolCall
-from .jsonform import to_json
 
 __all__ = ["Record"]
 
@@ -40,8 +38,8 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object; the run must have ended."""
-        assert self.answer is not None
         answer = self.answer
+        assert answer is not None
         return {
             "answer": answer.text,
             "stop_reason": answer.stop_reason,
@@ -51,12 +49,11 @@ class Record:
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
-        arguments: Mapping[str, Any] | None = call.arguments if isinstance(call, ToolCall) else None
         self._calls.append(
             {
                 "name": call.name,
                 "server": self._router.origin(call.name)[0].name if isinstance(call, ToolCall) else None,
-                "arguments": to_json(arguments),
+                "arguments": call.arguments if isinstance(call, ToolCall) else None,
                 "outcome": outcome,
                 "result": result,
                 "issues": [asdict(issue) for issue in call.issues] if isinstance(call, InvalidCall) else [],

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from ..types import Message
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text, read_text
+from .jsonform import json_text
 from .options import add_model_options
-from .plain import json_text
 from .record import Record
 from .session import open_session, opening_messages, stop_message
 

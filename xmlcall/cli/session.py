@@ -12,7 +12,6 @@ from ..types import Message
 from .approval import approval, is_interactive
 from .display import Display
 from .inputs import checked_text
-from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
 
@@ -71,7 +70,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
 def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> ToolLoop:
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
-    opening.model = visible(backend.model) or opening.model
+    opening.model = backend.model or opening.model
     if options.verbose or (is_interactive() and options.mcp is not None):
         for server in servers:
             display.line("", described(server), style="dim")

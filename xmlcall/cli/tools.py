@@ -9,8 +9,9 @@ from ..signature import Parameter, parameters_of
 from ..types import Tool
 from ..wire.mcp import tool_to_mcp
 from .exits import OK, run_async
+from .jsonform import json_text
 from .options import add_server_options
-from .plain import json_text, shortened, visible
+from .plain import shortened, visible
 from .servers import open_router
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "tool_lines"]

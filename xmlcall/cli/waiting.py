@@ -38,7 +38,7 @@ class DownloadBar:
     """
 
     def __init__(self, console: Console, name: str) -> None:
-        self._console, self._name = console, name
+        self._console, self._name = console, visible(name)
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -83,8 +83,9 @@ class DownloadBar:
     def _note(self, note: str) -> None:
         """Print a note as a line; one that only counts seconds is not repeated every second."""
         wording = re.sub(r"\d+", "0", note)
-        if wording != self._last_note or self._due("note"):
-            self._last_note = wording
+        if wording != self._last_note:
+            self._last_note, self._last_time["note"] = wording, -_LINE_SECONDS
+        if self._due("note"):
             self._print(note)
 
     def _due(self, what: str) -> bool:
@@ -149,7 +150,7 @@ class Opening:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._bar = DownloadBar(self._console, self.model)
-        self._status.start(f"Loading {self.model} ...")
+        self._status.start(f"Loading {visible(self.model)} ...")
         return self
 
     async def __aexit__(
@@ -170,4 +171,4 @@ class Opening:
         self._bar(step)
         if not self._bar.active:
             self._bar.close()
-            self._status.start(f"Loading {self.model} ...", after=0)
+            self._status.start(f"Loading {visible(self.model)} ...", after=0)

@@ -1,0 +1,193 @@
+"""What goes wrong is one message that says what to do, an exit code, no traceback and no process left behind."""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_harness import HOSTILE, call, model_server, run_cli
+from servers.run_server import free_port
+from servers.started import ProcessFiles, is_alive
+
+
+def check(home: Path, arguments: list[str], code: int, message: str, *, stdin: str = "", **env: str) -> None:
+    """Run a command that has to fail in this way."""
+    done = run_cli(*arguments, home=home, stdin=stdin, env=env)
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert re.fullmatch(f"xmlcall: {message}", line), line
+    assert done.returncode == code
+    assert not any(map(is_alive, ProcessFiles(home).pids()))
+
+
+USAGE = [
+    ([], r"expected a command: run, chat, .* \(see `xmlcall --help`\)"),
+    (["rum"], r"expected a command \(run, chat, .*\), got 'rum'\. Did you mean run\?"),
+    (["--verison"], r"unrecognized arguments: --verison \(see `xmlcall --help`\)"),
+    (["run"], r"the following arguments are required: QUESTION \(see `xmlcall run --help`\)"),
+    (["run", "two", "words"], r"unrecognized arguments: words \(see `xmlcall run --help`\)"),
+    (["run", ""], "expected a question, got an empty text"),
+    (["run", "-"], "expected a question, got an empty text"),
+    (["run", "--system", " ", "Hi"], "expected a system message, got an empty text"),
+    (["run", "--max-turns", "0", "Hi"], "argument --max-turns: expected a whole number at least 1, got '0' .*"),
+    (["run", "--max-turns", "1.5", "Hi"], "argument --max-turns: expected a whole number at least 1, got '1.5' .*"),
+    (["run", "--timeout", "0", "Hi"], "argument --timeout: expected a number above 0, got '0' .*"),
+    (["run", "--temperature", "nan", "Hi"], "argument --temperature: expected a number at least 0, got 'nan' .*"),
+    (["run", "--yes", "--allow", "*", "Hi"], "argument --allow: not allowed with argument --yes .*"),
+    (["run", "--mode", "json", "Hi"], "argument --mode: invalid choice: 'json' .*"),
+    (["run", "--model", "qwen2.5-coder-0.6b", "Hi"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
+    (["run", "--model", "x.gguf", "--mcp", "/no/such/file", "Hi"], "cannot read the MCP configuration '/no/such/file': .*"),
+    (["chat", "--model", "http://127.0.0.1:9/v1", "--context", "4096"], "the context length of a server is set where .*"),
+    (["models", "pull", "gpt-5"], "Expected the name of a known model, got 'gpt-5'.*"),
+    (["models", "rm"], r"the following arguments are required: NAME \(see `xmlcall models rm --help`\)"),
+    (["parse", "--dialect", "yaml", "/dev/null"], "unknown dialect 'yaml'; known: .*"),
+    (["parse", "/no/such/file"], "expected a model's text in '/no/such/file', cannot read it: No such file or directory"),
+    (["parse", "--tools", "/dev/null"], "expected a JSON list of tools in '/dev/null', got no JSON: .*"),
+    (["prompt", "--tools", "-", "--mcp", "x"], "expected either --mcp or --tools, got both"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_used_wrongly(arguments: list[str], message: str, tmp_path: Path):
+    check(tmp_path, arguments, 2, message)
+
+
+TOOL_LISTS = [
+    ('{"a": 1}', "expected .* or a list of tools in '-', got an object with the keys 'a'"),
+    ("7", "expected .* or a list of tools in '-', got another value"),
+    ("[7]", "expected an MCP or OpenAI tool .*, got 7"),
+    ('[{"function": "f"}]', "expected an MCP or OpenAI tool .*"),
+    ('[{"name": "f", "description": 5}]', "expected an MCP or OpenAI tool with text as its description .*"),
+    ('[{"description": "no name"}]', 'expected an MCP tool with a "name", .*'),
+    ('[{"name": "f", "inputSchema": {"type": "strin"}}]', "-: tool 'f': the schema is not valid JSON Schema: .*"),
+    (
+        '[{"name": "f", "inputSchema": {"$ref": "http://x/y"}}]',
+        "-: tool 'f': .* points outside the schema, and nothing is fetched",
+    ),
+    ('[{"name": "f"}, {"name": "f"}]', "two tools are named 'f'; names must be unique"),
+    ("[" * 100_000, "expected a JSON list of tools in '-', cannot read it: .*"),
+    ("[" + "9" * 5000 + "]", "expected a JSON list of tools in '-', cannot read it: .*"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), TOOL_LISTS, ids=lambda value: value[:30])
+def test_tool_lists_that_are_none(text: str, message: str, tmp_path: Path):
+    check(tmp_path, ["prompt", "--tools", "-"], 2, message, stdin=text)
+
+
+def test_arguments_that_are_not_utf_8(tmp_path: Path):
+    check(tmp_path, ["run", os.fsdecode(b"caf\xe9")], 2, "expected a question in UTF-8, got bytes that are not")
+
+
+# -- model servers -----------------------------------------------------------------------------------------------------
+
+
+def test_nobody_listens(tmp_path: Path):
+    server = ["--mcp", configured(tmp_path, "good")]
+    check(
+        tmp_path,
+        ["run", *server, "--model", "http://127.0.0.1:9/v1", "Hi"],
+        1,
+        "cannot connect to http://127.0.0.1:9 .*: start one, .*",
+    )
+
+
+def test_ollama_does_not_run(tmp_path: Path):
+    address = f"127.0.0.1:{free_port()}"
+    server = ["--mcp", configured(tmp_path, "good")]
+    message = f"cannot connect to Ollama at {address}: start it with `ollama serve`, .*"
+    check(tmp_path, ["run", *server, "--model", "ollama:gemma3", "Hi"], 1, message, OLLAMA_HOST=address)
+
+
+MISSING = (404, {"error": {"message": "The model `other` does not exist."}})
+TOO_LONG = "request (5031 tokens) exceeds the available context size (2048 tokens)"
+OVERFLOW = (
+    400,
+    {"error": {"code": 400, "message": TOO_LONG, "type": "exceed_context_size_error", "n_prompt_tokens": 5031, "n_ctx": 2048}},
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "message"),
+    [
+        (MISSING, ".*asked for the model 'other', the server has: tiny"),
+        (OVERFLOW, r"the prompt is too long for the model \(5031 tokens, the context holds 2048\): .* offer fewer tools, .*"),
+    ],
+    ids=["no such model", "context too small"],
+)
+def test_the_model_server_refuses(refusal: tuple[int, Any], message: str, tmp_path: Path):
+    with model_server() as (url, fake):
+        fake.refusal = refusal
+        check(tmp_path, ["run", "--mcp", configured(tmp_path, "good"), "--model", f"{url}#other", "Hi"], 1, message)
+
+
+# -- MCP servers and their configuration -------------------------------------------------------------------------------
+
+
+def configured(home: Path, mode: str) -> str:
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(home).env}
+    return written(home, json.dumps({"mcpServers": {"files": server}}))
+
+
+def written(home: Path, text: str) -> str:
+    (home / "mcp.json").write_text(text)
+    return "mcp.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"mcpServers": {', "mcp.json: not JSON: .* at line 1, column .*"),
+        ("[]", "mcp.json: expected an object .*, got a list"),
+        ('{"mcpServers": {}}', "mcp.json: expected at least one server that is not disabled, got none"),
+        ('{"mcpServers": {"a": {"command": "x", "disabled": true}}}', "mcp.json: expected at least one server .*"),
+        (
+            '{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}',
+            "mcp.json: a.command: the variable 'NOT_SET_ANYWHERE' is not set; .*",
+        ),
+    ],
+)
+def test_configurations_that_cannot_be_used(text: str, message: str, tmp_path: Path):
+    check(tmp_path, ["tools", "--mcp", written(tmp_path, text)], 2, message)
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path):
+    path = written(tmp_path, '{"mcpServers": {"files": {"command": "no-such-command-\\u001b[31m"}}}')
+    check(
+        tmp_path,
+        ["tools", "--mcp", path],
+        1,
+        "files: the command 'no-such-command-.*' was not found; install it or correct .*",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (
+            "garbage",
+            "files: no MCP handshake with .* within 1 s. It printed text that is not MCP on its standard output: 'Starting up'.*",
+        ),
+        ("exit", r"files: .* ended before the MCP handshake was complete\. .* Traceback: no API key \| set API_KEY"),
+        ("hang", "files: no MCP handshake with .* within 1 s.*"),
+        ("many", 'files: it lists more than the 1000 tools that are allowed; choose some by "includeTools" in its configuration'),
+    ],
+)
+def test_servers_that_do_not_serve(mode: str, message: str, tmp_path: Path):
+    begun = time.monotonic()
+    check(tmp_path, ["tools", "--timeout", "1", "--mcp", configured(tmp_path, mode)], 1, message)
+    assert ProcessFiles(tmp_path).pids()
+    assert time.monotonic() - begun < 15
+
+
+def test_one_broken_tool_does_not_stop_a_run(tmp_path: Path):
+    with model_server(call("echo", text="hi"), "Done.") as (url, _):
+        done = run_cli("run", "--yes", "--mcp", configured(tmp_path, "broken_schema"), "--model", url, "Hi", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    notices = [line for line in done.stderr.splitlines() if line.startswith("xmlcall: files: The tool ")]
+    assert len(notices) == 3
+    assert 'result   {"text": "hi"}' in done.stderr

@@ -1,0 +1,170 @@
+"""`xmlcall chat`, on a terminal and through a pipe."""
+
+import json
+import signal
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from servers.fake_openai import chunk, reply
+from servers.started import ProcessFiles, is_alive
+
+# What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
+PROMPT = ">\x08"
+QUESTION = "[s]top: "
+ECHO = call("echo", text="hi")
+
+
+def configured(tmp_path: Path, mode: str = "good") -> str:
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
+    return str(tmp_path / "mcp.json")
+
+
+def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """The conversation of a request without the tool prompt: roles and first lines."""
+    return [(message["role"], message["content"].partition("\n")[0]) for message in body["messages"][1:]]
+
+
+def test_a_conversation_on_a_terminal(tmp_path: Path):
+    with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
+        with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+            assert "tiny with 1 tool; /help tells what else can be typed" in terminal.expect(PROMPT)
+            terminal.send("Hällo, 世界!\r")
+            terminal.expect("Grüß Gott.\n")
+            terminal.expect(PROMPT)
+            terminal.send("Echo\r")
+            terminal.expect(QUESTION)
+            terminal.send("y\n")
+            terminal.expect('result   {"text": "hi"}\nDone.\n')
+            terminal.expect(PROMPT)
+            terminal.send("/tools\r")
+            terminal.expect("files.echo(text?: string)\n    The tool echo.\n")
+            terminal.expect(PROMPT)
+            terminal.send("/help\r")
+            assert [line.split()[0] for line in terminal.expect(PROMPT).splitlines()[1:5]] == [
+                "/help",
+                "/tools",
+                "/clear",
+                "/quit",
+            ]
+            terminal.send("/nonsense\r")
+            terminal.expect("xmlcall: expected a question or one of /help, /tools, /clear, /quit, got '/nonsense'\n")
+            terminal.expect(PROMPT)
+            terminal.send("/clear\r")
+            terminal.expect("a new conversation")
+            terminal.expect(PROMPT)
+            terminal.send("Again\r")
+            terminal.expect("New.\n")
+            terminal.expect(PROMPT)
+            terminal.send("/quit\r")
+            assert terminal.end() == 0
+    first, second, third, last = map(said_to, fake.bodies)
+    assert first == [("user", "Hällo, 世界!")]
+    assert second == [*first, ("assistant", "Grüß Gott."), ("user", "Echo")]
+    assert third == [*second, ("assistant", "<function_calls>"), ("user", "<function_results>")]
+    assert last == [("user", "Again")]
+    history = tmp_path / "xmlcall" / "chat_history"
+    assert "+Hällo, 世界!\n" in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
+
+
+def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path):
+    endless = [chunk({"content": "Once upon "}), chunk({"content": "a time"}), 60.0, *reply("never")]
+    with model_server(endless, ECHO, "Fine.") as (url, fake):
+        with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("A story\r")
+            terminal.expect("Once upon a")
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
+            assert fake.left.wait(5), "the generation goes on at the server"
+            terminal.expect(PROMPT)
+            terminal.send("Echo\r")  # at a question, too
+            terminal.expect(QUESTION)
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
+            terminal.expect(PROMPT)
+            terminal.send("half a line\x03")  # only clears the line
+            terminal.expect(PROMPT)
+            terminal.send("Better?\r")
+            terminal.expect("Fine.\n")
+            terminal.expect(PROMPT)
+            terminal.send("\x04")
+            assert terminal.end() == 0
+    assert said_to(fake.bodies[-1]) == [("user", "Better?")]
+
+
+def test_a_call_can_be_interrupted(tmp_path: Path):
+    with model_server(ECHO, "Fine.") as (url, _):
+        with Terminal("chat", "--yes", "--mcp", configured(tmp_path, "hang_call"), "--model", url, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("Echo\r")
+            terminal.expect('call     files.echo(text="hi")\n')
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
+            terminal.expect(PROMPT)
+            terminal.send("Better?\r")
+            terminal.expect("Fine.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_path: Path):
+    with model_server() as (url, _), Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+        terminal.expect(PROMPT)
+        terminal.signal(number)
+        assert terminal.end() == 130
+    pids = ProcessFiles(tmp_path).pids()
+    assert pids
+    assert not any(map(is_alive, pids))
+
+
+def test_each_line_of_a_pipe_is_a_question(tmp_path: Path):
+    lines = "What is 1 + 2?\n\n/tools\nUnd zweimal Köln?"  # the last one without its end
+    with model_server(call("calculator", operation="add", a="1", b="2"), "3.", "Köln Köln.") as (url, fake):
+        done = run_cli("chat", "--model", url, home=tmp_path, stdin=lines)
+    assert done.returncode == 0
+    first, *tools, last = done.stdout.splitlines()
+    assert (first, last) == ("3.", "Köln Köln.")
+    assert [line.partition("(")[0] for line in tools[::2]] == ["demo.calculator", "demo.text_analyzer", "demo.get_weather"]
+    assert done.stderr == 'call     demo.calculator(operation="add", a=1, b=2)\nresult   3\n'
+    assert said_to(fake.bodies[-1])[-2:] == [("assistant", "3."), ("user", "Und zweimal Köln?")]
+
+
+def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path):
+    with model_server([b"no event stream\n\n"], ECHO, ECHO, "Fine.") as (url, fake):
+        options = ["--max-turns", "2", "--yes", "--mcp", configured(tmp_path), "--model", url]
+        done = run_cli("chat", *options, home=tmp_path, stdin="one\ntwo\nthree\n")
+    assert done.stdout == "Fine.\n"
+    messages = [line for line in done.stderr.splitlines() if line.startswith("xmlcall: ")]
+    assert len(messages) == 2
+    assert "no answer after 2 replies" in messages[1]
+    assert done.returncode == 1
+    assert said_to(fake.bodies[-1]) == [("user", "three")]
+
+
+def test_a_pipe_is_read_as_it_comes(tmp_path: Path):
+    """Interactive programs drive the chat: the answer must not wait for the end of input."""
+    import subprocess
+
+    from cli_harness import XMLCALL, environment
+
+    with model_server("One.", "Two.") as (url, _):
+        command = [*XMLCALL, "chat", "--mcp", configured(tmp_path), "--model", url]
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, **streams, env=environment(tmp_path)) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for answer in (b"One.\n", b"Two.\n"):
+                process.stdin.write(b"Go on\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == answer
+            process.send_signal(signal.SIGINT)
+            begun = time.monotonic()
+            assert process.wait(10) == 130
+    assert time.monotonic() - begun < 5

@@ -1,0 +1,253 @@
+"""`xmlcall run` from the outside: a scripted model server, real MCP servers."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from servers.fake_openai import chunk, reply
+from servers.started import ProcessFiles, is_alive
+
+from xmlcall.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+ECHO = call("echo", text="hi")
+ADD = call("calculator", operation="add", a="1", b="2")
+
+
+def configured(tmp_path: Path, mode: str = "good", *, name: str = "files", **fields: Any) -> str:
+    """Write a configuration of one server that behaves in this mode."""
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env, **fields}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {name: server}}))
+    return str(path)
+
+
+def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path):
+    with model_server(f"Let me see.\n{ADD}", "\n\nIt is **3**.\n\n") as (url, _):
+        done = run_cli("run", "--model", url, "What is 1 + 2?", home=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == "It is **3**.\n"
+    assert done.stderr == 'Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n'
+
+
+def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_path: Path):
+    endless = [2.5, *(chunk({"content": text}) for text in ("\n\nIt is ", "\x1b", "[31m[b]3[/b] ", "or ")), 60.0, *reply("never")]
+    with model_server(f"Let me see.\n{ADD}", endless) as (url, fake):
+        with Terminal("run", "--model", url, "1+2?", home=tmp_path) as terminal:
+            terminal.expect('Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n')
+            terminal.expect("Waiting for the model ...")
+            terminal.expect("It is [b]3[/b] or")
+            terminal.send("\x03")
+            assert terminal.end() == 130
+            assert terminal.rest().endswith("\nxmlcall: interrupted\n")
+        assert fake.left.wait(5), "the generation goes on at the server"
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "options", "outcome", "shown"),
+    [
+        ("good", ECHO, ["--yes"], "ok", 'call     files.echo(text="hi")\nresult   {"text": "hi"}\n'),
+        ("good", ECHO, ["--allow", "x.*", "--allow", "files.e*"], "ok", 'result   {"text": "hi"}\n'),
+        ("good", ECHO, [], "denied", 'denied   files.echo(text="hi")\nxmlcall: files.echo did not run'),
+        ("good", ECHO, ["--allow", "echo"], "denied", "--allow files.echo, or every tool with --yes\n"),
+        ("good", call("echo", text="hi", size="5"), ["--yes"], "rejected", "rejected echo\n         "),
+        ("good", call("sing"), ["--yes"], "rejected", "rejected sing\n         "),
+        ("rpc_error", ECHO, ["--yes"], "failed", "failed   files: error -32042 while running 'echo': the moon is wrong\n"),
+        ("die_in_call", ECHO, ["--yes"], "failed", "failed   files: the connection ended while running 'echo'"),
+    ],
+)
+def test_what_becomes_of_a_call(
+    mode: str, said: str, options: list[str], outcome: str, shown: str, tmp_path: Path, capsys: Capture
+):
+    with model_server(said, "Done.") as (url, _):
+        code = main(["run", "--json", "--mcp", configured(tmp_path, mode), *options, "--model", url, "Go."])
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert code == 0
+    assert (document["answer"], document["stop_reason"], document["turns"]) == ("Done.", "end", 2)
+    assert document["usage"] == {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60}
+    [made] = document["calls"]
+    assert (made["outcome"], made["name"]) == (outcome, "sing" if "sing" in said else "echo")
+    assert made["server"] == (None if outcome == "rejected" else "files")
+    assert bool(made["issues"]) == (outcome == "rejected")
+    assert shown in err
+
+
+def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture):
+    wrong, zero = (call("calculator", operation="divide", a=a, b="0") for a in ("one", "1"))
+    with model_server(wrong, zero, "Impossible.") as (url, _):
+        assert main(["run", "--json", "--model", url, "Divide!"]) == 0
+    out, err = capsys.readouterr()
+    rejected, made = json.loads(out)["calls"]
+    assert [issue["code"] for issue in rejected["issues"]] == ["wrong-type"]
+    assert 'rejected calculator\n         $.a: Expected number, got "one".\n' in err
+    assert made == {
+        "name": "calculator",
+        "server": "demo",
+        "arguments": {"operation": "divide", "a": 1, "b": 0},
+        "outcome": "error",
+        "result": "Error executing tool calculator: division by zero is not possible",
+        "issues": [],
+        "repairs": [],
+    }
+    assert "error    Error executing tool calculator: division by zero is not possible\n" in err
+
+
+def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Path, capsys: Capture):
+    with model_server(ECHO, "Done.") as (url, _):
+        assert main(["run", "--mcp", configured(tmp_path, name="demo", autoApprove=["*"]), "--model", url, "Go."]) == 0
+    assert "demo.echo did not run: no terminal to ask on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "out", "message"),
+    [
+        ([ECHO, ECHO], ["--max-turns", "2"], "", "no answer after 2 replies: .* --max-turns"),
+        ([reply("It is", finish_reason="length")], [], "It is\n", "cut off at the limit of tokens: .* --max-tokens"),
+        (
+            [reply("It is", finish_reason="content_filter")],
+            [],
+            "It is\n",
+            "ended it early and gave as its reason 'content_filter'",
+        ),
+        ([" \n"], [], "", "the model's answer is empty"),
+    ],
+)
+def test_a_run_without_a_whole_answer_fails(
+    replies: list[Any], options: list[str], out: str, message: str, tmp_path: Path, capsys: Capture
+):
+    with model_server(*replies) as (url, _):
+        assert main(["run", "--yes", "--mcp", configured(tmp_path), *options, "--model", url, "Go."]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == out
+    assert re.fullmatch(f"xmlcall: .*{message}.*", printed.err.splitlines()[-1])
+
+
+def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, capsys: Capture):
+    hostile = "\x1b]0;title\x07\x1b[31m[red]x[/red]\x9b2J :smile: \u202e"
+    with model_server(f"{hostile}\n{call('echo', text=hostile)}", f"<think>{hostile}</think>{hostile}done") as (url, _):
+        assert main(["run", "--yes", "--mcp", configured(tmp_path), "--model", url, "Go."]) == 0
+    out, err = capsys.readouterr()
+    assert out == "[red]x[/red] :smile: done\n"
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", err)
+    assert err.splitlines()[0] == "[red]x[/red] :smile:"
+    assert r'call     files.echo(text="\u001b]0;title\u0007\u001b[31m[red]x[/red]\u009b2J :smile: \u202e")' in err
+
+
+def test_options_reach_the_model(tmp_path: Path, capsys: Capture):
+    sampling = ["--temperature", "0.5", "--seed", "7", "--max-tokens", "99"]
+    with model_server("Ja.") as (url, fake):
+        options = ["--lang", "zh", "--no-parallel", "--no-reminder", "--system", "Be brief.", "--mode", "xml"]
+        assert main(["run", "--mcp", configured(tmp_path), *sampling, *options, "--model", url, "  Ist das 中文?  "]) == 0
+    [body] = fake.bodies
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.5, 7, 99)
+    system, user = body["messages"]
+    assert system["content"].endswith("\n\nBe brief.")
+    assert "工具" in system["content"]
+    assert user == {"role": "user", "content": "Ist das 中文?"}
+    assert "tools" not in body
+    assert capsys.readouterr().out == "Ja.\n"
+
+
+def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path: Path, capsys: Capture):
+    with model_server("Yes.") as (url, fake):
+        assert main(["run", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
+    [body] = fake.bodies
+    assert body["temperature"] == 0
+    assert body["messages"][-1]["content"].startswith("Hi\n\n(")
+
+
+def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture):
+    with model_server("Yes.") as (url, fake):
+        assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
+    [body] = fake.bodies
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["echo"]
+    assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+def test_the_question_may_come_from_a_pipe(tmp_path: Path):
+    with model_server("Yes.") as (url, fake):
+        done = run_cli("run", "--mcp", configured(tmp_path), "--model", url, "-", home=tmp_path, stdin="Grüße?\n")
+    assert (done.returncode, done.stdout) == (0, "Yes.\n")
+    assert fake.bodies[0]["messages"][-1]["content"].startswith("Grüße?\n\n(")
+
+
+def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, capsys: Capture):
+    path = configured(tmp_path, env={"TOKEN": "s3cret", "A B": "x"})
+    with model_server(ECHO.replace("</invoke>", ""), "Done.") as (url, _):
+        assert main(["run", "--yes", "--verbose", "--mcp", path, "--model", url, "Go."]) == 0
+    err = capsys.readouterr().err
+    assert err.splitlines()[0] == f"starting files: TOKEN=*** 'A B'=*** {sys.executable} {HOSTILE} good"
+    assert "s3cret" not in err
+    assert "repaired unclosed-call" in err
+    assert "tokens   64 in, 60 from the cache, 8 out; 2 replies\n" in err
+
+
+# -- questions before a call -------------------------------------------------------------------------------------------
+
+QUESTION = "[s]top: "
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "shown"),
+    [
+        (["y\n"], 0, 'result   {"text": "hi"}\nDone.\n'),
+        (["what?\n", "\n", "YES\n"], 0, 'result   {"text": "hi"}\nDone.\n'),
+        (["n\n"], 0, "n\nDone.\n"),
+        (["s\n"], 1, "xmlcall: stopped before files.echo ran\n"),
+        (["\x04"], 1, "xmlcall: stopped before files.echo ran\n"),
+        (["\x03"], 130, "xmlcall: interrupted\n"),
+    ],
+)
+def test_the_person_is_asked(typed: list[str], code: int, shown: str, tmp_path: Path):
+    files = ProcessFiles(tmp_path)
+    with model_server(ECHO, "Done.") as (url, fake):
+        with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
+            before = terminal.expect(QUESTION)
+            assert f"starting files: PIDS=*** RECORD=*** {sys.executable} {HOSTILE} good\n" in before
+            assert 'The model wants to run files.echo (server files):\n  {\n    "text": "hi"\n  }\n' in before
+            for line in typed[:-1]:
+                terminal.send(line)
+                terminal.expect(QUESTION)
+            terminal.send(typed[-1])
+            assert terminal.end() == code
+            assert terminal.rest().endswith(shown)
+    assert ("tools/call" in files.received()) == ("result" in shown)
+    assert not any(map(is_alive, files.pids()))
+    if typed == ["n\n"]:
+        assert "Not run: The person said no." in fake.bodies[-1]["messages"][-1]["content"]
+
+
+def test_always_means_this_tool_in_this_session(tmp_path: Path):
+    both = ECHO.replace("</function_calls>", call("echo", text="again").partition("\n")[2])
+    with model_server(both, ECHO.replace("hi", "third"), "Done.") as (url, _):
+        with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
+            terminal.expect(QUESTION)
+            terminal.send("a\n")
+            assert QUESTION not in terminal.expect('call     files.echo(text="third")')
+            assert terminal.end() == 0
+
+
+def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: Path):
+    text = "rm -rf /" + " " * 3000 + "\n\x1b[8mhidden\u202e" + "x" * 3000 + "[conceal]end"
+    with model_server(call("echo", text=text)) as (url, _):
+        with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
+            shown = terminal.expect(QUESTION)
+    written = json.dumps(text, ensure_ascii=False).replace("\u202e", r"\u202e")
+    assert f'"text": {written}\n' in shown
+
+
+def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path):
+    with model_server([1.0, *reply(ECHO)], "Done.") as (url, _):
+        with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
+            terminal.expect("starting files")
+            terminal.send("y\n")
+            terminal.expect(QUESTION)
+            terminal.send("n\n")
+            assert terminal.end() == 0
+    assert "tools/call" not in ProcessFiles(tmp_path).received()
