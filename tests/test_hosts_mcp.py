@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from servers.node import node_server
 from servers.raw_http import Answer, Request, initialized, raw_http, reply
 from servers.run_server import free_port
-from servers.started import ProcessFiles, everything_http, is_alive, printed_url, until
+from servers.started import DEMO, ProcessFiles, demo_server, everything_server, is_alive, printed_url, until
 
 from xmlcall.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
@@ -21,26 +21,6 @@ from xmlcall.hosts.mcp import McpHost
 from xmlcall.types import EmbeddedResource, ImageContent, ResourceLink, TextContent, ToolResult
 
 SERVERS = Path(__file__).parent / "servers"
-DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
-
-
-@contextlib.contextmanager
-def demo(transport: str) -> Iterator[ServerConfig]:
-    if transport == "stdio":
-        yield DEMO
-        return
-    with printed_url("-m", "xmlcall.demo", f"--{transport}", "0") as (url, _):
-        yield HttpServer(name="demo", url=url, transport="sse" if transport == "sse" else "http")
-
-
-@contextlib.contextmanager
-def everything(transport: str) -> Iterator[ServerConfig]:
-    if transport == "stdio":
-        command, *args = node_server("everything", "stdio")
-        yield StdioServer(name="everything", command=command, args=tuple(args))
-        return
-    with everything_http("sse" if transport == "sse" else "streamableHttp") as url:
-        yield HttpServer(name="everything", url=url, transport="sse" if transport == "sse" else "http")
 
 
 def hostile(mode: str, directory: Path, **fields: Any) -> StdioServer:
@@ -54,7 +34,7 @@ def text_of(result: ToolResult) -> str:
 
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
 async def test_the_demo_server_over_each_transport(transport: str) -> None:
-    with demo(transport) as server:
+    with demo_server(transport) as server:
         host: Host = McpHost(server)
         async with host:
             assert [tool.name for tool in await host.tools()] == ["calculator", "text_analyzer", "get_weather"]
@@ -71,7 +51,7 @@ async def test_the_demo_server_over_each_transport(transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
 async def test_server_everything_over_each_transport(transport: str) -> None:
-    with everything(transport) as server:
+    with everything_server(transport) as server:
         async with McpHost(server) as host:
             tools = {tool.name: tool for tool in await host.tools()}
             assert {"echo", "get-sum", "get-structured-content"} <= tools.keys()
@@ -103,7 +83,7 @@ async def test_the_filesystem_server_and_its_filters(tmp_path: Path) -> None:
 
 
 async def test_calls_run_side_by_side() -> None:
-    with everything("stdio") as server:
+    with everything_server("stdio") as server:
         async with McpHost(server) as host:
             wait = {"duration": 0.5, "steps": 1}
             started = asyncio.get_running_loop().time()
@@ -302,6 +282,25 @@ async def test_an_http_call_has_a_limit_and_an_error_names_the_status() -> None:
             await host.call("slow", {}, timeout=0.2)
 
 
+async def test_leaving_an_http_session_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp_connection._CLOSE_SECONDS", 0.2)
+    deleted = asyncio.Event()
+
+    async def handler(request: Request) -> Answer:
+        if request.method == "DELETE":
+            deleted.set()
+            return Answer(after=30)
+        if request.method == "POST" and request.body.get("method") == "initialize":
+            return initialized(request, **{"mcp-session-id": "one"})
+        return Answer(status=405 if request.method == "GET" else 202 if "id" not in request.body else 400)
+
+    async with raw_http(handler) as url:
+        async with McpHost(HttpServer(name="web", url=url)):
+            left = time.monotonic()
+        assert deleted.is_set()
+        assert time.monotonic() - left < 3
+
+
 async def test_a_large_result_arrives_over_http_and_ends_the_older_sse() -> None:
     text = "x " * 700_000  # past the SDK's 1 MiB for one event
     event = "event: message\r\ndata: "
@@ -316,7 +315,7 @@ async def test_a_large_result_arrives_over_http_and_ends_the_older_sse() -> None
 
     async with raw_http(handler) as url, McpHost(HttpServer(name="web", url=url)) as host:
         assert text_of(await host.call("any", {})) == text
-    with demo("sse") as server:
+    with demo_server("sse") as server:
         async with McpHost(server) as host:
             with pytest.raises(ToolHostUnavailable, match="exceeded the 1048576 byte limit"):
                 await host.call("get_weather", {"location": text})

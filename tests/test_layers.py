@@ -18,7 +18,9 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types references events catalog schema dialects scanner states value calldraft callreader opening parser binding reply"
+CORE = """
+errors types references events catalog schema dialects scanner states value calldraft callreader opening parser binding reply
+"""
 layer("errors", "")
 layer("types", "errors")
 layer("events", "types")

@@ -107,15 +107,11 @@ class HttpServer(_Server):
     """A server that is reached over HTTP.
 
     Args:
-        name: for people and for `server__tool` names.
         url: its endpoint.
         headers: sent with each request.
         transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE.
-        timeout: seconds for one request.
-        include_tools: names or globs of the tools to offer.
-        exclude_tools: names or globs of tools to leave out all the same.
-        auto_approve: names or globs of tools that run without asking.
-        extra: keys that xmlcall does not know, as they were.
+
+    The other fields are those of `StdioServer`.
     """
 
     url: str = field(repr=False)

@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from xmlcall.config import HttpServer, ServerConfig, StdioServer
+
 from .node import node_server
 from .run_server import free_port
 
-__all__ = ["ProcessFiles", "everything_http", "is_alive", "printed_url", "until"]
+__all__ = ["DEMO", "ProcessFiles", "demo_server", "everything_http", "everything_server", "is_alive", "printed_url", "until"]
 
+DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
 START_SECONDS = 20.0
 
 
@@ -49,6 +52,27 @@ def everything_http(transport: str) -> Iterator[str]:
                 raise RuntimeError("server-everything did not start")
             time.sleep(0.02)
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
+
+
+@contextlib.contextmanager
+def demo_server(transport: str) -> Iterator[ServerConfig]:
+    """Run the demo server on `stdio`, `http` or `sse` and yield how to reach it."""
+    if transport == "stdio":
+        yield DEMO
+        return
+    with printed_url("-m", "xmlcall.demo", f"--{transport}", "0") as (url, _):
+        yield HttpServer(name="demo", url=url, transport="sse" if transport == "sse" else "http")
+
+
+@contextlib.contextmanager
+def everything_server(transport: str) -> Iterator[ServerConfig]:
+    """Run server-everything on `stdio`, `http` or `sse` and yield how to reach it."""
+    if transport == "stdio":
+        command, *args = node_server("everything", "stdio")
+        yield StdioServer(name="everything", command=command, args=tuple(args))
+        return
+    with everything_http("sse" if transport == "sse" else "streamableHttp") as url:
+        yield HttpServer(name="everything", url=url, transport="sse" if transport == "sse" else "http")
 
 
 class ProcessFiles:

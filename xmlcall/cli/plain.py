@@ -9,14 +9,13 @@ import re
 
 __all__ = ["PlainStream", "plain", "shortened", "visible"]
 
-# ECMA-48: control sequences, control strings that are closed, and the other escapes. An unclosed string loses its ESC only. A
-# string ends at any control character, which also keeps the search linear.
-_ESCAPE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)|\x1b(?:[0-OQ-WYZ\\`-~]|[ -/]+[0-~])"
-)
-_UNFINISHED = re.compile(
-    r"(?:\r|\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*\x1b?)\Z"
-)
+# ECMA-48: control sequences, control strings that are closed, and the other escapes. A string ends at any control character, so
+# that the search is linear; one that is not closed loses its ESC only.
+_SEQUENCE = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*"
+_OTHER = r"\x1b(?:[0-OQ-WYZ\\`-~]|[ -/]+[0-~])"
+_ESCAPE = re.compile(rf"{_SEQUENCE}[@-~]|{_STRING}(?:\x07|\x1b\\|\x9c)|{_OTHER}")
+_UNFINISHED = re.compile(rf"(?:\r|\x1b[ -/]*|{_SEQUENCE}|{_STRING}\x1b?)\Z")
 # Control characters but tab and line feed, and the marks that reorder what stands around them (Unicode UAX 9).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _HELD = 256  # characters of an unfinished escape that a stream waits for
