@@ -17,7 +17,7 @@ from typing import Any
 from servers.fake_openai import FakeOpenAI, Step, reply
 from servers.run_server import run_server
 
-__all__ = ["HOSTILE", "Terminal", "call", "model_server", "run_cli"]
+__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "model_server", "run_cli"]
 
 HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
 XMLCALL = [sys.executable, "-m", "xmlcall"]

@@ -3,13 +3,14 @@
 import json
 import signal
 import stat
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
 from servers.fake_openai import chunk, reply
 from servers.started import ProcessFiles, is_alive
 
@@ -149,11 +150,7 @@ def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path):
 
 
 def test_a_pipe_is_read_as_it_comes(tmp_path: Path):
-    """Interactive programs drive the chat: the answer must not wait for the end of input."""
-    import subprocess
-
-    from cli_harness import XMLCALL, environment
-
+    """A program may drive the chat: an answer must not wait for the end of input."""
     with model_server("One.", "Two.") as (url, _):
         command = [*XMLCALL, "chat", "--mcp", configured(tmp_path), "--model", url]
         streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}

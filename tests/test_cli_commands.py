@@ -163,6 +163,16 @@ def test_prompt_prints_the_reminder(tools_file: str, capsys: Capture):
     assert capsys.readouterr().out == prompt.reminder([MCP_TOOL]) + "\n"
 
 
+def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([MCP_TOOL | {"description": "Count\x1b[2J."}]))
+    assert main(["prompt", "--tools", str(path)]) == 0
+    assert "Count\x1b[2J." in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["prompt", "--tools", str(path)]) == 0
+    assert "Count." in capsys.readouterr().out
+
+
 def test_tools_of_the_demo_server_go_through_a_pipe_into_a_prompt(tmp_path: Path):
     listed = run_cli("tools", "--json", home=tmp_path)
     assert listed.returncode == 0

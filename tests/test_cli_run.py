@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
-from servers.fake_openai import chunk, reply
+from servers.fake_openai import chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
 from xmlcall.cli import main
@@ -168,6 +168,13 @@ def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture):
     [body] = fake.bodies
     assert [tool["function"]["name"] for tool in body["tools"]] == ["echo"]
     assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture):
+    with model_server("Yes.") as (url, fake):
+        fake.props = llama_props(tools=False)
+        assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
+    assert capsys.readouterr().err.startswith("xmlcall: the server says that this model has no function calling of its own; ")
 
 
 def test_the_question_may_come_from_a_pipe(tmp_path: Path):

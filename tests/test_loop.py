@@ -338,8 +338,9 @@ def test_the_loop_ends(replies: list[str]) -> None:
     assert answer.turns == len(backend.requests) <= 4
 
 
-def test_results_carry_the_id_of_their_call() -> None:
-    loop, _ = make([ADD, "3."])
-    finished = next(event for event in asyncio.run(run(loop)) if isinstance(event, CallFinished))
-    assert finished.result.call_id == finished.call.id
-    assert finished.result.content == (TextContent(text="3"),)
+def test_results_carry_the_id_of_their_call_and_no_two_are_the_same() -> None:
+    loop, _ = make([ADD, ADD, "3."])
+    finished = [event for event in asyncio.run(run(loop)) if isinstance(event, CallFinished)]
+    assert [event.result.call_id for event in finished] == [event.call.id for event in finished]
+    assert len({event.call.id for event in finished}) == 2
+    assert finished[0].result.content == (TextContent(text="3"),)

@@ -7,6 +7,7 @@ server's prompt cache holds. The reminder is part of it, at the end of the perso
 Calls of one reply run one after the other, in the order written: the second may rely on what the first did to the world.
 """
 
+import secrets
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -122,8 +123,7 @@ class ToolLoop:
 
     async def system_prompt(self) -> str:
         """Return the tool prompt as the model gets it in mode `xml`."""
-        instructions = dict(self.router.instructions())
-        return prompt.system_prompt(await self.catalog(), lang=self._lang, parallel=self._parallel, instructions=instructions)
+        return self._system(await self.catalog())
 
     async def ask(self, question: str) -> Answer:
         """Run a conversation of one question to its end.
@@ -155,6 +155,7 @@ class ToolLoop:
             UsageError: the messages are not a conversation that can go on.
         """
         state = _Run(messages=self._opened(messages))
+        self._remind(state.messages, await self.catalog())
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -162,7 +163,7 @@ class ToolLoop:
             async with aclosing(self._generate(state, catalog)) as events:
                 async for event in events:
                     if isinstance(event, Generated):
-                        generated = event
+                        generated = _identified(event)
                     else:
                         yield event
             assert generated is not None
@@ -183,20 +184,20 @@ class ToolLoop:
         yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
 
     def _opened(self, messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
-        """Copy the conversation, with the reminder at the end of the person's last message."""
+        """Copy the conversation and check that a reply can follow."""
         opened = [as_message(message) for message in messages]
         if not opened or opened[-1].role not in ("user", "tool"):
             raise UsageError("the last message must be the person's (role 'user') or a result")
         return opened
 
-    def _reminded(self, messages: list[Message], catalog: Catalog) -> None:
+    def _remind(self, messages: list[Message], catalog: Catalog) -> None:
+        """Put the reminder at the end of the person's message; it stays there, so that the prompt cache holds."""
         last = messages[-1]
         text = prompt.reminder(catalog, lang=self._lang) if self._reminder and self._mode == "xml" else ""
-        if text and last.role == "user" and not last.content.startswith("<function_results>") and not last.content.endswith(text):
+        if text and last.role == "user" and not last.content.endswith(text):
             messages[-1] = replace(last, content=f"{last.content}\n\n{text}")
 
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
-        self._reminded(state.messages, catalog)
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
         request = replace(
@@ -278,6 +279,12 @@ def as_message(message: Message | Mapping[str, Any]) -> Message:
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
         raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
     return Message(role=role, content=content)
+
+
+def _identified(generated: Generated) -> Generated:
+    """Give each call an id that is unique in the conversation; the core's ids only count the calls of one reply."""
+    calls = tuple(replace(call, id=f"call_{secrets.token_hex(12)}") for call in generated.reply.calls)
+    return replace(generated, reply=replace(generated.reply, calls=calls))
 
 
 def _with_system(system: str, messages: list[Message]) -> list[Message]:

@@ -88,21 +88,27 @@ class _Chat:
         self._commands = {"/help": self._help, "/tools": self._tools, "/clear": self._clear}
 
     async def take(self, line: str) -> bool:
-        """Act on a line; False if it was the last one."""
+        """Act on a line; False if it was the last one. What goes wrong is shown, and the chat goes on."""
         if line in ("/quit", "/exit"):
             return False
-        if not line.startswith("/"):
-            await self._turn(line)
-        elif line in self._commands:
-            await self._commands[line]()
-        else:
-            complain(f"expected a question or one of {', '.join(_HELP)}, got {line[:80]!r}")
+        try:
+            await self._act(line)
+        except XmlcallError as error:
+            self.failed = True
+            self._session.display.settle()
+            complain(str(error))
         return True
 
+    async def _act(self, line: str) -> None:
+        if line in self._commands:
+            await self._commands[line]()
+        elif line.startswith("/"):
+            complain(f"expected a question or one of {', '.join(_HELP)}, got {line[:80]!r}")
+        elif line:
+            await self._turn(line)
+
     async def _turn(self, question: str) -> None:
-        """Answer a question; what goes wrong is shown and leaves the conversation as it was."""
-        if not question:
-            return
+        """Answer a question; a turn that fails or is interrupted leaves the conversation as it was."""
         task = asyncio.create_task(self._answer(question))
         current = asyncio.current_task()
         assert current is not None
@@ -113,10 +119,6 @@ class _Chat:
             if current.cancelling():  # not the turn but the program is to end
                 raise
             self._session.display.notice("stopped")
-        except XmlcallError as error:
-            self.failed = True
-            self._session.display.settle()
-            complain(str(error))
 
     async def _answer(self, question: str) -> None:
         messages = [*self._messages, Message(role="user", content=checked_text(question, "a question"))]

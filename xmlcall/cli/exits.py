@@ -26,8 +26,9 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 def complain(message: str) -> None:
     """Write one line to standard error, named after the program."""
-    with contextlib.suppress(OSError):  # standard error is gone: nobody is there to be told
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
+    with contextlib.suppress(OSError):  # standard error is gone: nobody is there to be told
         print(f"xmlcall: {visible(message.strip())}", file=sys.stderr, flush=True)
 
 

@@ -78,6 +78,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
+    from ..prompt import LANGUAGES  # only here: most commands need none of what it imports
+
     add_server_options(tools)
     approval = tools.add_mutually_exclusive_group()
     approval.add_argument("--yes", action="store_true", help="run every call without asking")
@@ -98,7 +100,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument(
         "--max-turns", type=_number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
-    tools.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: %(default)s)")
+    tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
 

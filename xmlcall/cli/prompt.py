@@ -1,6 +1,7 @@
 """`xmlcall prompt`: the text that offers tools to a model."""
 
 import argparse
+import sys
 
 from .. import prompt
 from ..catalog import Catalog
@@ -9,6 +10,7 @@ from .exits import OK, run_async
 from .inputs import read_tools
 from .jsonform import json_text
 from .options import add_server_options
+from .plain import plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -58,4 +60,5 @@ def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str
     if options.json:
         print(json_text({"system_prompt": system, "reminder": reminder}))
     else:
-        print(reminder if options.reminder else system.rstrip("\n"))
+        text = reminder if options.reminder else system.rstrip("\n")
+        print(plain(text) if sys.stdout.isatty() else text)  # to a file or a program goes exactly what a model would get

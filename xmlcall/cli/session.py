@@ -61,6 +61,8 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
     try:
         session = Session(loop, display)
         await session.tell_notices()
+        if options.mode == "native" and loop.backend.capabilities.native_tools is False:
+            display.notice("the server says that this model has no function calling of its own; --mode xml works with any model")
         yield session
     finally:
         display.settle()
