@@ -13,7 +13,8 @@ calls = st.lists(st.tuples(names, arguments), min_size=1, max_size=4)
 
 
 def written(name: str, values: dict[str, str]) -> str:
-    return f'<invoke name="{name}">{"".join(f"""<parameter name="{key}">{text}</parameter>""" for key, text in values.items())}</invoke>'
+    parameters = "".join(f'<parameter name="{key}">{text}</parameter>' for key, text in values.items())
+    return f'<invoke name="{name}">{parameters}</invoke>'
 
 
 @settings(max_examples=200, deadline=None)
