@@ -175,11 +175,8 @@ class CallReader:
             self._hold(token, CallState.CLOSER)
 
     def _call_close_in_value(self, token: Token) -> None:
-        if self._balances(token):
-            return
-        self._hold(token, CallState.CALL_CLOSE)
-        if not self._wrapped:
-            self._end_pending(None)
+        if not self._balances(token):
+            self._hold_call_close(token)
 
     def _block_close_in_value(self, token: Token) -> None:
         if not self._balances(token):
@@ -226,10 +223,10 @@ class CallReader:
         self._state = CallState.VALUE
         self._queue.appendleft(token)
 
-    def _call_close_after_closer(self, token: Token) -> None:
+    def _hold_call_close(self, token: Token) -> None:
         self._hold(token, CallState.CALL_CLOSE)
         if not self._wrapped:
-            self._end_pending(None)
+            self._end_pending()
 
     def _close_value(self, token: Token) -> None:
         """The held closer was structural: `token` is not part of the value."""
@@ -240,20 +237,18 @@ class CallReader:
             self._draft.doubt_name(self._value, name)
 
     def _release_closer(self) -> None:
-        closers = [held for held in self._pending if held.kind == "parameter_close"]
-        for held in self._pending[: 1 if closers else 0]:
-            argument = self._value.close()
-            self._draft.keep(argument)
-            self._emit(Markup(kind="parameter_close", span=held.span))
-        for held in self._pending[1 if closers else 0 :]:
+        closer, *after = self._pending
+        self._draft.keep(self._value.close())
+        self._emit(Markup(kind="parameter_close", span=closer.span))
+        for held in after:
             self._emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
-        if len(closers) > 1:
+        if any(held.kind == "parameter_close" for held in after):
             self._draft.doubt(self._value, "the value ends at the first closing tag", "the value holds the first closing tag")
         self._pending = []
         self._state = CallState.CALL
 
-    def _end_pending(self, token: Token | None) -> None:
-        """The held `</invoke>` was structural; what was held after it, and `token`, are not part of the call."""
+    def _end_pending(self, *following: Token) -> None:
+        """The held `</invoke>` was structural; what was held after it, and what follows, are not part of the call."""
         at = next(place for place, held in enumerate(self._pending) if held.kind == "call_close")
         closer, after = self._pending[at], self._pending[at + 1 :]
         self._pending = self._pending[:at]
@@ -261,7 +256,7 @@ class CallReader:
             self._release_closer()
         else:
             self._store_unclosed(closer.start)
-        self._queue.extendleft(reversed([*after, *([token] if token else [])]))
+        self._queue.extendleft(reversed([*after, *following]))
         self._finish(closer.start, closer.end)
 
     # A sibling's opener that may be text.

@@ -96,7 +96,7 @@ CALL_TABLE = {
     (CallState.CDATA_END, "end"): "_truncate",
     (CallState.CLOSER, "parameter_open"): "_close_value",
     (CallState.CLOSER, "parameter_close"): "_hold",
-    (CallState.CLOSER, "call_close"): "_call_close_after_closer",
+    (CallState.CLOSER, "call_close"): "_hold_call_close",
     (CallState.CLOSER, "call_open"): "_close_value",
     (CallState.CLOSER, "block_close"): "_close_value",
     (CallState.CLOSER, "end"): "_close_value",

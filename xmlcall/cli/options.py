@@ -64,7 +64,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER",
         help="randomness (default: %(default)g: small models call tools best so)",
     )
-    model.add_argument("--max-tokens", type=_number(int, least=1), metavar="N", help="the most that one reply may have")
+    model.add_argument(
+        "--max-tokens",
+        type=_number(int, least=1),
+        default=2048,
+        metavar="N",
+        help="the most that one reply may have (default: 2048)",
+    )
     model.add_argument("--seed", type=int, metavar="N", help="makes a random reply repeatable, as far as the server can")
     model.add_argument(
         "--context",
