@@ -30,7 +30,9 @@ def codes(call: ToolCall | InvalidCall) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: dict[str, Any]) -> None:
-    text = case["text"] if "text" in case else case["repeat"][0] * case["repeat"][1]
+    text = case.get("text", "[" * case.get("nested", 0) + "]" * case.get("nested", 0))
+    if "repeat" in case:
+        text = case["repeat"][0] * case["repeat"][1]
     call = bound(tool_for(case["schema"]), ("x", text))
     assert codes(call) == case.get("issues", [])
     if isinstance(call, ToolCall):
@@ -118,9 +120,22 @@ def test_catalogs_take_every_form_of_a_tool() -> None:
     assert catalog.names() == ("a", "b", "c")
     assert catalog.parameters("b") == {"x"}
     assert catalog.parameters("c") is None
-    for wrong in ([Tool(name="a"), Tool(name="a")], [{"description": "no name"}], ["a"], [{"name": "a", "inputSchema": 1}]):
-        with pytest.raises(UsageError):
-            Catalog(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [Tool(name="a"), Tool(name="a")],
+        [{"description": "no name"}],
+        ["a"],
+        [{"name": "a", "inputSchema": 1}],
+        [{"name": "a", "description": 1}],
+        [{"function": "a"}],
+    ],
+)
+def test_what_is_no_catalog(tools: Any) -> None:
+    with pytest.raises(UsageError):
+        Catalog(tools)
 
 
 def test_a_tool_of_a_function() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, call, run_cli
+from cli_harness import HOSTILE, call, environment, run_cli
 
 from xmlcall import models, prompt
 from xmlcall.catalog import Catalog
@@ -309,6 +309,7 @@ def test_a_download_that_fails_is_one_message(monkeypatch: pytest.MonkeyPatch, t
     [
         ("{} parse --events < text | head -n 1 > first", 0, ""),
         ("{} parse text > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
+        ("{} models list > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
         ("{} parse text >&-", 0, ""),
         ("{} models list >&- 2>&- <&-", 0, ""),
         ("{} parse <&- > empty", 0, ""),
@@ -318,7 +319,8 @@ def test_a_download_that_fails_is_one_message(monkeypatch: pytest.MonkeyPatch, t
 def test_streams_that_are_closed_full_or_narrow(shell: str, code: int, err: str, tmp_path: Path):
     (tmp_path / "text").write_text("中文 " + call("f", a="x" * 100_000))
     command = shell.format(f"{sys.executable} -m xmlcall")
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+    buffered = environment(tmp_path, {"PYTHONUNBUFFERED": ""})  # what is left in a buffer fails again when the interpreter ends
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, env=buffered, check=False)
     assert (done.returncode, done.stderr) == (code, err)
     if (tmp_path / "ascii").exists():
         assert json.loads((tmp_path / "ascii").read_text())["text"] == "中文 "

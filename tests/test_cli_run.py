@@ -2,12 +2,13 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
 from servers.fake_openai import chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
@@ -192,7 +193,19 @@ def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, cap
     assert err.splitlines()[0] == f"starting files: TOKEN=*** 'A B'=*** {sys.executable} {HOSTILE} good"
     assert "s3cret" not in err
     assert "repaired unclosed-call" in err
-    assert "tokens   64 in, 60 from the cache, 8 out; 2 replies\n" in err
+    assert "tokens   64 in, 60 from the cache, 8 out; replies: 2\n" in err
+
+
+def test_nobody_reads_the_answer(tmp_path: Path):
+    with model_server("Yes.") as (url, _):
+        command = [*XMLCALL, "run", "--mcp", configured(tmp_path), "--model", url, "Hi"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.wait(20) == 1
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+    assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
 # -- questions before a call -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .catalog import Catalog, Tools
-from .references import resolve
+from .references import MAX_DEPTH, resolve
 from .schema import describe, find_issues, validator_of
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall
 
@@ -92,11 +92,29 @@ def _value(argument: RawArgument, tool: Tool | None) -> tuple[Any, Issue | None]
 def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any]) -> tuple[Any, Issue | None]:
     """Read JSON; where it is none, a scalar is left to the validator, which says what was expected."""
     try:
-        return json.loads(argument.text, parse_constant=_refuse), None
+        value = json.loads(argument.text, parse_constant=_refuse)
+        if _deeper_than(MAX_DEPTH, value):
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+        return value, None
     except (ValueError, RecursionError) as error:
         if not argument.text.lstrip().startswith(("[", "{")):
             return argument.text, None
         return argument.text, _malformed(f"$.{argument.name}", describe(schema, root), argument.text, str(error))
+
+
+def _deeper_than(levels: int, value: Any) -> bool:
+    """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            child
+            for node in layer
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not layer:
+            return False
+    return any(isinstance(node, (dict, list)) and node for node in layer)
 
 
 def _refuse(constant: str) -> Any:

@@ -82,7 +82,7 @@ class Tool:
         """
         return cls(
             name=_named(tool, "MCP"),
-            description=tool.get("description") or "",
+            description=_description(tool),
             input_schema=_object_schema(tool.get("inputSchema"), tool["name"]),
             title=tool.get("title"),
             output_schema=tool.get("outputSchema"),
@@ -100,9 +100,11 @@ class Tool:
             UsageError: no name, or the schema is not an object.
         """
         function = tool.get("function", tool)
+        if not isinstance(function, Mapping):
+            raise UsageError(f'expected "function" to be a JSON object, got {function!r:.80}')
         return cls(
             name=_named(function, "OpenAI"),
-            description=function.get("description") or "",
+            description=_description(function),
             input_schema=_object_schema(function.get("parameters"), function["name"]),
         )
 
@@ -134,6 +136,13 @@ def _named(tool: Mapping[str, Any], form: str) -> str:
     if not isinstance(name, str) or not name:
         raise UsageError(f'expected an {form} tool with a "name", got {dict(tool)!r:.120}')
     return name
+
+
+def _description(tool: Mapping[str, Any]) -> str:
+    description = tool.get("description") or ""
+    if not isinstance(description, str):
+        raise UsageError(f"tool {tool['name']!r}: expected its description to be a string, got {description!r:.80}")
+    return description
 
 
 def _object_schema(schema: Any, name: str) -> Mapping[str, Any]:

@@ -67,9 +67,8 @@ async def _chat(options: argparse.Namespace) -> int:
 
 async def _greeting(session: Session) -> str:
     count = len(await session.loop.catalog())
-    return (
-        f"{visible(session.loop.backend.model)} with {count} tool{'' if count == 1 else 's'}; /help tells what else can be typed"
-    )
+    tools = "1 tool" if count == 1 else f"{count} tools"
+    return f"{visible(session.loop.backend.model)} with {tools}; /help tells what else can be typed"
 
 
 class _Chat:
@@ -81,7 +80,7 @@ class _Chat:
         max_turns: replies to one question.
     """
 
-    def __init__(self, session: "Session", start: list[Message], max_turns: int) -> None:
+    def __init__(self, session: Session, start: list[Message], max_turns: int) -> None:
         self.failed = False
         self._session, self._start, self._max_turns = session, start, max_turns
         self._messages = list(start)

@@ -150,7 +150,7 @@ class Display:
         if self._answers and not self._live and text and answer.stop_reason != "max_turns":
             print(text, flush=True)
         if self.verbose:
-            self.line("tokens", f"{_tokens(answer.usage)}; {answer.turns} replies", style="dim")
+            self.line("tokens", f"{_tokens(answer.usage)}; replies: {answer.turns}", style="dim")
 
     def _print(self, text: str, style: str = "", *, end: str = "\n") -> None:
         sys.stdout.flush()

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from ..backends.connect import connect
 from ..loop import ToolLoop
@@ -56,17 +56,15 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose)
     opening = Opening(display.console)
     loop = _loop(options, display, opening)
-    async with opening:
-        await loop.__aenter__()
-    try:
+    async with AsyncExitStack() as stack:
+        async with opening:
+            await stack.enter_async_context(loop)
+        stack.callback(display.settle)
         session = Session(loop, display)
         await session.tell_notices()
         if options.mode == "native" and loop.backend.capabilities.native_tools is False:
             display.notice("the server says that this model has no function calling of its own; --mode xml works with any model")
         yield session
-    finally:
-        display.settle()
-        await loop.__aexit__(None, None, None)
 
 
 def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> ToolLoop:
