@@ -95,6 +95,12 @@ def test_without_tools_arguments_stay_as_written() -> None:
     assert call.arguments == {"x": "1", "y": 2}
 
 
+def test_a_typed_value_that_is_nested_too_deep() -> None:
+    text = "[" * 200 + "]" * 200
+    (call,) = parse(f'<invoke name="f"><parameter name="x" type="json">{text}</parameter></invoke>').calls
+    assert codes(call) == ["malformed-value"]
+
+
 def test_native_arguments_that_are_no_object() -> None:
     raw = RawCall(index=0, name="f", arguments=(RawArgument(name="", text='{"x": '),), dialect="native")
     assert codes(bind(raw, [tool_for({"type": "integer"})])) == ["malformed-value"]

@@ -78,6 +78,8 @@ def _read(written: Iterable[RawArgument], tool: Tool | None) -> tuple[dict[str, 
 
 def _value(argument: RawArgument, tool: Tool | None) -> tuple[Any, Issue | None]:
     if argument.value is not MISSING:
+        if _deeper_than(MAX_DEPTH, argument.value):
+            return None, _malformed(f"$.{argument.name}", "JSON", argument.text, f"it is nested deeper than {MAX_DEPTH} levels")
         return argument.value, None
     if not argument.name:  # a native call whose arguments as a whole are no JSON object
         return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one")
