@@ -185,6 +185,11 @@ def test_schemas_that_cannot_be_used(schema: Any, reason: str) -> None:
     assert reason in str(check_schema(schema))
 
 
+@pytest.mark.parametrize("schema", [{"type": "float"}, {"pattern": "("}, {"$ref": "#/$defs/nowhere"}, {"$ref": "http://x/y"}])
+def test_a_broken_schema_is_an_issue_and_not_an_exception(schema: Any) -> None:
+    assert codes(bound(tool_for({"allOf": [schema]}), ("x", "3"))) == ["invalid-value"]
+
+
 def test_schemas_that_can() -> None:
     for tool in ALL:
         assert check_schema(tool["inputSchema"]) is None

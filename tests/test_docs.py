@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import xmlcall
+from xmlcall.dialects import DIALECTS
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.models import KNOWN
 
@@ -47,6 +48,11 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     exec(compile(snippet, "README.md", "exec"), names)
     assert names["reply"].text == "Hm. "  # type: ignore[attr-defined]
     assert names["reply"].calls[0].arguments == {"a": "1"}  # type: ignore[attr-defined]
+
+
+def test_every_dialect_is_documented() -> None:
+    for name, dialect in DIALECTS.items():
+        assert f"| `{name}` |" in read("docs/dialects.md"), dialect
 
 
 def test_files_that_are_named_exist() -> None:

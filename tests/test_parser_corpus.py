@@ -9,7 +9,7 @@ from xmlcall import InvalidCall, Markup, Parser, Repaired, Reply, ToolCall, coal
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.events import Event
 
-CASES = [pytest.param(case, id=name) for name, case in load("function_calls/*.toml")]
+CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml")]
 
 
 def events_of(chunks: list[str], case: dict[str, Any]) -> list[Event]:
@@ -41,6 +41,7 @@ def test_case(case: dict[str, Any]) -> None:
     assert reply.text == case["text"]
     assert reply.reasoning == case.get("reasoning", "")
     assert [repair.code for repair in reply.repairs] == case.get("repairs", [])
+    assert {call.raw.dialect for call in reply.calls} <= {case.get("dialect", "function_calls")}
     assert {repair.code for repair in reply.repairs} <= REPAIRS.keys()
     assert {issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues} <= ISSUES.keys()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from .dialects import Dialect
 from .events import Event, Repaired, ToolCallEnd, ToolCallStart
 from .scanner import Token
 from .types import Issue, RawArgument, RawCall, Repair
@@ -16,11 +17,13 @@ class CallDraft:
     Args:
         index: the call's number in the reply.
         opener: its opening tag.
+        dialect: the wire format.
         emit: where events go.
     """
 
-    def __init__(self, *, index: int, opener: Token, emit: Callable[[Event], None]) -> None:
+    def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
         self.opener = opener
+        self.dialect = dialect
         self.names: set[str] = set()  # parameters given so far
         self._index = index
         self._emit = emit
@@ -29,7 +32,7 @@ class CallDraft:
         self._repairs: list[Repair] = []
         self._complete = True
         emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span))
-        self.check_style(opener, {"name"})
+        self.check_style(opener)
 
     @property
     def empty(self) -> bool:
@@ -41,10 +44,12 @@ class CallDraft:
         self._arguments.append(argument)
         self.names.add(argument.name)
 
-    def check_style(self, opener: Token, expected: set[str]) -> None:
-        """Note an opener that is not written as the prompt asks."""
+    def check_style(self, opener: Token) -> None:
+        """Note an opener whose attributes are not written as the prompt asks."""
+        if self.dialect.name_in_tag:
+            return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
-        if not (written_as_asked and opener.attributes.keys() <= expected):
+        if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
             self.repair("attribute-style", opener.span)
 
     def repair(self, code: str, span: tuple[int, int]) -> None:
@@ -90,6 +95,7 @@ class CallDraft:
         raw = RawCall(
             index=self._index,
             name=self.opener.attributes["name"],
+            dialect=self.dialect.name,
             arguments=tuple(self._arguments),
             text=(self.opener.text + "".join(source))[: closer[1] - start],
             span=(start, closer[1]),

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .calldraft import CallDraft
+from .dialects import Dialect
 from .events import Event, Markup
 from .scanner import Mode, Token
 from .states import CALL_OTHERWISE, CALL_TABLE, CallState
@@ -36,19 +37,27 @@ class CallReader:
     Args:
         index: the call's number in the reply.
         opener: its opening tag.
+        dialect: the wire format.
         declared: the tool's parameter names; None if any name is possible.
         wrapped: whether a wrapper was opened around it.
         emit: where events go.
     """
 
     def __init__(
-        self, *, index: int, opener: Token, declared: frozenset[str] | None, wrapped: bool, emit: Callable[[Event], None]
+        self,
+        *,
+        index: int,
+        opener: Token,
+        dialect: Dialect,
+        declared: frozenset[str] | None,
+        wrapped: bool,
+        emit: Callable[[Event], None],
     ) -> None:
         self._index = index
         self._declared = declared
         self._wrapped = wrapped
         self._emit = emit
-        self._draft = CallDraft(index=index, opener=opener, emit=emit)
+        self._draft = CallDraft(index=index, opener=opener, dialect=dialect, emit=emit)
         self._state = CallState.CALL
         self._queue: deque[Token] = deque()
         self._pending: list[Token] = []
@@ -122,8 +131,8 @@ class CallReader:
             self._emit(Markup(kind="dropped", span=(middle, token.end)))
 
     def _open(self, token: Token) -> None:
-        self._value = Value(index=self._index, opener=token, emit=self._emit)
-        self._draft.check_style(token, {"name", "type"})
+        self._value = Value(index=self._index, opener=token, json_mark=self._draft.dialect.json_mark, emit=self._emit)
+        self._draft.check_style(token)
         self._state = CallState.VALUE
         self._dropping = False
         if token.text.endswith("/>"):

@@ -49,6 +49,10 @@ class Opening:
             self.held.append(text)
         return accepted
 
+    def wrapper(self) -> str:
+        """Return the dialect of the wrapper that is held, or ""."""
+        return next((part.dialect for part in self.held if part.kind == "block_open"), "")
+
     def call(self) -> Token:
         """Return the call's opener; one must be held."""
         return next(part for part in self.held if part.kind == "call_open")

@@ -42,14 +42,15 @@ class Parser:
 
     def __init__(self, tools: Tools = (), *, dialect: str | Dialect = "auto", reasoning_open: bool = False) -> None:
         self._catalog = Catalog.of(tools)
-        self._scanner = Scanner(select(dialect))
+        self._dialects = {chosen.name: chosen for chosen in select(dialect)}
+        self._scanner = Scanner(self._dialects.values())
         self._events: list[Event] = []
         self._state = ReplyState.REASONING if reasoning_open else ReplyState.PROSE
         self._depth = 1 if reasoning_open else 0
         self._queue: deque[Token] = deque()
         self._opening: Opening  # set in state OPENING
         self._reader: CallReader | None = None
-        self._wrapped = False
+        self._wrapper = ""  # dialect of the open wrapper
         self._block_text = False  # text stands between the calls of this wrapper
         self._calls = 0
         self._after_call = False  # only white space since a call or its wrapper ended
@@ -253,7 +254,7 @@ class Parser:
             self._repair("code-fence", self._opening.held[0].span)
         for kind, part in self._opening.before_call():
             self._markup(kind, part)
-        self._wrapped = self._opening.holds("block_open")
+        self._wrapper = self._opening.wrapper()
         self._queue.extendleft(reversed(self._opening.after_call()))
         self._begin_call(call)
 
@@ -274,13 +275,18 @@ class Parser:
 
     def _begin_call(self, token: Token) -> None:
         name = token.attributes["name"]
-        if not self._wrapped:
+        if not self._wrapper:
             self._repair("missing-block", token.span)
+        dialect = self._dialects[token.dialect]
+        if self._wrapper and self._dialects[self._wrapper].tags["call_open"] == dialect.tags["call_open"]:
+            dialect = self._dialects[self._wrapper]
+        self._scanner.only(*{dialect.name: True, **({self._wrapper: True} if self._wrapper else {})})
         self._reader = CallReader(
             index=self._calls,
             opener=token,
+            dialect=dialect,
             declared=self._catalog.parameters(name),
-            wrapped=self._wrapped,
+            wrapped=bool(self._wrapper),
             emit=self._emit,
         )
         self._calls += 1
@@ -298,7 +304,8 @@ class Parser:
     def _end_call(self, rest: list[Token]) -> None:
         self._reader = None
         self._queue.extendleft(reversed(rest))
-        self._state = ReplyState.BLOCK if self._wrapped else ReplyState.PROSE
+        self._scanner.only()
+        self._state = ReplyState.BLOCK if self._wrapper else ReplyState.PROSE
         self._after_call, self._line_blank = True, True
 
     def _text_in_block(self, token: Token) -> None:
@@ -319,7 +326,7 @@ class Parser:
 
     def _end_block(self, token: Token) -> None:
         self._markup("block_close", token)
-        self._state, self._wrapped = ReplyState.PROSE, False
+        self._state, self._wrapper = ReplyState.PROSE, ""
         self._after_call, self._line_blank = True, True
 
     def _emit(self, event: Event) -> None:

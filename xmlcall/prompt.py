@@ -15,6 +15,7 @@ import regex
 
 from .catalog import Catalog, Tools
 from .content import result_text
+from .dialects import FUNCTION_CALLS
 from .errors import UsageError
 from .reply import write
 from .signature import example_arguments, parameters_of
@@ -64,7 +65,7 @@ def system_prompt(
 def _examples(catalog: Catalog) -> list[str]:
     """Write one call of the first tool and, if there are two tools, both in one block."""
     calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:2]]
-    return [write(calls[:count], catalog) for count in range(1, len(calls) + 1)]
+    return [write(calls[:count], catalog, FUNCTION_CALLS) for count in range(1, len(calls) + 1)]
 
 
 def results(

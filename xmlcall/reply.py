@@ -87,10 +87,10 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
     Raises:
         UsageError: the dialect cannot carry a call, for example a name with `<` in it.
     """
-    select(dialect)
+    chosen = select(dialect)[0]
     catalog = Catalog.of(tools)
     wanted = [_name_and_arguments(call) for call in calls]
-    text = write(wanted, catalog)
+    text = write(wanted, catalog, chosen)
     reply = parse(text, catalog, dialect=dialect)
     got = [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)]
     if got != wanted or len(got) != len(reply.calls):
@@ -99,15 +99,16 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
     return text
 
 
-def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog) -> str:
+def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
     """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas.
 
     Args:
         calls: name and arguments of each.
         catalog: the tools they belong to.
+        dialect: the wire format.
     """
-    invokes = [_invoke(name, arguments, catalog.get(name)) for name, arguments in calls]
-    return "\n".join(["<function_calls>", *invokes, "</function_calls>"])
+    invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
+    return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
 
 
 def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -116,15 +117,19 @@ def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[s
     return call["name"], dict(call.get("arguments") or {})
 
 
-def _invoke(name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
-    parameters = [_parameter(key, value, tool) for key, value in arguments.items()]
-    return "\n".join([f'<invoke name="{name}">', *parameters, "</invoke>"])
+def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:
+    parameters = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
+    return "\n".join([_filled(dialect.written["call_open"], name), *parameters, dialect.written["call_close"]])
 
 
-def _parameter(name: str, value: Any, tool: Tool | None) -> str:
-    marked = not isinstance(value, str) and _reads_as_string(name, tool)
-    opener = f'<parameter name="{name}" type="json">' if marked else f'<parameter name="{name}">'
-    return f"{opener}{_written(value)}</parameter>"
+def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> str:
+    marked = not isinstance(value, str) and bool(dialect.json_written) and _reads_as_string(name, tool)
+    opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
+    return f"{opener}{_written(value)}{dialect.written['parameter_close']}"
+
+
+def _filled(tag: str, name: str) -> str:
+    return tag.replace("{name}", name)
 
 
 def _reads_as_string(name: str, tool: Tool | None) -> bool:

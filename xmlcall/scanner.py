@@ -11,6 +11,7 @@ tag, by one bounded match.
 """
 
 import enum
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,12 +34,13 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the reply: `text`, a tag of the dialect, or one of the kinds of `_COMMON`."""
+    """A piece of the reply: `text`, a tag of a dialect, or one of the kinds of `_COMMON`."""
 
     kind: str
     text: str
     start: int
     attributes: Mapping[str, str] = field(default_factory=dict)
+    dialect: str = ""
 
     @property
     def end(self) -> int:
@@ -83,7 +85,9 @@ class Scanner:
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
-        self._patterns = _compile(tuple(dialects))
+        self._dialects = {dialect.name: dialect for dialect in dialects}
+        self._all = _patterns(tuple(self._dialects.values()))
+        self._patterns = self._all
         self._buffer = ""
         self._position = 0
         self._offset = 0
@@ -98,6 +102,10 @@ class Scanner:
     def close(self) -> None:
         """Say that no more text will come: what was held back is released."""
         self._closed = True
+
+    def only(self, *dialects: str) -> None:
+        """Take the tags of these dialects alone for tags, as inside a call; none goes back to all."""
+        self._patterns = _patterns(tuple(self._dialects[name] for name in dialects)) if dialects else self._all
 
     def next(self, mode: Mode) -> Token | None:
         """Return the next token, or None if more text is needed (or, once closed, at the end)."""
@@ -123,35 +131,38 @@ class Scanner:
         return token
 
     def _tag(self, match: Any) -> Token:
-        kind, text = match.lastgroup, match.group()
-        attributes = _attributes(text) if kind in _NAMED else {}
+        kind, _, dialect = match.lastgroup.partition("__")
+        text = match.group()
+        attributes = _attributes(text, self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
         if kind in _NAMED and not attributes.get("name"):
             return self._text(match.end())
         self._position = match.end()
-        return Token(kind, text, self._offset + match.start(), attributes)
+        return Token(kind, text, self._offset + match.start(), attributes, dialect)
 
 
-def _attributes(tag: str) -> dict[str, str]:
+def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
+    if name_in_tag:
+        name = regex.search(name_in_tag, tag)
+        return {"name": name.group(1)} if name else {}
     found: dict[str, str] = {}
-    for name, double, single, bare in _ATTRIBUTE.findall(tag):
-        found.setdefault(name, double or single or bare)
+    for key, double, single, bare in _ATTRIBUTE.findall(tag):
+        found.setdefault(key, double or single or bare)
     return found
 
 
-_cache: dict[tuple[str, ...], dict[Mode, tuple[Any, Any]]] = {}
+Patterns = dict[Mode, tuple[Any, Any]]
 
 
-def _compile(dialects: tuple[Dialect, ...]) -> dict[Mode, tuple[Any, Any]]:
-    key = tuple(pattern for dialect in dialects for pattern in dialect.tags.values())
-    if key not in _cache:
-        _cache[key] = {mode: (regex.compile(trigger), _mode_pattern(mode, dialects)) for mode, (trigger, _, _) in _MODES.items()}
-    return _cache[key]
+@functools.cache
+def _compiled(tags: tuple[tuple[str, str], ...]) -> Patterns:
+    """Compile (group, pattern) pairs of some dialects into one alternation a mode."""
+    compiled = {}
+    for mode, (trigger, common, with_tags) in _MODES.items():
+        groups = [(kind, _COMMON[kind]) for kind in common] + list(tags if with_tags else ())
+        pattern = "|".join(f"(?P<{group}>{source})" for group, source in groups)
+        compiled[mode] = (regex.compile(trigger), regex.compile(pattern))
+    return compiled
 
 
-def _mode_pattern(mode: Mode, dialects: tuple[Dialect, ...]) -> Any:
-    _, common, with_tags = _MODES[mode]
-    kinds: dict[str, list[str]] = {kind: [_COMMON[kind]] for kind in common}
-    for dialect in dialects if with_tags else ():
-        for kind, pattern in dialect.tags.items():
-            kinds.setdefault(kind, []).append(pattern)
-    return regex.compile("|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in kinds.items()))
+def _patterns(dialects: tuple[Dialect, ...]) -> Patterns:
+    return _compiled(tuple((f"{kind}__{dialect.name}", tag) for dialect in dialects for kind, tag in dialect.tags.items()))

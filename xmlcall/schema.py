@@ -6,6 +6,7 @@ NOT fetch). Size and depth of a schema are bounded, because both `jsonschema` an
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -101,13 +102,13 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     Returns:
         One issue per mistake, outermost first; empty if the value is valid.
     """
-    from jsonschema.exceptions import relevance
+    from jsonschema.exceptions import UnknownType, relevance
     from referencing.exceptions import Unresolvable
 
     try:
         errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
         return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
-    except (RecursionError, Unresolvable) as error:
+    except (RecursionError, UnknownType, Unresolvable, re.error) as error:  # a schema that `check_schema` would have refused
         message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
         return (Issue(code="invalid-value", message=message),)
 

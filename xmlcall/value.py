@@ -24,15 +24,17 @@ class Value:
     Args:
         index: number of the call.
         opener: the parameter's opening tag.
+        json_mark: the attribute and its value that mark a JSON value.
         emit: where events go.
     """
 
-    def __init__(self, *, index: int, opener: Token, emit: Callable[[Event], None]) -> None:
+    def __init__(self, *, index: int, opener: Token, json_mark: tuple[str, str], emit: Callable[[Event], None]) -> None:
         self.name = opener.attributes["name"]
         self.opener = opener
         self.tags: list[Token] = []  # structural tags that were read as text, with the text before the first one
         self.before_first_tag = ""
         self.open = {"parameter": 0, "call": 0, "block": 0}
+        self._is_json = opener.attributes.get(json_mark[0]) == json_mark[1]
         self._index = index
         self._emit = emit
         self._parts: list[str] = []
@@ -113,7 +115,7 @@ class Value:
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
         text = "".join(self._parts)
-        value = _json_value(text) if self.opener.attributes.get("type") == "json" else MISSING
+        value = _json_value(text) if self._is_json else MISSING
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
 
 

@@ -1,4 +1,4 @@
-"""Wire formats as data: one row a dialect, read by the scanner and the renderer.
+"""Wire formats as data: one row a dialect, read by the scanner and by the renderer.
 
 Every quantifier in a pattern is bounded, so that a tag has one greatest length: a finished tag and an unfinished one are refused
 by the same rule, and the answer does not depend on how the stream was cut.
@@ -13,35 +13,114 @@ __all__ = ["DIALECTS", "Dialect", "select"]
 # Name, then a double-quoted, single-quoted or bare value.
 _ATTRIBUTE = r"""\s{1,16}[A-Za-z_:][\w:.\-]{0,31}\s{0,4}=\s{0,4}(?:"[^"<>]{0,256}"|'[^'<>]{0,256}'|[^\s"'<>=/]{1,256})"""
 _ATTRIBUTES = rf"(?:{_ATTRIBUTE}){{1,6}}\s{{0,16}}"
+_SPACE = r"\s{0,16}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A wire format of the tag family.
+    """A wire format of the tag family: a wrapper, calls in it, parameters in those, values as raw text.
 
     Args:
-        name: also the folder of its templates in `prompts/`.
+        name: also the folder of its templates in `prompts/`, if it has any.
         tags: token kind -> regular expression of the whole tag. Kinds: `block_open`, `block_close`, `call_open`, `call_close`,
-            `parameter_open`, `parameter_close`. Openers of calls and parameters carry the attribute `name`.
+            `parameter_open`, `parameter_close`. They have no groups.
+        written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
+        name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
+        json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
+        json_mark: the attribute, and its value, that this opener carries.
     """
 
     name: str
     tags: dict[str, str]
+    written: dict[str, str]
+    name_in_tag: str = ""
+    json_written: str = ""
+    json_mark: tuple[str, str] = ("", "")
+
+
+def _attribute_tags(block: str, prefix: str = "") -> dict[str, str]:
+    """Return the patterns of a format that names things by the attribute `name`."""
+    return {
+        "block_open": rf"<{block}{_SPACE}>",
+        "block_close": rf"</{block}{_SPACE}>",
+        "call_open": rf"<{prefix}invoke{_ATTRIBUTES}/?>",
+        "call_close": rf"</{prefix}invoke{_SPACE}>",
+        "parameter_open": rf"<{prefix}parameter{_ATTRIBUTES}/?>",
+        "parameter_close": rf"</{prefix}parameter{_SPACE}>",
+    }
+
+
+def _attribute_written(block: str, prefix: str = "", mark: str = "") -> dict[str, str]:
+    return {
+        "block_open": f"<{block}>",
+        "block_close": f"</{block}>",
+        "call_open": f'<{prefix}invoke name="{{name}}">',
+        "call_close": f"</{prefix}invoke>",
+        "parameter_open": f'<{prefix}parameter name="{{name}}"{mark}>',
+        "parameter_close": f"</{prefix}parameter>",
+    }
 
 
 FUNCTION_CALLS = Dialect(
     name="function_calls",
-    tags={
-        "block_open": r"<function_calls\s{0,16}>",
-        "block_close": r"</function_calls\s{0,16}>",
-        "call_open": rf"<invoke{_ATTRIBUTES}/?>",
-        "call_close": r"</invoke\s{0,16}>",
-        "parameter_open": rf"<parameter{_ATTRIBUTES}/?>",
-        "parameter_close": r"</parameter\s{0,16}>",
-    },
+    tags=_attribute_tags("function_calls"),
+    written=_attribute_written("function_calls"),
+    json_written='<parameter name="{name}" type="json">',
+    json_mark=("type", "json"),
 )
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (FUNCTION_CALLS,)}
+# The same under an XML prefix, which some models carry over from their training; every tag has one.
+_PREFIX = r"[A-Za-z]{1,16}:"
+PREFIXED = Dialect(
+    name="prefixed",
+    tags=_attribute_tags(f"{_PREFIX}function_calls", _PREFIX),
+    written=_attribute_written("ns:function_calls", "ns:"),
+    json_written='<ns:parameter name="{name}" type="json">',
+    json_mark=("type", "json"),
+)
+
+# MiniMax-M2: its own wrapper around the same calls.
+MINIMAX = Dialect(
+    name="minimax",
+    tags=_attribute_tags("minimax:tool_call"),
+    written=_attribute_written("minimax:tool_call"),
+    json_written='<parameter name="{name}" type="json">',
+    json_mark=("type", "json"),
+)
+
+# DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
+_BARS = "\uff5cDSML\uff5c"
+DSML = Dialect(
+    name="dsml",
+    tags=_attribute_tags(f"{_BARS}(?:function_calls|tool_calls)", _BARS),
+    written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
+    json_written=f'<{_BARS}parameter name="{{name}}" string="false">',
+    json_mark=("string", "false"),
+)
+
+# Qwen3-Coder, and OpenHands without the wrapper: the name stands in the tag.
+QWEN = Dialect(
+    name="qwen",
+    tags={
+        "block_open": rf"<tool_call{_SPACE}>",
+        "block_close": rf"</tool_call{_SPACE}>",
+        "call_open": r"<function=\s{0,4}[^\s<>=]{1,128}\s{0,4}>",
+        "call_close": rf"</function{_SPACE}>",
+        "parameter_open": r"<parameter=\s{0,4}[^<>=]{1,128}\s{0,4}>",
+        "parameter_close": rf"</parameter{_SPACE}>",
+    },
+    written={
+        "block_open": "<tool_call>",
+        "block_close": "</tool_call>",
+        "call_open": "<function={name}>",
+        "call_close": "</function>",
+        "parameter_open": "<parameter={name}>",
+        "parameter_close": "</parameter>",
+    },
+    name_in_tag=r"=\s*([^<>=]+?)\s*>",
+)
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN)}
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
