@@ -11,6 +11,8 @@ fence only calls of declared tools count (any tool when none are given).
 
 from collections import deque
 
+import regex
+
 from .callreader import CallReader
 from .catalog import Catalog, Tools
 from .dialects import Dialect, select
@@ -238,11 +240,15 @@ class Parser:
 
     def _body_after_opening(self, token: Token) -> None:
         """A call without wrapper is certain once its body begins."""
-        if not self._opening.holds("call_open"):
+        if not self._opening.holds("call_open") or not self._belongs(token, self._opening.call()):
             self._opening_is_text(token)
             return
         self._queue.appendleft(token)
         self._call_is_certain()
+
+    def _belongs(self, token: Token, call: Token) -> bool:
+        """Whether a tag, which may be the same in several dialects, is one of the call's."""
+        return regex.fullmatch(self._dialects[call.dialect].tags[token.kind], token.text) is not None
 
     def _call_is_certain(self) -> None:
         call, fence = self._opening.call(), self._opening.fence

@@ -53,7 +53,7 @@ class Token:
         return (self.start, self.end)
 
 
-_REASONING = "think|thinking|reasoning"
+_REASONING = "think|thinking|reasoning|seed:think"
 
 # Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
 _COMMON = {

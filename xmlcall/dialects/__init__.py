@@ -63,7 +63,7 @@ def _attribute_written(block: str, prefix: str = "", mark: str = "") -> dict[str
 
 FUNCTION_CALLS = Dialect(
     name="function_calls",
-    tags=_attribute_tags("function_calls"),
+    tags=_attribute_tags("(?:function|tool)_calls"),
     written=_attribute_written("function_calls"),
     json_written='<parameter name="{name}" type="json">',
     json_mark=("type", "json"),
@@ -90,37 +90,68 @@ MINIMAX = Dialect(
 
 # DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
 _BARS = "\uff5cDSML\uff5c"
+_BARS_READ = "\uff5c{1,2}DSML\uff5c{1,2}"
 DSML = Dialect(
     name="dsml",
-    tags=_attribute_tags(f"{_BARS}(?:function_calls|tool_calls)", _BARS),
+    tags=_attribute_tags(f"{_BARS_READ}(?:function_calls|tool_calls)", _BARS_READ),
     written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
     json_written=f'<{_BARS}parameter name="{{name}}" string="false">',
     json_mark=("string", "false"),
 )
 
-# Qwen3-Coder, and OpenHands without the wrapper: the name stands in the tag.
-QWEN = Dialect(
-    name="qwen",
+# Attribute names again, other elements: what models make of Qwen's format when they fall back to XML habits.
+FUNCTION_NAME = Dialect(
+    name="function_name",
     tags={
         "block_open": rf"<tool_call{_SPACE}>",
         "block_close": rf"</tool_call{_SPACE}>",
-        "call_open": r"<function=\s{0,4}[^\s<>=]{1,128}\s{0,4}>",
+        "call_open": rf"<function{_ATTRIBUTES}/?>",
         "call_close": rf"</function{_SPACE}>",
-        "parameter_open": r"<parameter=\s{0,4}[^<>=]{1,128}\s{0,4}>",
-        "parameter_close": rf"</parameter{_SPACE}>",
+        "parameter_open": rf"<param(?:eter)?{_ATTRIBUTES}/?>",
+        "parameter_close": rf"</param(?:eter)?{_SPACE}>",
     },
     written={
         "block_open": "<tool_call>",
         "block_close": "</tool_call>",
-        "call_open": "<function={name}>",
+        "call_open": '<function name="{name}">',
         "call_close": "</function>",
-        "parameter_open": "<parameter={name}>",
-        "parameter_close": "</parameter>",
+        "parameter_open": '<param name="{name}">',
+        "parameter_close": "</param>",
     },
-    name_in_tag=r"=\s*([^<>=]+?)\s*>",
+    json_written='<param name="{name}" type="json">',
+    json_mark=("type", "json"),
 )
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN)}
+
+def _name_in_tag(name: str, block: str) -> Dialect:
+    """Return a format in which the name stands in the tag, without an attribute."""
+    return Dialect(
+        name=name,
+        tags={
+            "block_open": rf"<{block}{_SPACE}>",
+            "block_close": rf"</{block}{_SPACE}>",
+            "call_open": r"<function=\s{0,4}[^\s<>=]{1,128}\s{0,4}>",
+            "call_close": rf"</function{_SPACE}>",
+            "parameter_open": r"<parameter=\s{0,4}[^<>=]{1,128}\s{0,4}>",
+            "parameter_close": rf"</parameter{_SPACE}>",
+        },
+        written={
+            "block_open": f"<{block}>",
+            "block_close": f"</{block}>",
+            "call_open": "<function={name}>",
+            "call_close": "</function>",
+            "parameter_open": "<parameter={name}>",
+            "parameter_close": "</parameter>",
+        },
+        name_in_tag=r"=\s*([^<>=]+?)\s*>",
+    )
+
+
+QWEN = _name_in_tag("qwen", "tool_call")  # Qwen3-Coder; OpenHands writes no wrapper
+SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
+
+_ROWS = (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN, SEED, FUNCTION_NAME)
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
