@@ -68,6 +68,12 @@ def is_right(wanted: str | None, answer: str) -> bool:
     return f"{london:%H:%M}" in answer and "PM" not in answer.upper()
 
 
+def shortened(text: str, most: int = 12) -> list[str]:
+    """Cut what runs on for ever."""
+    lines = text.splitlines()
+    return lines if len(lines) <= most else [*lines[:most], f"... ({len(lines) - most} more lines)"]
+
+
 def main() -> None:
     """Write docs/transcripts.md."""
     NOTES.mkdir(parents=True, exist_ok=True)
@@ -79,7 +85,7 @@ def main() -> None:
         "# Transcripts",
         "",
         "Real runs of the command line: every listed model on every question, smallest first. Written by",
-        "`python benchmarks/transcripts.py`.",
+        "`python benchmarks/transcripts.py`; the servers were installed before, so that `npx` had nothing to fetch. Long answers are cut.",
         "",
         f"{today}, xmlcall {version('xmlcall')}, xllamacpp {version('xllamacpp')} (llama.cpp), Q4 quantisations, temperature 0,",
         f"{platform.system()} {platform.machine()}, 2 cores.",
@@ -93,7 +99,7 @@ def main() -> None:
             verdict = "right" if code == 0 and is_right(wanted, answer) else "wrong"
             mcp = "--mcp servers.json --allow '*' " if run else ""
             lines += ["", f"### {model}: {verdict}", "", "```console"]
-            lines += [f'$ xmlcall run --model {model} {mcp}"{question}"', *seen.splitlines(), *answer.splitlines(), "```"]
+            lines += [f'$ xmlcall run --model {model} {mcp}"{question}"', *seen.splitlines(), *shortened(answer), "```"]
             print(f"{title}: {model}: {verdict}", flush=True)
     (ROOT / "docs/transcripts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
