@@ -1,5 +1,6 @@
 """The commands that need no model: help, parse, prompt, tools, models."""
 
+import errno
 import hashlib
 import json
 import subprocess
@@ -241,19 +242,19 @@ DATA = b"GGUF" + bytes(1000)
 
 
 class Source:
-    """Delivers `DATA`, or fails."""
+    """Delivers `DATA`, something else of its size, or an exception."""
 
-    def __init__(self, *, broken: bool = False) -> None:
-        self._broken = broken
+    def __init__(self, data: bytes = DATA, failure: Exception | None = None) -> None:
+        self._data, self._failure = data, failure
 
     def __str__(self) -> str:
         return "the fake source"
 
     def deliver(self, download: Download) -> None:
-        if self._broken:
-            raise SourceFailed("no such \x1b[31mhost")
-        for end in (500, len(DATA)):
-            download.part.write_bytes(DATA[:end])
+        if self._failure:
+            raise self._failure
+        for end in (500, len(self._data)):
+            download.part.write_bytes(self._data[:end])
             download.report()
 
 
@@ -292,13 +293,25 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
     assert json.loads(said("rm", "tiny", "--json")[0]) == {"name": "tiny", "removed": False}
 
 
-def test_a_download_that_fails_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture):
-    know(monkeypatch, tmp_path, Source(broken=True))
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Source(failure=SourceFailed("no such \x1b[31mhost")), "no such"),
+        (Source(data=bytes(len(DATA))), "sha256"),
+        (Source(failure=OSError(errno.ENOSPC, "No space left on device")), "free some space"),
+    ],
+)
+def test_a_download_that_fails_is_one_message(
+    source: Source, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+):
+    know(monkeypatch, tmp_path, source)
     assert main(["models", "pull"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1].startswith("xmlcall: ")
+    assert message in err.splitlines()[-1]
     assert "\x1b" not in err
+    assert not [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
