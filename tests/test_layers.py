@@ -19,7 +19,8 @@ def layer(names: str, below: str) -> None:
 
 
 CORE = """
-errors types references events catalog schema dialects scanner states value calldraft callreader opening parser binding reply
+errors types references events catalog schema dialects scanner states value calldraft callreader opening parser
+jsonstring jsonmachine jsonish binding reply
 """
 layer("errors", "")
 layer("types", "errors")
@@ -35,8 +36,11 @@ layer("calldraft", "types events dialects scanner value")
 layer("callreader", "types events dialects scanner states value calldraft")
 layer("opening", "scanner")
 layer("parser", "errors types events catalog dialects scanner states callreader opening")
+layer("jsonstring", "")
+layer("jsonmachine", "types jsonstring")
+layer("jsonish", "types jsonmachine jsonstring")
 layer("schema", "errors types references catalog")
-layer("binding", "types references catalog schema")
+layer("binding", "types references catalog schema jsonish")
 layer("reply", "errors types events catalog dialects parser binding")
 layer("content", "types")
 layer("signature", "types references schema")

@@ -68,6 +68,12 @@ class CallDraft:
         message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
         self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
 
+    def wrong_closer(self, value: Value, closer: Token) -> None:
+        """Note a closing tag of another name; if the value opened that tag itself, it may be text."""
+        self.repair("wrong-closer", closer.span)
+        if f"<{closer.text.strip('</> ')}" in value.text:
+            self.doubt(value, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
+
     def doubt_end(self, value: Value) -> None:
         """Note that a value without closing tag holds tags that may have been its end."""
         first = value.tags[0].text

@@ -27,7 +27,10 @@ from .value import Value
 __all__ = ["CallReader"]
 
 
-_WAITING = frozenset({CallState.CLOSER, CallState.CALL_CLOSE, CallState.BLOCK_CLOSE})  # white space waits with them
+_WAITING = frozenset(
+    {CallState.CLOSER, CallState.WRONG_CLOSER, CallState.CALL_CLOSE, CallState.BLOCK_CLOSE}
+)  # white space waits with them
+_CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close", "end"})
 
 
@@ -163,12 +166,26 @@ class CallReader:
         self._value.add(token)
         return True
 
+    def _other_close_in_value(self, token: Token) -> None:
+        """Hold `</content>` for the parameter `content`, and misspellings of `</parameter>`; all else is text."""
+        name = token.text.strip("</> \t\r\n")
+        if name == self._value.name or name.lower() in _CLOSER_NAMES:
+            self._hold(token, CallState.WRONG_CLOSER)
+        else:
+            self._value.add(token)
+
+    def _opener_after_wrong_closer(self, token: Token) -> None:
+        if self._is_new_sibling(token.attributes["name"]):
+            self._close_value(token)
+        else:
+            self._pending_is_text(token)
+
+    def _is_new_sibling(self, name: str) -> bool:
+        declared = self._declared is None or name in self._declared
+        return declared and name not in self._draft.names and name != self._value.name
+
     def _opener_in_value(self, token: Token) -> None:
-        name = token.attributes["name"]
-        sibling = (
-            (self._declared is None or name in self._declared) and name not in self._draft.names and name != self._value.name
-        )
-        if not sibling or self._value.open["parameter"]:
+        if not self._is_new_sibling(token.attributes["name"]) or self._value.open["parameter"]:
             self._count(token)
         elif self._unclosed is None:
             self._fork_depth = {"parameter": 1, "call": 0, "block": 0}
@@ -247,6 +264,8 @@ class CallReader:
 
     def _release_closer(self) -> None:
         closer, *after = self._pending
+        if closer.kind == "other_close":
+            self._draft.wrong_closer(self._value, closer)
         self._draft.keep(self._value.close())
         self._emit(Markup(kind="parameter_close", span=closer.span))
         for held in after:

@@ -51,6 +51,7 @@ REPAIRS: dict[str, str] = {
     "unclosed-block": "The reply ended without </function_calls>; its calls were complete.",
     "unclosed-call": "A call whose parameters were all closed lacked its </invoke>.",
     "unclosed-parameter": "A parameter lacked its closing tag before the next parameter or the call's end.",
+    "wrong-closer": "A parameter was closed by its own name or by a misspelt tag.",
     "stray-tag": "A structural tag without its partner was dropped.",
     "repeated-block": "A second <function_calls> opened inside the first and was dropped.",
     "text-in-block": "Text between the calls of a block was read as text for the person.",

@@ -63,13 +63,14 @@ _COMMON = {
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",
     "cdata_close": r"\]\]>",
+    "other_close": r"</\s{0,4}[A-Za-z_][\w.\-]{0,63}\s{0,4}>",
 }
 
 # Mode -> the characters at which a token can start, and the common kinds that count. None = the tags of the dialects, too.
 _MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
     Mode.PROSE: (r"[<`]", ("reasoning_open", "reasoning_close", "ticks"), True),
     Mode.CODE: (r"[`\n]", ("ticks", "blank_line"), False),
-    Mode.VALUE: (r"<", ("cdata_open",), True),
+    Mode.VALUE: (r"<", ("cdata_open", "other_close"), True),
     Mode.CDATA: (r"\]", ("cdata_close",), False),
 }
 
@@ -158,7 +159,7 @@ def _compiled(tags: tuple[tuple[str, str], ...]) -> Patterns:
     """Compile (group, pattern) pairs of some dialects into one alternation a mode."""
     compiled = {}
     for mode, (trigger, common, with_tags) in _MODES.items():
-        groups = [(kind, _COMMON[kind]) for kind in common] + list(tags if with_tags else ())
+        groups = [*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common)]  # the first that matches counts
         pattern = "|".join(f"(?P<{group}>{source})" for group, source in groups)
         compiled[mode] = (regex.compile(trigger), regex.compile(pattern))
     return compiled

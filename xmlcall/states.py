@@ -65,6 +65,7 @@ class CallState(enum.Enum):
     CDATA = "in a CDATA section"
     CDATA_END = "after a CDATA section"
     CLOSER = "after a </parameter> that may be text"
+    WRONG_CLOSER = "after a closing tag that may stand for </parameter>"
     CALL_CLOSE = "after a </invoke> that may be text"
     BLOCK_CLOSE = "after a </function_calls> in an open value"
     FORK = "after a sibling's opener that may be text"
@@ -87,6 +88,7 @@ CALL_TABLE = {
     (CallState.VALUE, "block_open"): "_count",
     (CallState.VALUE, "block_close"): "_block_close_in_value",
     (CallState.VALUE, "cdata_open"): "_cdata_in_value",
+    (CallState.VALUE, "other_close"): "_other_close_in_value",
     (CallState.VALUE, "end"): "_truncate",
     (CallState.CDATA, "cdata_close"): "_end_cdata",
     (CallState.CDATA, "end"): "_truncate",
@@ -100,6 +102,11 @@ CALL_TABLE = {
     (CallState.CLOSER, "call_open"): "_close_value",
     (CallState.CLOSER, "block_close"): "_close_value",
     (CallState.CLOSER, "end"): "_close_value",
+    (CallState.WRONG_CLOSER, "parameter_open"): "_opener_after_wrong_closer",
+    (CallState.WRONG_CLOSER, "call_close"): "_hold_call_close",
+    (CallState.WRONG_CLOSER, "call_open"): "_close_value",
+    (CallState.WRONG_CLOSER, "block_close"): "_close_value",
+    (CallState.WRONG_CLOSER, "end"): "_truncate",
     (CallState.CALL_CLOSE, "call_open"): "_end_pending",
     (CallState.CALL_CLOSE, "block_open"): "_end_pending",
     (CallState.CALL_CLOSE, "block_close"): "_end_pending",
@@ -119,6 +126,7 @@ CALL_OTHERWISE = {
     CallState.CDATA: "_text",
     CallState.CDATA_END: "_text_after_cdata",
     CallState.CLOSER: "_pending_is_text",
+    CallState.WRONG_CLOSER: "_pending_is_text",
     CallState.CALL_CLOSE: "_pending_is_text",
     CallState.BLOCK_CLOSE: "_pending_is_text",
     CallState.FORK: "_hold_in_fork",

@@ -45,13 +45,18 @@ class Value:
         emit(Markup(kind="parameter_open", span=opener.span))
 
     @property
+    def text(self) -> str:
+        """What is certain of the value so far."""
+        return "".join(self._parts)
+
+    @property
     def blank(self) -> bool:
         """Whether nothing but a little white space has come: a CDATA section may still begin."""
         return self._at_start
 
     def add(self, token: Token) -> None:
         """Read a token as text of the value."""
-        if token.kind not in ("text", "end", "cdata_open", "cdata_close"):
+        if token.kind not in ("text", "end", "cdata_open", "cdata_close", "other_close"):
             if not self.tags:
                 self.before_first_tag = "".join(self._parts) + self._held
             self.tags.append(token)
