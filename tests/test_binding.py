@@ -38,6 +38,7 @@ def test_case(case: dict[str, Any]) -> None:
     if isinstance(call, ToolCall):
         assert call.arguments == {"x": case["value"]}
         assert type(call.arguments["x"]) is type(case["value"])
+        assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
 
 
 def test_all_issues_at_once() -> None:

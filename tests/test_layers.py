@@ -19,7 +19,7 @@ def layer(names: str, below: str) -> None:
 
 
 CORE = """
-errors types references events catalog schema dialects scanner states value calldraft callreader opening parser
+errors types references events catalog schema dialects scanner states value calldraft callreader fork opening parser
 jsonstring jsonmachine jsonish binding reply
 """
 layer("errors", "")
@@ -33,7 +33,8 @@ layer("scanner", "dialects")
 layer("states", "")
 layer("value", "types events scanner")
 layer("calldraft", "types events dialects scanner value")
-layer("callreader", "types events dialects scanner states value calldraft")
+layer("fork", "scanner")
+layer("callreader", "types events dialects scanner states value calldraft fork")
 layer("opening", "scanner")
 layer("parser", "errors types events catalog dialects scanner states callreader opening")
 layer("jsonstring", "")

@@ -6,14 +6,14 @@ mend them in one go. Nothing raises on any text.
 """
 
 import difflib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from . import jsonish
 from .catalog import Catalog, Tools
 from .references import MAX_DEPTH, resolve
 from .schema import describe, find_issues, validator_of
-from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall
+from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 
 __all__ = ["admits_string", "bind", "property_schema"]
 
@@ -35,7 +35,7 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     tool = catalog.get(raw_call.name)
     if tool is None and len(catalog):
         return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
-    arguments, issues = _read(raw_call.arguments, tool)
+    arguments, issues, repairs = _read(raw_call.arguments, tool, raw_call.complete)
     if tool is not None and raw_call.complete:
         broken = {issue.path for issue in issues}
         found = find_issues(validator_of(catalog, tool), arguments)
@@ -43,7 +43,9 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     issues = [*raw_call.issues, *issues]
     if issues or not raw_call.complete:
         return _invalid(raw_call, tuple(issues))
-    return ToolCall(id=_id(raw_call), name=raw_call.name, arguments=arguments, repairs=raw_call.repairs, raw=raw_call)
+    return ToolCall(
+        id=_id(raw_call), name=raw_call.name, arguments=arguments, repairs=(*raw_call.repairs, *repairs), raw=raw_call
+    )
 
 
 def _id(raw_call: RawCall) -> str:
@@ -60,11 +62,17 @@ def _unknown(name: str, known: tuple[str, ...]) -> Issue:
     return Issue(code="unknown-tool", expected=expected, got=name, message=f"There is no tool {name!r}. The nearest: {expected}.")
 
 
-def _read(written: Iterable[RawArgument], tool: Tool | None) -> tuple[dict[str, Any], list[Issue]]:
+# A value, the mistake in it, the liberties taken with it.
+Read = tuple[Any, Issue | None, tuple[Repair, ...]]
+
+
+def _read(written: Iterable[RawArgument], tool: Tool | None, complete: bool) -> tuple[dict[str, Any], list[Issue], list[Repair]]:
     arguments: dict[str, Any] = {}
     issues: list[Issue] = []
+    repairs: list[Repair] = []
     for argument in written:
-        value, issue = _value(argument, tool)
+        value, issue, liberties = _value(argument, tool, complete)
+        repairs += liberties
         path = f"$.{argument.name}" if argument.name else "$"
         if issue is not None:
             issues.append(issue)
@@ -73,35 +81,42 @@ def _read(written: Iterable[RawArgument], tool: Tool | None) -> tuple[dict[str, 
             issues.append(Issue(code="duplicate-argument", path=path, got=_short(argument.text), message=message))
         if argument.name:
             arguments.setdefault(argument.name, value)
-    return arguments, issues
+    return arguments, issues, repairs
 
 
-def _value(argument: RawArgument, tool: Tool | None) -> tuple[Any, Issue | None]:
+def _value(argument: RawArgument, tool: Tool | None, complete: bool) -> Read:
     if argument.value is not MISSING:
         if _deeper_than(MAX_DEPTH, argument.value):
-            return None, _malformed(f"$.{argument.name}", "JSON", argument.text, f"it is nested deeper than {MAX_DEPTH} levels")
-        return argument.value, None
+            reason = f"it is nested deeper than {MAX_DEPTH} levels"
+            return None, _malformed(f"$.{argument.name}", "JSON", argument.text, reason), ()
+        return argument.value, None, ()
     if not argument.name:  # a native call whose arguments as a whole are no JSON object
-        return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one")
+        return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
     if tool is None:
-        return argument.text, None
+        return argument.text, None, ()
     schema = property_schema(tool.input_schema, argument.name)
     if admits_string(schema, tool.input_schema):
-        return argument.text, None
-    return _json_value(argument, schema, tool.input_schema)
+        return argument.text, None, ()
+    return _json_value(argument, schema, tool.input_schema, complete)
 
 
-def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any]) -> tuple[Any, Issue | None]:
-    """Read JSON; where it is none, a scalar is left to the validator, which says what was expected."""
-    try:
-        value = json.loads(argument.text, parse_constant=_refuse)
-        if _deeper_than(MAX_DEPTH, value):
-            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-        return value, None
-    except (ValueError, RecursionError) as error:
-        if not argument.text.lstrip().startswith(("[", "{")):
-            return argument.text, None
-        return argument.text, _malformed(f"$.{argument.name}", describe(schema, root), argument.text, str(error))
+def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any], complete: bool) -> Read:
+    """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
+    read = jsonish.read(argument.text, kinds=_kinds(schema, root), complete=complete)
+    path = f"$.{argument.name}"
+    if isinstance(read, jsonish.Reading):
+        return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
+    if not argument.text.lstrip().startswith(("[", "{")):
+        return argument.text, None, ()
+    reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
+    return argument.text, _malformed(path, describe(schema, root), argument.text, reason, read.code), ()
+
+
+def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the JSON types that a schema names; None if it does not."""
+    schema = resolve(schema, root)
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    return frozenset(kinds if isinstance(kinds, list) else [kinds]) if kinds else None
 
 
 def _deeper_than(levels: int, value: Any) -> bool:
@@ -119,13 +134,9 @@ def _deeper_than(levels: int, value: Any) -> bool:
     return any(isinstance(node, (dict, list)) and node for node in layer)
 
 
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _malformed(path: str, expected: str, text: str, reason: str) -> Issue:
+def _malformed(path: str, expected: str, text: str, reason: str, code: str = "malformed-value") -> Issue:
     message = f"Expected JSON for {expected}, got text that cannot be read as JSON: {reason}."
-    return Issue(code="malformed-value", path=path, expected=expected, got=_short(text), message=message)
+    return Issue(code=code, path=path, expected=expected, got=_short(text), message=message)
 
 
 def _short(text: str, limit: int = 120) -> str:

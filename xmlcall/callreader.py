@@ -10,8 +10,8 @@ section 4) look at the token that follows, white space aside:
 * Where a value ended without its closing tag although it holds structural tags, where a closer was doubled, or where an
   undeclared opener followed a closer, two readings differ: the call gets the issue `ambiguous`, and never runs.
 
-Tokens whose meaning is open wait in `_pending`; everything else is emitted at once. When a fork is decided, one pass matches its
-openers with its closers and its tokens are read again with that knowledge, so that none is held twice: the cost is linear.
+Tokens whose meaning is open wait in `_pending` or in a Fork; everything else is emitted at once. When a fork is decided, its
+tokens are read again with the knowledge of which openers have closers, so that none is held twice: the cost is linear.
 """
 
 from collections import deque
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from .calldraft import CallDraft
 from .dialects import Dialect
 from .events import Event, Markup
+from .fork import Fork, Verdict
 from .scanner import Mode, Token
 from .states import CALL_OTHERWISE, CALL_TABLE, CallState
 from .value import Value
@@ -31,7 +32,6 @@ _WAITING = frozenset(
     {CallState.CLOSER, CallState.WRONG_CLOSER, CallState.CALL_CLOSE, CallState.BLOCK_CLOSE}
 )  # white space waits with them
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
-_AFTER_CALL = frozenset({"call_open", "block_open", "block_close", "end"})
 
 
 class CallReader:
@@ -66,8 +66,7 @@ class CallReader:
         self._pending: list[Token] = []
         self._value: Value
         self._unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
-        self._fork_end: int | None = None  # position in _pending of a </invoke> that may end the call
-        self._fork_depth: dict[str, int] = {}
+        self._fork: Fork
         self._source: list[str] = []
         self._dropping = False  # text stands between two parameters
         self._between_text: list[str] = []
@@ -188,8 +187,8 @@ class CallReader:
         if not self._is_new_sibling(token.attributes["name"]) or self._value.open["parameter"]:
             self._count(token)
         elif self._unclosed is None:
-            self._fork_depth = {"parameter": 1, "call": 0, "block": 0}
-            self._hold(token, CallState.FORK)
+            self._fork = Fork(token, wrapped=self._wrapped)
+            self._state = CallState.FORK
         elif self._value.opener.start in self._unclosed:
             self._store_unclosed(token.start)
             self._open(token)
@@ -289,54 +288,17 @@ class CallReader:
 
     # A sibling's opener that may be text.
 
-    def _hold_in_fork(self, token: Token) -> None:
-        if self._fork_end is not None and token.text.strip():
-            self._fork_end = None
-        self._pending.append(token)
-
-    def _fork_opens(self, token: Token) -> None:
-        if self._fork_end is not None and token.kind in _AFTER_CALL:
-            self._decide_fork(token)
-            return
-        self._fork_depth[_part(token)] += 1
-        self._hold_in_fork(token)
-
-    def _fork_closes(self, token: Token) -> None:
-        if self._fork_end is not None and token.kind in _AFTER_CALL:
-            self._decide_fork(token)
-            return
-        part = _part(token)
-        self._hold_in_fork(token)
-        if self._fork_depth[part]:
-            self._fork_depth[part] -= 1
-        elif part == "parameter":
-            self._fork_is_text()
-        elif part == "call" and self._wrapped:
-            self._fork_end = len(self._pending)
-        else:
-            self._pending.pop()
-            self._decide_fork(token)
-
-    def _fork_is_text(self) -> None:
-        """Its pairs balance and one more closer has come: that one is the parameter's own."""
-        *inner, closer = self._pending
-        for held in inner:
-            self._value.add(held)
-        self._pending, self._fork_end = [], None
-        self._hold(closer, CallState.CLOSER)
-
-    def _decide_fork(self, token: Token) -> None:
-        """The call has ended and the parameter would be unclosed: read the held tokens again, siblings first."""
-        openers: list[int] = []
-        for held in self._pending:
-            if held.kind == "parameter_open":
-                openers.append(held.start)
-            elif held.kind == "parameter_close" and openers:
-                openers.pop()
-        self._unclosed = {*openers, self._value.opener.start}
-        self._queue.extendleft(reversed([*self._pending, token]))
-        self._pending, self._fork_end = [], None
-        self._state = CallState.VALUE
+    def _in_fork(self, token: Token) -> None:
+        verdict = self._fork.take(token)
+        if verdict is Verdict.TEXT:
+            *inner, closer = self._fork.held
+            for held in inner:
+                self._value.add(held)
+            self._hold(closer, CallState.CLOSER)
+        elif verdict is Verdict.SIBLING:
+            self._unclosed = {*self._fork.unclosed(), self._value.opener.start}
+            self._queue.extendleft(reversed([*self._fork.held, token]))
+            self._state = CallState.VALUE
 
     # Ends.
 

@@ -112,13 +112,6 @@ CALL_TABLE = {
     (CallState.CALL_CLOSE, "block_close"): "_end_pending",
     (CallState.CALL_CLOSE, "end"): "_end_pending",
     (CallState.BLOCK_CLOSE, "end"): "_truncate",
-    (CallState.FORK, "parameter_open"): "_fork_opens",
-    (CallState.FORK, "parameter_close"): "_fork_closes",
-    (CallState.FORK, "call_open"): "_fork_opens",
-    (CallState.FORK, "call_close"): "_fork_closes",
-    (CallState.FORK, "block_open"): "_fork_opens",
-    (CallState.FORK, "block_close"): "_fork_closes",
-    (CallState.FORK, "end"): "_decide_fork",
 }
 CALL_OTHERWISE = {
     CallState.CALL: "_between",
@@ -129,5 +122,5 @@ CALL_OTHERWISE = {
     CallState.WRONG_CLOSER: "_pending_is_text",
     CallState.CALL_CLOSE: "_pending_is_text",
     CallState.BLOCK_CLOSE: "_pending_is_text",
-    CallState.FORK: "_hold_in_fork",
+    CallState.FORK: "_in_fork",
 }
