@@ -19,8 +19,8 @@ def layer(names: str, below: str) -> None:
 
 
 CORE = """
-errors types references events catalog schema dialects scanner states value calldraft callreader fork opening parser
-jsonstring jsonmachine jsonish binding reply
+errors types references events catalog schema dialects scanner states value calldraft callreader fork opening prose parser
+jsonstring jsonmachine jsonish jsonbody binding reply
 """
 layer("errors", "")
 layer("types", "errors")
@@ -36,7 +36,9 @@ layer("calldraft", "types events dialects scanner value")
 layer("fork", "scanner")
 layer("callreader", "types events dialects scanner states value calldraft fork")
 layer("opening", "scanner")
-layer("parser", "errors types events catalog dialects scanner states callreader opening")
+layer("jsonbody", "types events dialects scanner jsonish")
+layer("prose", "events scanner states")
+layer("parser", "errors types events catalog dialects scanner states callreader jsonbody opening prose")
 layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")

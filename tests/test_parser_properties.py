@@ -67,6 +67,19 @@ TOOLS = [
         },
     }
 ]
+JSON = [
+    '{"name": "f", "arguments": {',
+    '{"name": "g"}',
+    '"a": "',
+    '"',
+    "\\",
+    "{",
+    "}",
+    "}}",
+    "[",
+    ": ",
+    '{"name": "f", "arguments": {"a": "x"}}',
+]
 COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
 
 
@@ -75,7 +88,7 @@ def pieces_of(dialect: Dialect) -> list[str]:
     written = dialect.written
     names = {"call_open": "fg", "parameter_open": ["a", "b", "zzz"]}
     tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
-    return [*tags, dialect.json_written.replace("{name}", "c"), *COMMON]
+    return [*tags, dialect.json_written.replace("{name}", "c"), *COMMON, *(JSON if dialect.is_json else [])]
 
 
 soup = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)

@@ -49,6 +49,10 @@ class Opening:
             self.held.append(text)
         return accepted
 
+    def begins_json(self, text: Token) -> bool:
+        """Say whether text is the first of a JSON object right after a wrapper."""
+        return self.holds("block_open") and not self.holds("call_open") and text.text.lstrip().startswith("{")
+
     def wrapper(self) -> str:
         """Return the dialect of the wrapper that is held, or ""."""
         return next((part.dialect for part in self.held if part.kind == "block_open"), "")
@@ -59,8 +63,12 @@ class Opening:
 
     def before_call(self) -> Iterator[tuple[str, Token]]:
         """Yield what stands before the call, each part with the kind of markup that it is."""
+        yield from self.parts(self.held.index(self.call()))
+
+    def parts(self, end: int | None = None) -> Iterator[tuple[str, Token]]:
+        """Yield what is held, up to a place, each part with the kind of markup that it is."""
         text = "fence" if self.fence else "space"
-        for part in self.held[: self.held.index(self.call())]:
+        for part in self.held[:end]:
             if part.kind == "block_open":
                 text = "space"
             yield {"ticks": "fence", "block_open": "block_open"}.get(part.kind, text), part

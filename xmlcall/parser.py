@@ -5,8 +5,7 @@ Outside a call the table of `states.py` decides what is prose, reasoning, quotat
 how the text was cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a
 call (a fence line, a wrapper, white space: see `opening.py`).
 
-What is quotation is decided from the left alone: inline code ends at as many back-ticks as opened it or at a blank line; in a
-fence only calls of declared tools count (any tool when none are given).
+In a fence only calls of declared tools count (any tool when none are given); what else is quotation, `prose.py` says.
 """
 
 from collections import deque
@@ -17,8 +16,10 @@ from .callreader import CallReader
 from .catalog import Catalog, Tools
 from .dialects import Dialect, select
 from .errors import UsageError
-from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta
+from .events import Event, Markup, TextDelta
+from .jsonbody import JsonReader
 from .opening import Opening
+from .prose import ProseReader
 from .scanner import Mode, Scanner, Token
 from .states import REPLY_OTHERWISE, REPLY_TABLE, ReplyState
 
@@ -30,7 +31,7 @@ _UNCUT = frozenset({"stop", "tool_calls"})
 _MODES = {ReplyState.CODE: Mode.CODE}
 
 
-class Parser:
+class Parser(ProseReader):
     """A streaming reader of tool calls in model text.
 
     Args:
@@ -43,23 +44,17 @@ class Parser:
     """
 
     def __init__(self, tools: Tools = (), *, dialect: str | Dialect = "auto", reasoning_open: bool = False) -> None:
+        super().__init__(reasoning_open=reasoning_open)
         self._catalog = Catalog.of(tools)
         self._dialects = {chosen.name: chosen for chosen in select(dialect)}
         self._scanner = Scanner(self._dialects.values())
-        self._events: list[Event] = []
-        self._state = ReplyState.REASONING if reasoning_open else ReplyState.PROSE
-        self._depth = 1 if reasoning_open else 0
         self._queue: deque[Token] = deque()
         self._opening: Opening  # set in state OPENING
-        self._reader: CallReader | None = None
+        self._reader: CallReader | JsonReader | None = None
+        self._plain_closers = False  # closers in JSON strings count
         self._wrapper = ""  # dialect of the open wrapper
         self._block_text = False  # text stands between the calls of this wrapper
         self._calls = 0
-        self._after_call = False  # only white space since a call or its wrapper ended
-        self._line_blank = True  # only white space since the last newline
-        self._code_ticks = 0
-        self._fence = 0  # back-ticks of the open fence
-        self._fence_dropped = False  # the open fence is around calls and left out of the text
         self._length = 0
         self._closed = False
 
@@ -136,14 +131,6 @@ class Parser:
         method = REPLY_TABLE.get((self._state, token.kind)) or REPLY_OTHERWISE[self._state]
         getattr(self, method)(token)
 
-    # Prose and quotation.
-
-    def _text(self, token: Token) -> None:
-        self._events.append(TextDelta(text=token.text, span=token.span))
-        _, newline, last = token.text.rpartition("\n")
-        self._line_blank = not last.strip() and (bool(newline) or self._line_blank)
-        self._after_call = self._after_call and not token.text.strip()
-
     def _ticks(self, token: Token) -> None:
         count = len(token.text)
         if not (self._line_blank and count >= 3):
@@ -157,54 +144,6 @@ class Parser:
         else:
             self._hold(token)
 
-    def _end_fence(self, token: Token) -> None:
-        if self._fence_dropped:
-            self._markup("fence", token)
-        else:
-            self._text(token)
-        self._fence, self._fence_dropped = 0, False
-
-    def _end_code(self, token: Token) -> None:
-        if len(token.text) == self._code_ticks:
-            self._state = ReplyState.PROSE
-        self._text(token)
-
-    def _end_code_at_blank_line(self, token: Token) -> None:
-        self._state = ReplyState.PROSE
-        self._text(token)
-
-    def _stray_tag(self, token: Token) -> None:
-        self._markup("stray", token)
-        self._repair("stray-tag", token.span)
-
-    def _stray(self, token: Token) -> None:
-        """A closer without its opener: a left-over after a call, text anywhere else."""
-        if not self._after_call:
-            self._text(token)
-        else:
-            self._stray_tag(token)
-
-    # Reasoning.
-
-    def _reasoning_open(self, token: Token) -> None:
-        self._markup("reasoning", token)
-        self._state, self._depth = ReplyState.REASONING, 1
-
-    def _reasoning_nested(self, token: Token) -> None:
-        self._depth += 1
-        self._reasoning_text(token)
-
-    def _reasoning_close(self, token: Token) -> None:
-        self._depth -= 1
-        if self._depth:
-            self._reasoning_text(token)
-            return
-        self._markup("reasoning", token)
-        self._state = ReplyState.PROSE
-
-    def _reasoning_text(self, token: Token) -> None:
-        self._events.append(ReasoningDelta(text=token.text, span=token.span))
-
     # The opening of calls: held until a call's name is certain.
 
     def _hold(self, token: Token) -> None:
@@ -214,7 +153,12 @@ class Parser:
             self._call_is_certain()
 
     def _text_after_opening(self, token: Token) -> None:
-        if not self._opening.accept(token):
+        blank = len(token.text) - len(token.text.lstrip())
+        if self._opening.begins_json(token) and (dialect := self._json_dialect()):
+            if blank:
+                self._opening.held.append(Token("text", token.text[:blank], token.start))
+            self._begin_json(Token("text", token.text[blank:], token.start + blank), dialect)
+        elif not self._opening.accept(token):
             self._opening_is_text(token)
 
     def _ticks_after_opening(self, token: Token) -> None:
@@ -255,9 +199,7 @@ class Parser:
         if (self._fence or fence) and not self._declared(call.attributes["name"]):
             self._release_as_text()
             return
-        if fence:
-            self._fence, self._fence_dropped = fence, True
-            self._repair("code-fence", self._opening.held[0].span)
+        self._note_fence()
         for kind, part in self._opening.before_call():
             self._markup(kind, part)
         self._wrapper = self._opening.wrapper()
@@ -284,7 +226,7 @@ class Parser:
         if not self._wrapper:
             self._repair("missing-block", token.span)
         dialect = self._dialects[token.dialect]
-        if self._wrapper and self._dialects[self._wrapper].tags["call_open"] == dialect.tags["call_open"]:
+        if self._wrapper and self._dialects[self._wrapper].tags.get("call_open") == dialect.tags["call_open"]:
             dialect = self._dialects[self._wrapper]
         self._scanner.only(*{dialect.name: True, **({self._wrapper: True} if self._wrapper else {})})
         self._reader = CallReader(
@@ -307,7 +249,40 @@ class Parser:
         if rest is not None:
             self._end_call(rest)
 
+    def _json_dialect(self) -> Dialect | None:
+        """Return the JSON dialect whose wrapper is held."""
+        opener = next(part for part in self._opening.held if part.kind == "block_open")
+        rows = (dialect for dialect in self._dialects.values() if dialect.is_json)
+        return next((dialect for dialect in rows if regex.fullmatch(dialect.tags["block_open"], opener.text)), None)
+
+    def _begin_json(self, token: Token, dialect: Dialect) -> None:
+        self._scanner.only(dialect.name)
+        self._reader = JsonReader(index=self._calls, held=self._opening.held, dialect=dialect, plain_closers=self._plain_closers)
+        self._state = ReplyState.CALL
+        self._call_token(token)
+
+    def _settle_json(self, reader: JsonReader) -> None:
+        """A call as JSON has ended: now its name is known, and with it whether it is one."""
+        self._plain_closers = self._plain_closers or reader.fell_back
+        raw, fence = reader.raw_call(), self._opening.fence
+        if (self._fence or fence) and not self._declared(raw.name):
+            self._release_as_text()
+            for part in reader.tokens():
+                self._text(part)
+            return
+        self._note_fence()
+        self._calls += 1
+        self._events += reader.events(raw, self._opening.parts)
+        self._wrapper = "" if reader.closer else raw.dialect
+
+    def _note_fence(self) -> None:
+        if self._opening.fence:
+            self._fence, self._fence_dropped = self._opening.fence, True
+            self._repair("code-fence", self._opening.held[0].span)
+
     def _end_call(self, rest: list[Token]) -> None:
+        if isinstance(self._reader, JsonReader):
+            self._settle_json(self._reader)
         self._reader = None
         self._queue.extendleft(reversed(rest))
         self._scanner.only()
@@ -334,12 +309,3 @@ class Parser:
         self._markup("block_close", token)
         self._state, self._wrapper = ReplyState.PROSE, ""
         self._after_call, self._line_blank = True, True
-
-    def _emit(self, event: Event) -> None:
-        self._events.append(event)
-
-    def _markup(self, kind: str, token: Token) -> None:
-        self._events.append(Markup(kind=kind, span=token.span))
-
-    def _repair(self, code: str, span: tuple[int, int]) -> None:
-        self._events.append(Repaired(code=code, span=span))

@@ -107,6 +107,8 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
         catalog: the tools they belong to.
         dialect: the wire format.
     """
+    if dialect.is_json:
+        return "\n".join(_json_call(name, arguments, dialect) for name, arguments in calls)
     invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
 
@@ -115,6 +117,11 @@ def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[s
     if isinstance(call, ToolCall):
         return call.name, call.arguments
     return call["name"], dict(call.get("arguments") or {})
+
+
+def _json_call(name: str, arguments: Mapping[str, Any], dialect: Dialect) -> str:
+    body = _written({"name": name, "arguments": dict(arguments)})
+    return f"{dialect.written['block_open']}\n{body}\n{dialect.written['block_close']}"
 
 
 def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:

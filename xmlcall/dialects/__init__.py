@@ -18,7 +18,7 @@ _SPACE = r"\s{0,16}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A wire format of the tag family: a wrapper, calls in it, parameters in those, values as raw text.
+    """A wire format: a wrapper, and in it calls with parameters as tags, or one call as JSON.
 
     Args:
         name: also the folder of its templates in `prompts/`, if it has any.
@@ -28,6 +28,7 @@ class Dialect:
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
         json_mark: the attribute, and its value, that this opener carries.
+        is_json: a wrapper holds one call as a JSON object instead of tags for calls and parameters.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Dialect:
     name_in_tag: str = ""
     json_written: str = ""
     json_mark: tuple[str, str] = ("", "")
+    is_json: bool = False
 
 
 def _attribute_tags(block: str, prefix: str = "") -> dict[str, str]:
@@ -150,7 +152,15 @@ def _name_in_tag(name: str, block: str) -> Dialect:
 QWEN = _name_in_tag("qwen", "tool_call")  # Qwen3-Coder; OpenHands writes no wrapper
 SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
 
-_ROWS = (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN, SEED, FUNCTION_NAME)
+# Hermes, Qwen2.5 and many others: one JSON object a wrapper.
+HERMES = Dialect(
+    name="hermes",
+    tags={"block_open": rf"<tool_call{_SPACE}>", "block_close": rf"</tool_call{_SPACE}>"},
+    written={"block_open": "<tool_call>", "block_close": "</tool_call>"},
+    is_json=True,
+)
+
+_ROWS = (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN, SEED, FUNCTION_NAME, HERMES)
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
 
 
