@@ -19,14 +19,15 @@ def layer(names: str, below: str) -> None:
 
 
 CORE = """
-errors types references events catalog schema dialects scanner states value calldraft callreader fork opening prose parser
+errors tool types references events catalog schema dialects scanner states value calldraft callreader fork opening prose parser
 jsonstring jsonmachine jsonish jsonbody binding reply
 """
 layer("errors", "")
-layer("types", "errors")
+layer("tool", "errors")
+layer("types", "tool")
 layer("events", "types")
 layer("references", "types")
-layer("catalog", "errors types references")
+layer("catalog", "errors tool types references")
 layer("completion", "types")
 layer("dialects", "errors")
 layer("scanner", "dialects")
@@ -42,7 +43,7 @@ layer("parser", "errors types events catalog dialects scanner states callreader 
 layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")
-layer("schema", "errors types references catalog")
+layer("schema", "errors tool types references catalog")
 layer("binding", "types references catalog schema jsonish")
 layer("reply", "errors types events catalog dialects parser binding")
 layer("content", "types")
