@@ -253,6 +253,17 @@ async def test_native_mode_uses_the_servers_own_calls() -> None:
     assert second.messages[2].tool_call_id == second.messages[1].tool_calls[0].id
 
 
+async def test_native_results_go_as_user_where_the_template_drops_the_role_tool() -> None:
+    arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
+    native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")
+    capabilities = Capabilities(server="scripted", native_tools=True, tool_role=False)
+    loop, backend = make([[native], "It is 3."], mode="native", capabilities=capabilities)
+    await run(loop)
+    last = backend.requests[1].messages[-1]
+    assert last.role == "user"
+    assert '<result name="add">\n3\n</result>' in last.content
+
+
 async def test_native_mode_does_not_read_the_text() -> None:
     loop, _ = make([ADD], mode="native")
     assert kinds(await run(loop)) == ["Answer"]

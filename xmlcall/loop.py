@@ -216,8 +216,8 @@ class ToolLoop:
         return Message(role="assistant", content=generated.text, tool_calls=calls)
 
     def _told(self, answered: Answered, catalog: Catalog) -> list[Message]:
-        """Turn results into messages: one of role `user` in mode `xml`, one of role `tool` each in mode `native`."""
-        if self._mode == "xml":
+        """Turn results into messages: role `tool` in mode `native`, unless the template drops it; else one of role `user`."""
+        if self._mode == "xml" or self.backend.capabilities.tool_role is False:
             return [Message(role="user", content=prompt.results(answered, catalog, lang=self._lang))]
         told = []
         for call, result in answered:

@@ -22,14 +22,14 @@ class Capabilities:
         server: "llama.cpp", "ollama", "openai-compatible", "scripted".
         native_tools: its own function calling works with this model; None if it does not say.
         context_length: tokens that prompt and reply share; None if it does not say.
-        tool_role: a message of role `tool` is known to reach the model; else results go as `user`.
+        tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
         reasoning_open: the chat template ends the prompt in an open `<think>`.
     """
 
     server: str
     native_tools: bool | None = None
     context_length: int | None = None
-    tool_role: bool = False
+    tool_role: bool | None = None
     reasoning_open: bool = False
 
 

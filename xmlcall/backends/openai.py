@@ -268,6 +268,6 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         server="llama.cpp",
         native_tools=tools if isinstance(tools, bool) else None,
         context_length=count(mapping(props["default_generation_settings"]).get("n_ctx")) or None,
-        tool_role=tools is True,
+        tool_role=tools if isinstance(tools, bool) else None,
         reasoning_open=reasoning_open,
     )
