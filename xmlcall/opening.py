@@ -38,7 +38,7 @@ class Opening:
 
     def accept(self, text: Token) -> bool:
         """Hold text if a call may still follow it: white space, or the rest of a fence's line and white space."""
-        if sum(len(part.text) for part in self.held) + len(text.text) > _MAX_HELD:
+        if self._length() + len(text.text) > _MAX_HELD:
             return False
         if self.holds("block_open", "call_open"):
             accepted = not text.text.strip()
@@ -51,7 +51,12 @@ class Opening:
 
     def begins_json(self, text: Token) -> bool:
         """Say whether text is the first of a JSON object right after a wrapper."""
-        return self.holds("block_open") and not self.holds("call_open") and text.text.lstrip().startswith("{")
+        json = text.text.lstrip()
+        in_time = self._length() + len(text.text) - len(json) <= _MAX_HELD  # as if the white space had come in pieces
+        return in_time and json.startswith("{") and self.holds("block_open") and not self.holds("call_open")
+
+    def _length(self) -> int:
+        return sum(len(part.text) for part in self.held)
 
     def wrapper(self) -> str:
         """Return the dialect of the wrapper that is held, or ""."""
