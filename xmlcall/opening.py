@@ -5,11 +5,14 @@ Held text is bounded, and what turns out not to open a call is released as text,
 
 from collections.abc import Iterator
 
+import regex
+
 from .scanner import Token
 
 __all__ = ["Opening"]
 
 _MAX_HELD = 256
+_NAME = regex.compile(r"\s*(?:[A-Za-z_][\w.\-]{0,127}\s*)?")
 
 
 class Opening:
@@ -36,12 +39,12 @@ class Opening:
         """Say whether a token of one of these kinds is held."""
         return any(part.kind in kinds for part in self.held)
 
-    def accept(self, text: Token) -> bool:
-        """Hold text if a call may still follow it: white space, or the rest of a fence's line and white space."""
+    def accept(self, text: Token, *, name: bool = False) -> bool:
+        """Hold text if a call may still follow it: white space, the rest of a fence's line, or, if `name`, a tool's name."""
         if self._length() + len(text.text) > _MAX_HELD:
             return False
         if self.holds("block_open", "call_open"):
-            accepted = not text.text.strip()
+            accepted = not text.text.strip() if not name else bool(_NAME.fullmatch(self.after_block() + text.text))
         else:
             _, newline, rest = "".join(part.text for part in [*self.held[1:], text]).partition("\n")
             accepted = not newline or not rest.strip()
@@ -49,11 +52,25 @@ class Opening:
             self.held.append(text)
         return accepted
 
+    def after_block(self) -> str:
+        """Return the text that is held after the wrapper's opener."""
+        at = next((place for place, part in enumerate(self.held) if part.kind == "block_open"), len(self.held))
+        return "".join(part.text for part in self.held[at + 1 :])
+
+    def name_call(self, dialect: str) -> None:
+        """Make the wrapper's opener and the name after it the opener of a call."""
+        at = next(place for place, part in enumerate(self.held) if part.kind == "block_open")
+        first = self.held[at]
+        text = first.text + self.after_block()
+        name = {"name": self.after_block().strip()}
+        self.held[at:] = [Token("call_open", text, first.start, name, dialect)]
+
     def begins_json(self, text: Token) -> bool:
         """Say whether text is the first of a JSON object right after a wrapper."""
         json = text.text.lstrip()
         in_time = self._length() + len(text.text) - len(json) <= _MAX_HELD  # as if the white space had come in pieces
-        return in_time and json.startswith("{") and self.holds("block_open") and not self.holds("call_open")
+        right_after = self.holds("block_open") and not self.holds("call_open") and not self.after_block().strip()
+        return in_time and right_after and json.startswith("{")
 
     def _length(self) -> int:
         return sum(len(part.text) for part in self.held)

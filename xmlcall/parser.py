@@ -158,7 +158,7 @@ class Parser(ProseReader):
             if blank:
                 self._opening.held.append(Token("text", token.text[:blank], token.start))
             self._begin_json(Token("text", token.text[blank:], token.start + blank), dialect)
-        elif not self._opening.accept(token):
+        elif not self._opening.accept(token, name=self._name_dialect() is not None):
             self._opening_is_text(token)
 
     def _ticks_after_opening(self, token: Token) -> None:
@@ -183,7 +183,11 @@ class Parser(ProseReader):
             self._call_is_certain()
 
     def _body_after_opening(self, token: Token) -> None:
-        """A call without wrapper is certain once its body begins."""
+        """A call without wrapper is certain once its body begins, or ends if it has none."""
+        named = self._name_dialect()
+        if named and self._opening.after_block().strip() and self._is_named_call(token, named):
+            self._opening.name_call(named.name)
+            token = Token("call_close", token.text, token.start) if token.kind == "block_close" else token
         if not self._opening.holds("call_open") or not self._belongs(token, self._opening.call()):
             self._opening_is_text(token)
             return
@@ -192,7 +196,21 @@ class Parser(ProseReader):
 
     def _belongs(self, token: Token, call: Token) -> bool:
         """Whether a tag, which may be the same in several dialects, is one of the call's."""
-        return regex.fullmatch(self._dialects[call.dialect].tags[token.kind], token.text) is not None
+        return regex.fullmatch(self._dialects[call.dialect].tags.get(token.kind, ""), token.text) is not None
+
+    def _name_dialect(self) -> Dialect | None:
+        """Return the dialect in which a tool's name follows the wrapper's opener that is held."""
+        opener = next((part for part in self._opening.held if part.kind == "block_open"), None)
+        if opener is None or self._opening.holds("call_open"):
+            return None
+        rows = (dialect for dialect in self._dialects.values() if dialect.name_after)
+        return next((dialect for dialect in rows if regex.fullmatch(dialect.name_after, opener.text)), None)
+
+    def _is_named_call(self, token: Token, dialect: Dialect) -> bool:
+        """A key makes it a call; without any, only a declared name does."""
+        if token.kind in ("block_close", "call_close"):
+            return self._opening.after_block().strip() in self._catalog
+        return regex.fullmatch(dialect.tags["parameter_open"], token.text) is not None
 
     def _call_is_certain(self) -> None:
         call, fence = self._opening.call(), self._opening.fence
@@ -223,10 +241,10 @@ class Parser(ProseReader):
 
     def _begin_call(self, token: Token) -> None:
         name = token.attributes["name"]
-        if not self._wrapper:
-            self._repair("missing-block", token.span)
         dialect = self._dialects[token.dialect]
-        if self._wrapper and self._dialects[self._wrapper].tags.get("call_open") == dialect.tags["call_open"]:
+        if not self._wrapper and "block_open" in dialect.written:
+            self._repair("missing-block", token.span)
+        if self._wrapper and self._dialects[self._wrapper].tags.get("call_open", "") == dialect.tags.get("call_open"):
             dialect = self._dialects[self._wrapper]
         self._scanner.only(*{dialect.name: True, **({self._wrapper: True} if self._wrapper else {})})
         self._reader = CallReader(

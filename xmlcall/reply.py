@@ -110,6 +110,8 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
     if dialect.is_json:
         return "\n".join(_json_call(name, arguments, dialect) for name, arguments in calls)
     invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
+    if "block_open" not in dialect.written:
+        return "\n".join(invokes)
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
 
 

@@ -41,6 +41,7 @@ REPLY_TABLE = {
     (ReplyState.OPENING, "call_open"): "_call_after_opening",
     (ReplyState.OPENING, "call_close"): "_body_after_opening",
     (ReplyState.OPENING, "parameter_open"): "_body_after_opening",
+    (ReplyState.OPENING, "block_close"): "_body_after_opening",
     (ReplyState.BLOCK, "text"): "_text_in_block",
     (ReplyState.BLOCK, "block_open"): "_repeated_block",
     (ReplyState.BLOCK, "block_close"): "_end_block",

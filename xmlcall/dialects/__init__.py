@@ -28,6 +28,7 @@ class Dialect:
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
         json_mark: the attribute, and its value, that this opener carries.
+        name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
         is_json: a wrapper holds one call as a JSON object instead of tags for calls and parameters.
     """
 
@@ -38,6 +39,7 @@ class Dialect:
     json_written: str = ""
     json_mark: tuple[str, str] = ("", "")
     is_json: bool = False
+    name_after: str = ""
 
 
 def _attribute_tags(block: str, prefix: str = "") -> dict[str, str]:
@@ -160,7 +162,26 @@ HERMES = Dialect(
     is_json=True,
 )
 
-_ROWS = (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN, SEED, FUNCTION_NAME, HERMES)
+# GLM 4.5 and later: the tool's name is text after the opener, keys and values are elements of their own.
+GLM = Dialect(
+    name="glm",
+    tags={
+        "block_open": rf"<tool_call{_SPACE}>",
+        "call_close": rf"</tool_call{_SPACE}>",
+        "parameter_open": rf"<arg_key>[^<>]{{1,128}}</arg_key>{_SPACE}<arg_value>",
+        "parameter_close": rf"</arg_value{_SPACE}>",
+    },
+    written={
+        "call_open": "<tool_call>{name}",
+        "call_close": "</tool_call>",
+        "parameter_open": "<arg_key>{name}</arg_key>\n<arg_value>",
+        "parameter_close": "</arg_value>",
+    },
+    name_in_tag=r"<arg_key>\s*([^<>]+?)\s*</arg_key>",
+    name_after=rf"<tool_call{_SPACE}>",
+)
+
+_ROWS = (FUNCTION_CALLS, PREFIXED, MINIMAX, DSML, QWEN, SEED, FUNCTION_NAME, HERMES, GLM)
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ROWS}
 
 
