@@ -18,14 +18,17 @@ from xmlcall import (
     LocalHost,
     Message,
     TextDelta,
+    Tool,
     ToolLoop,
     ToolResult,
     UsageError,
     allow,
+    render,
 )
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.completion import Chunk, Usage
+from xmlcall.dialects import DIALECTS
 from xmlcall.errors import BackendUnavailable, ToolHostUnavailable
 from xmlcall.loop_events import LoopEvent
 from xmlcall.types import RawArgument, RawCall, TextContent
@@ -126,6 +129,16 @@ async def test_invented_results_are_neither_shown_nor_kept(chunk_size: int | Non
     events = await run(loop)
     assert shown(events) == "It is 3."
     assert "99" not in str(answer_of(events).messages)
+    assert backend.closed_early[0]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_calls_in_every_format(dialect: str) -> None:
+    written = render([{"name": "add", "arguments": {"a": 1, "b": 2}}], [Tool.from_function(add)], dialect=dialect)
+    loop, backend = make([f"Hm. {written}\nThe result is 99.", "It is 3."], chunk_size=3)
+    events = await run(loop)
+    assert kinds(events) == ["CallStarted", "CallFinished", "Answer"]
+    assert answer_of(events).messages[1].content == f"Hm. {written}"
     assert backend.closed_early[0]
 
 
