@@ -13,7 +13,7 @@ from cases import load
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from xmlcall.errors import ISSUES
+from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.jsonish import MAX_DEPTH, Reading, Unreadable, read
 from xmlcall.jsonmachine import Machine
 
@@ -53,6 +53,7 @@ def test_case(case: dict[str, Any]) -> None:
 def test_every_code_has_a_case() -> None:
     written = {code for path in SOURCES for code in re.findall(r'"(json-[a-z-]+)"', path.read_text(encoding="utf-8"))}
     assert written == {code for _, case in CASES for code in case.get("repairs", [])}
+    assert written <= REPAIRS.keys()
     assert {case["code"] for _, case in CASES if "code" in case} <= ISSUES.keys()
 
 

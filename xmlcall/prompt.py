@@ -15,7 +15,7 @@ import regex
 
 from .catalog import Catalog, Tools
 from .content import result_text
-from .dialects import FUNCTION_CALLS
+from .dialects import select
 from .errors import UsageError
 from .reply import write
 from .signature import example_arguments, parameters_of
@@ -58,14 +58,14 @@ def system_prompt(
     catalog = Catalog.of(tools)
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
     return _template(dialect, lang, "system").render(
-        tools=offered, examples=_examples(catalog), parallel=parallel, instructions=instructions or {}
+        tools=offered, examples=_examples(catalog, dialect), parallel=parallel, instructions=instructions or {}
     )
 
 
-def _examples(catalog: Catalog) -> list[str]:
+def _examples(catalog: Catalog, dialect: str) -> list[str]:
     """Write one call of the first tool and, if there are two tools, both in one block."""
     calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:2]]
-    return [write(calls[:count], catalog, FUNCTION_CALLS) for count in range(1, len(calls) + 1)]
+    return [write(calls[:count], catalog, select(dialect)[0]) for count in range(1, len(calls) + 1)]
 
 
 def results(

