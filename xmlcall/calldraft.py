@@ -1,9 +1,12 @@
 """The books of a call that is being read: its arguments, tolerances and doubts, and the RawCall made of them."""
 
+import functools
 from collections.abc import Callable, Sequence
 
-from .dialects import Dialect
+from . import jsonish
+from .dialects import INVISIBLE, Dialect
 from .events import Event, Repaired, ToolCallEnd, ToolCallStart
+from .jsoncall import arguments_of, unreadable
 from .scanner import Token
 from .types import Issue, RawArgument, RawCall, Repair
 from .value import Value
@@ -25,6 +28,7 @@ class CallDraft:
         self.opener = opener
         self.dialect = dialect
         self.names: set[str] = set()  # parameters given so far
+        self.given = False  # whether there was any, or a body
         self._index = index
         self._emit = emit
         self._arguments: list[RawArgument] = []
@@ -34,18 +38,36 @@ class CallDraft:
         emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span))
         self.check_style(opener)
 
-    @property
-    def empty(self) -> bool:
-        """Whether no parameter was given yet."""
-        return not self._arguments
-
     def keep(self, argument: RawArgument) -> None:
         """Add a parameter."""
         self._arguments.append(argument)
         self.names.add(argument.name)
+        self.given = True
+
+    def keep_body(self, body: RawArgument) -> None:
+        """Add all parameters, given as one JSON object."""
+        self.given = True
+        if not self.dialect.json_body:
+            self.repair("json-body", (body.span[0], body.span[0]))
+        read = jsonish.read(body.text, kinds={"object"}, complete=True)
+        if isinstance(read, jsonish.Unreadable):
+            self._issues.append(unreadable(read))
+            return
+        for repair in read.repairs:
+            self.repair(repair.code, body.span)
+        for argument in arguments_of(read.value, body.span):
+            self.keep(argument)
 
     def check_style(self, opener: Token) -> None:
-        """Note an opener whose attributes are not written as the prompt asks."""
+        """Note an opener that is not written as the format asks."""
+        element = " " in opener.pair
+        if element and opener.kind == "parameter_open" and not self.dialect.parameter_elements:
+            self.repair("parameter-element", opener.span)
+        if element or self.dialect.tool_elements:
+            return
+        written = _first_word(self.dialect.written[opener.kind])
+        if written not in opener.text or any(character in opener.text for character in INVISIBLE):
+            self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
             return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
@@ -114,3 +136,9 @@ class CallDraft:
 
 def _tail(text: str, limit: int = 120) -> str:
     return repr(text if len(text) <= limit else f"...{text[-limit:]}")
+
+
+@functools.cache
+def _first_word(tag: str) -> str:
+    """Return the name of a tag as it is written, without its prefix."""
+    return tag[1:].split()[0].split("=")[0].split(">")[0].rpartition(":")[2]

@@ -127,18 +127,25 @@ class CallReader:
         middle = token.start + blank
         if blank:
             self._emit(Markup(kind="space", span=(token.start, middle)))
-        if middle < token.end:
+        if token.text.startswith("{", blank) and not self._dropping and not self._draft.given:
+            self._open_body(Token("body_open", "", middle))
+            self._text(Token("text", token.text[blank:], middle))
+        elif middle < token.end:
             self._dropping = True
             self._between_text.append(token.text[blank:])
             self._emit(Markup(kind="dropped", span=(middle, token.end)))
 
     def _open(self, token: Token) -> None:
-        self._value = Value(index=self._index, opener=token, json_mark=self._draft.dialect.json_mark, emit=self._emit)
+        self._value = Value(index=self._index, opener=token, dialect=self._draft.dialect, emit=self._emit)
         self._draft.check_style(token)
         self._state = CallState.VALUE
         self._dropping = False
         if token.text.endswith("/>"):
             self._store()
+
+    def _open_body(self, token: Token) -> None:
+        self._value = Value(index=self._index, opener=token, dialect=self._draft.dialect, emit=self._emit)
+        self._state = CallState.VALUE
 
     def _stray(self, token: Token) -> None:
         self._emit(Markup(kind="stray", span=token.span))
@@ -154,21 +161,19 @@ class CallReader:
         self._value.add(token)
 
     def _count(self, token: Token) -> None:
-        self._value.open[_part(token)] += 1
-        self._value.add(token)
+        self._value.count(token)
 
     def _balances(self, token: Token) -> bool:
         """Read a closer as text if an inner opener of its kind is open."""
-        if not self._value.open[_part(token)]:
+        if not self._value.open[token.pair]:
             return False
-        self._value.open[_part(token)] -= 1
-        self._value.add(token)
+        self._value.count(token)
         return True
 
-    def _other_close_in_value(self, token: Token) -> None:
+    def _other_tag_in_value(self, token: Token) -> None:
         """Hold `</content>` for the parameter `content`, and misspellings of `</parameter>`; all else is text."""
         name = token.text.strip("</> \t\r\n")
-        if name == self._value.name or name.lower() in _CLOSER_NAMES:
+        if name == self._value.name or (name.lower() in _CLOSER_NAMES and not self._value.is_body):
             self._hold(token, CallState.WRONG_CLOSER)
         else:
             self._value.add(token)
@@ -179,29 +184,52 @@ class CallReader:
         else:
             self._pending_is_text(token)
 
+    def _opener_after_closer(self, token: Token) -> None:
+        """After `</parameter>` an element counts only if it is a parameter that was not given yet: it may well be the value's."""
+        if _is_element(token) and not _is_element(self._value.opener) and not self._is_new_sibling(token.attributes["name"]):
+            self._pending_is_text(token)
+        else:
+            self._close_value(token)
+
     def _is_new_sibling(self, name: str) -> bool:
         declared = self._declared is None or name in self._declared
         return declared and name not in self._draft.names and name != self._value.name
 
     def _opener_in_value(self, token: Token) -> None:
-        if not self._is_new_sibling(token.attributes["name"]) or self._value.open["parameter"]:
+        value = self._value
+        if value.is_body or (_is_element(token) and not _is_element(value.opener)):
+            value.add(Token("text", token.text, token.start))
+        elif token.attributes["name"] == value.name and not value.open_parameters:
+            self._hold(token, CallState.WRONG_CLOSER)
+        elif not self._is_new_sibling(token.attributes["name"]) or value.open_parameters:
             self._count(token)
         elif self._unclosed is None:
-            self._fork = Fork(token, wrapped=self._wrapped)
+            self._fork = Fork(token, value=value.opener, call=self._draft.opener, wrapped=self._wrapped)
             self._state = CallState.FORK
-        elif self._value.opener.start in self._unclosed:
+        elif value.opener.start in self._unclosed:
             self._store_unclosed(token.start)
             self._open(token)
         else:
             self._count(token)
 
     def _closer_in_value(self, token: Token) -> None:
-        if not self._balances(token):
+        own = self._value.opener.pair
+        if self._balances(token):
+            return
+        if token.pair == own:
             self._hold(token, CallState.CLOSER)
+        elif own:
+            self._other_tag_in_value(token)
+        else:
+            self._value.add(token)
 
     def _call_close_in_value(self, token: Token) -> None:
-        if not self._balances(token):
+        if self._balances(token):
+            return
+        if token.pair == self._draft.opener.pair:
             self._hold_call_close(token)
+        else:
+            self._value.add(token)
 
     def _block_close_in_value(self, token: Token) -> None:
         if not self._balances(token):
@@ -243,7 +271,7 @@ class CallReader:
         if self._value.verbatim:
             self._draft.doubt(self._value, "the value is the CDATA section alone", "the section is part of a longer value")
         for held in self._pending:
-            self._value.add(held)
+            (self._value.count if held.kind == "parameter_open" else self._value.add)(held)
         self._pending = []
         self._state = CallState.VALUE
         self._queue.appendleft(token)
@@ -263,9 +291,9 @@ class CallReader:
 
     def _release_closer(self) -> None:
         closer, *after = self._pending
-        if closer.kind == "other_close":
+        if closer.kind != "parameter_close" or closer.pair != self._value.opener.pair:
             self._draft.wrong_closer(self._value, closer)
-        self._draft.keep(self._value.close())
+        self._store()
         self._emit(Markup(kind="parameter_close", span=closer.span))
         for held in after:
             self._emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
@@ -303,28 +331,39 @@ class CallReader:
     # Ends.
 
     def _store(self) -> None:
-        self._draft.keep(self._value.close())
+        argument = self._value.close()
+        if self._value.is_body:
+            self._draft.keep_body(argument)
+        else:
+            self._draft.keep(argument)
         self._state = CallState.CALL
 
     def _store_unclosed(self, offset: int) -> None:
-        self._draft.repair("unclosed-parameter", (offset, offset))
-        if self._value.tags:
-            self._draft.doubt_end(self._value)
+        if self._value.opener.text:
+            self._draft.repair("unclosed-parameter", (offset, offset))
+            if self._value.tags:
+                self._draft.doubt_end(self._value)
         self._store()
 
     def _truncate(self, token: Token) -> None:
         for held in self._pending:
             self._value.add(held)
         self._pending = []
-        self._store()
-        self._draft.truncated(f"the value of {self._value.name!r} has no end")
+        if self._value.is_body:  # broken JSON that was cut is cut, not broken
+            self._draft.keep(self._value.close())
+            self._draft.truncated("the arguments have no end")
+        else:
+            self._store()
+            self._draft.truncated(f"the value of {self._value.name!r} has no end")
         self._finish(token.start, token.start)
 
     def _end_here(self, token: Token) -> None:
+        if token.pair != self._draft.opener.pair:
+            self._draft.repair("wrong-closer", token.span)
         self._finish(token.start, token.end)
 
     def _end_unclosed(self, token: Token) -> None:
-        if not self._draft.empty and not (self._cut and token.kind == "end"):
+        if self._draft.given and not (self._cut and token.kind == "end"):
             self._draft.repair("unclosed-call", (token.start, token.start))
         else:
             self._draft.truncated("the call has no end")
@@ -337,6 +376,6 @@ class CallReader:
         self._done = True
 
 
-def _part(token: Token) -> str:
-    """`parameter`, `call` or `block`."""
-    return token.kind.partition("_")[0]
+def _is_element(token: Token) -> bool:
+    """Say whether a tag has the name of a parameter as its own: `<content>`."""
+    return " " in token.pair

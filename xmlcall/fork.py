@@ -6,13 +6,12 @@ sibling). Cost: one step a token, and one pass over what is held.
 """
 
 import enum
+from collections import Counter
 
 from .scanner import Token
 
 __all__ = ["Fork", "Verdict"]
 
-_OPENS = {"parameter_open": "parameter", "call_open": "call", "block_open": "block"}
-_CLOSES = {"parameter_close": "parameter", "call_close": "call", "block_close": "block"}
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close"})
 
 
@@ -28,13 +27,17 @@ class Fork:
 
     Args:
         opener: the sibling's opening tag.
+        value: the opening tag of the value that it stands in.
+        call: the opening tag of the call.
         wrapped: whether the call stands in a wrapper, so that a `</invoke>` counts only before what may follow a call.
     """
 
-    def __init__(self, opener: Token, *, wrapped: bool) -> None:
+    def __init__(self, opener: Token, *, value: Token, call: Token, wrapped: bool) -> None:
         self.held = [opener]
+        self._value = value
+        self._call = call
         self._wrapped = wrapped
-        self._open = {"parameter": 1, "call": 0, "block": 0}
+        self._open = Counter({opener.pair: 1})
         self._call_may_have_ended = False
 
     def take(self, token: Token) -> Verdict | None:
@@ -48,31 +51,31 @@ class Fork:
             return Verdict.SIBLING
         if token.text.strip():
             self._call_may_have_ended = False
-        if token.kind in _CLOSES:
+        if token.pair and token.kind.endswith("_close"):
             return self._close(token)
-        if token.kind in _OPENS:
-            self._open[_OPENS[token.kind]] += 1
+        if token.pair:
+            self._open[token.pair] += 1
         self.held.append(token)
         return None
 
     def _close(self, token: Token) -> Verdict | None:
-        part = _CLOSES[token.kind]
-        if not self._open[part]:
-            if part == "block" or (part == "call" and not self._wrapped):
-                return Verdict.SIBLING
+        if self._open[token.pair]:
+            self._open[token.pair] -= 1
             self.held.append(token)
-            self._call_may_have_ended = part == "call"
-            return Verdict.TEXT if part == "parameter" else None
-        self._open[part] -= 1
+            return None
+        ends_call = token.pair == self._call.pair
+        if token.pair == "block" or (ends_call and not self._wrapped):
+            return Verdict.SIBLING
         self.held.append(token)
-        return None
+        self._call_may_have_ended = ends_call
+        return Verdict.TEXT if token.pair == self._value.pair else None
 
     def unclosed(self) -> set[int]:
         """Return the offsets of the parameter openers that no closer balances."""
-        openers: list[int] = []
+        openers: dict[str, list[int]] = {}
         for token in self.held:
             if token.kind == "parameter_open":
-                openers.append(token.start)
-            elif token.kind == "parameter_close" and openers:
-                openers.pop()
-        return set(openers)
+                openers.setdefault(token.pair, []).append(token.start)
+            elif token.kind == "parameter_close" and openers.get(token.pair):
+                openers[token.pair].pop()
+        return {offset for offsets in openers.values() for offset in offsets}

@@ -3,7 +3,7 @@
 Held text is bounded, and what turns out not to open a call is released as text, character by character the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import regex
 
@@ -12,7 +12,8 @@ from .scanner import Token
 __all__ = ["Opening"]
 
 _MAX_HELD = 256
-_NAME = regex.compile(r"\s*(?:[A-Za-z_][\w.\-]{0,127}\s*)?")
+# A tool's name, as gpt-oss writes it or plain, on a line of its own.
+_NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[A-Za-z_][\w.\-]{0,127})\s*(?:json\s*)?)?")
 
 
 class Opening:
@@ -44,7 +45,7 @@ class Opening:
         if self._length() + len(text.text) > _MAX_HELD:
             return False
         if self.holds("block_open", "call_open"):
-            accepted = not text.text.strip() if not name else bool(_NAME.fullmatch(self.after_block() + text.text))
+            accepted = not text.text.strip() if not name else bool(_NAME.fullmatch(self.after_block() + text.text, partial=True))
         else:
             _, newline, rest = "".join(part.text for part in [*self.held[1:], text]).partition("\n")
             accepted = not newline or not rest.strip()
@@ -57,13 +58,35 @@ class Opening:
         at = next((place for place, part in enumerate(self.held) if part.kind == "block_open"), len(self.held))
         return "".join(part.text for part in self.held[at + 1 :])
 
-    def name_call(self, dialect: str) -> None:
-        """Make the wrapper's opener and the name after it the opener of a call."""
+    def name(self) -> str:
+        """Return the tool's name that is held after the wrapper's opener, or ""."""
+        match = _NAME.fullmatch(self.after_block())
+        return (match["name"] or "") if match else ""
+
+    def takes_name_line(self, text: Token, declared: Callable[[str], bool]) -> bool:
+        """Say whether a declared name is complete and a JSON object follows it in this text."""
+        head, brace, _ = text.text.partition("{")
+        match = _NAME.fullmatch(self.after_block() + head)
+        return bool(brace and match and match["name"] and self._length() + len(head) <= _MAX_HELD and declared(match["name"]))
+
+    def name_call(self, dialect: str, text: Token | None = None) -> Token:
+        """Make the wrapper's opener and the name after it the opener of a call.
+
+        Args:
+            dialect: of the call.
+            text: the rest of the name and what follows it, if it is not held.
+
+        Returns:
+            What follows the name.
+        """
+        head, brace, tail = text.text.partition("{") if text else ("", "", "")
         at = next(place for place, part in enumerate(self.held) if part.kind == "block_open")
         first = self.held[at]
-        text = first.text + self.after_block()
-        name = {"name": self.after_block().strip()}
-        self.held[at:] = [Token("call_open", text, first.start, name, dialect)]
+        whole = first.text + self.after_block() + head
+        match = _NAME.fullmatch(self.after_block() + head)
+        name = {"name": match["name"] if match else ""}
+        self.held[at:] = [Token("call_open", whole, first.start, name, dialect, "call")]
+        return Token("text", brace + tail, first.start + len(whole))
 
     def begins_json(self, text: Token) -> bool:
         """Say whether text is the first of a JSON object right after a wrapper."""

@@ -8,30 +8,25 @@ call (a fence line, a wrapper, white space: see `opening.py`).
 In a fence only calls of declared tools count (any tool when none are given); what else is quotation, `prose.py` says.
 """
 
-from collections import deque
-
-import regex
-
+from .barejson import BareJsonReader
 from .callreader import CallReader
 from .catalog import Catalog, Tools
 from .dialects import Dialect, select
 from .errors import UsageError
 from .events import Event, Markup, TextDelta
 from .jsonbody import JsonReader
-from .opening import Opening
-from .prose import ProseReader
-from .scanner import Mode, Scanner, Token
+from .jsoncall import events_of
+from .openings import OpeningReader
+from .scanner import Mode, Token
 from .states import REPLY_OTHERWISE, REPLY_TABLE, ReplyState
 
 __all__ = ["Parser"]
 
 _UNCUT = frozenset({"stop", "tool_calls"})
-
-
 _MODES = {ReplyState.CODE: Mode.CODE}
 
 
-class Parser(ProseReader):
+class Parser(OpeningReader):
     """A streaming reader of tool calls in model text.
 
     Args:
@@ -44,15 +39,9 @@ class Parser(ProseReader):
     """
 
     def __init__(self, tools: Tools = (), *, dialect: str | Dialect = "auto", reasoning_open: bool = False) -> None:
-        super().__init__(reasoning_open=reasoning_open)
-        self._catalog = Catalog.of(tools)
-        self._dialects = {chosen.name: chosen for chosen in select(dialect)}
-        self._scanner = Scanner(self._dialects.values())
-        self._queue: deque[Token] = deque()
-        self._opening: Opening  # set in state OPENING
-        self._reader: CallReader | JsonReader | None = None
+        super().__init__(Catalog.of(tools), select(dialect), reasoning_open=reasoning_open)
+        self._reader: CallReader | JsonReader | BareJsonReader | None = None
         self._plain_closers = False  # closers in JSON strings count
-        self._wrapper = ""  # dialect of the open wrapper
         self._block_text = False  # text stands between the calls of this wrapper
         self._calls = 0
         self._length = 0
@@ -144,101 +133,6 @@ class Parser(ProseReader):
         else:
             self._hold(token)
 
-    # The opening of calls: held until a call's name is certain.
-
-    def _hold(self, token: Token) -> None:
-        self._opening = Opening(token)
-        self._state = ReplyState.OPENING
-        if token.kind == "call_open" and token.text.endswith("/>"):
-            self._call_is_certain()
-
-    def _text_after_opening(self, token: Token) -> None:
-        blank = len(token.text) - len(token.text.lstrip())
-        if self._opening.begins_json(token) and (dialect := self._json_dialect()):
-            if blank:
-                self._opening.held.append(Token("text", token.text[:blank], token.start))
-            self._begin_json(Token("text", token.text[blank:], token.start + blank), dialect)
-        elif not self._opening.accept(token, name=self._name_dialect() is not None):
-            self._opening_is_text(token)
-
-    def _ticks_after_opening(self, token: Token) -> None:
-        """Back-ticks on a fence's own line: it was inline code (CommonMark 0.31, 4.5)."""
-        inline, count = self._opening.on_fence_line, self._opening.fence
-        self._opening_is_text(token)
-        if inline:
-            self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, count
-
-    def _block_after_opening(self, token: Token) -> None:
-        if self._opening.holds("block_open", "call_open"):
-            self._opening_is_text(token)
-        else:
-            self._opening.held.append(token)
-
-    def _call_after_opening(self, token: Token) -> None:
-        if self._opening.holds("call_open"):
-            self._opening_is_text(token)
-            return
-        self._opening.held.append(token)
-        if token.text.endswith("/>") or self._opening.holds("block_open"):
-            self._call_is_certain()
-
-    def _body_after_opening(self, token: Token) -> None:
-        """A call without wrapper is certain once its body begins, or ends if it has none."""
-        named = self._name_dialect()
-        if named and self._opening.after_block().strip() and self._is_named_call(token, named):
-            self._opening.name_call(named.name)
-            token = Token("call_close", token.text, token.start) if token.kind == "block_close" else token
-        if not self._opening.holds("call_open") or not self._belongs(token, self._opening.call()):
-            self._opening_is_text(token)
-            return
-        self._queue.appendleft(token)
-        self._call_is_certain()
-
-    def _belongs(self, token: Token, call: Token) -> bool:
-        """Whether a tag, which may be the same in several dialects, is one of the call's."""
-        return regex.fullmatch(self._dialects[call.dialect].tags.get(token.kind, ""), token.text) is not None
-
-    def _name_dialect(self) -> Dialect | None:
-        """Return the dialect in which a tool's name follows the wrapper's opener that is held."""
-        opener = next((part for part in self._opening.held if part.kind == "block_open"), None)
-        if opener is None or self._opening.holds("call_open"):
-            return None
-        rows = (dialect for dialect in self._dialects.values() if dialect.name_after)
-        return next((dialect for dialect in rows if regex.fullmatch(dialect.name_after, opener.text)), None)
-
-    def _is_named_call(self, token: Token, dialect: Dialect) -> bool:
-        """A key makes it a call; without any, only a declared name does."""
-        if token.kind in ("block_close", "call_close"):
-            return self._opening.after_block().strip() in self._catalog
-        return regex.fullmatch(dialect.tags["parameter_open"], token.text) is not None
-
-    def _call_is_certain(self) -> None:
-        call, fence = self._opening.call(), self._opening.fence
-        if (self._fence or fence) and not self._declared(call.attributes["name"]):
-            self._release_as_text()
-            return
-        self._note_fence()
-        for kind, part in self._opening.before_call():
-            self._markup(kind, part)
-        self._wrapper = self._opening.wrapper()
-        self._queue.extendleft(reversed(self._opening.after_call()))
-        self._begin_call(call)
-
-    def _declared(self, name: str) -> bool:
-        return not len(self._catalog) or name in self._catalog
-
-    def _opening_is_text(self, token: Token) -> None:
-        self._release_as_text()
-        self._queue.appendleft(token)
-
-    def _release_as_text(self) -> None:
-        self._state = ReplyState.PROSE
-        self._fence = self._opening.fence or self._fence
-        for part in self._opening.held:
-            self._text(part)
-
-    # Calls.
-
     def _begin_call(self, token: Token) -> None:
         name = token.attributes["name"]
         dialect = self._dialects[token.dialect]
@@ -246,7 +140,10 @@ class Parser(ProseReader):
             self._repair("missing-block", token.span)
         if self._wrapper and self._dialects[self._wrapper].tags.get("call_open", "") == dialect.tags.get("call_open"):
             dialect = self._dialects[self._wrapper]
-        self._scanner.only(*{dialect.name: True, **({self._wrapper: True} if self._wrapper else {})})
+        if dialect.tool_elements and self._wrapper:
+            self._repair("tool-element", token.span)
+        names = {dialect.name: True, **({self._wrapper: True} if self._wrapper else {})}
+        self._scanner.only(*names, elements=self._elements(token))
         self._reader = CallReader(
             index=self._calls,
             opener=token,
@@ -267,45 +164,77 @@ class Parser(ProseReader):
         if rest is not None:
             self._end_call(rest)
 
-    def _json_dialect(self) -> Dialect | None:
-        """Return the JSON dialect whose wrapper is held."""
-        opener = next(part for part in self._opening.held if part.kind == "block_open")
-        rows = (dialect for dialect in self._dialects.values() if dialect.is_json)
-        return next((dialect for dialect in rows if regex.fullmatch(dialect.tags["block_open"], opener.text)), None)
-
     def _begin_json(self, token: Token, dialect: Dialect) -> None:
         self._scanner.only(dialect.name)
-        self._reader = JsonReader(index=self._calls, held=self._opening.held, dialect=dialect, plain_closers=self._plain_closers)
+        self._reader = JsonReader(index=self._calls, dialect=dialect, plain_closers=self._plain_closers)
         self._state = ReplyState.CALL
         self._call_token(token)
 
-    def _settle_json(self, reader: JsonReader) -> None:
-        """A call as JSON has ended: now its name is known, and with it whether it is one."""
+    def _begin_bare(self, token: Token) -> None:
+        self._scanner.only()
+        self._reader = BareJsonReader(
+            index=self._calls,
+            opener=token,
+            dialect=self._dialects[token.dialect],
+            declared=self._declared,
+            unread=self._scanner.unread,
+        )
+        self._state = ReplyState.CALL
+
+    def _settle_json(self, reader: JsonReader) -> bool:
+        """A call as JSON in a wrapper has ended: now its name is known, and with it whether it is one."""
         self._plain_closers = self._plain_closers or reader.fell_back
-        raw, fence = reader.raw_call(), self._opening.fence
-        if (self._fence or fence) and not self._declared(raw.name):
+        calls = reader.calls()
+        if (self._fence or self._opening.fence) and not self._declared(calls[0].name):
             self._release_as_text()
             for part in reader.tokens():
                 self._text(part)
-            return
+            return False
         self._note_fence()
-        self._calls += 1
-        self._events += reader.events(raw, self._opening.parts)
-        self._wrapper = "" if reader.closer else raw.dialect
+        for kind, part in self._opening.parts():
+            self._markup(kind, part)
+        self._calls += len(calls)
+        self._events += events_of(calls)
+        for part in reader.space:
+            self._markup("space", part)
+        if reader.closer is not None:
+            self._markup("block_close", reader.closer)
+        self._wrapper = "" if reader.closer else calls[0].dialect
+        return True
 
-    def _note_fence(self) -> None:
-        if self._opening.fence:
-            self._fence, self._fence_dropped = self._opening.fence, True
-            self._repair("code-fence", self._opening.held[0].span)
+    def _settle_bare(self, reader: BareJsonReader) -> bool:
+        """JSON alone has ended, and what follows is known, too."""
+        calls = reader.calls()
+        if not calls:
+            self._release_as_text()
+            self._no_json_before = reader.end
+            return False
+        self._note_fence()
+        for kind, part in self._opening.parts(-1):
+            self._markup(kind, part)
+        self._wrapper = self._opening.wrapper() or self._wrapper
+        self._calls += len(calls)
+        for tag in reader.before():
+            self._markup("block_open", tag)
+        self._events += events_of(calls)
+        for kind, tag in reader.after():
+            self._markup(kind, tag)
+        return True
 
     def _end_call(self, rest: list[Token]) -> None:
-        if isinstance(self._reader, JsonReader):
-            self._settle_json(self._reader)
-        self._reader = None
-        self._queue.extendleft(reversed(rest))
+        reader, self._reader = self._reader, None
+        found = True
+        if isinstance(reader, JsonReader):
+            found = self._settle_json(reader)
+        elif isinstance(reader, BareJsonReader):
+            found = self._settle_bare(reader)
+            rest = reader.rest(found)
         self._scanner.only()
+        self._scanner.unread("".join(token.text for token in (*rest, *self._queue)))  # to be read as prose, not as a value
+        self._queue.clear()
         self._state = ReplyState.BLOCK if self._wrapper else ReplyState.PROSE
-        self._after_call, self._line_blank = True, True
+        if found:
+            self._after_call, self._line_blank = True, True
 
     def _text_in_block(self, token: Token) -> None:
         blank = 0 if self._block_text else len(token.text) - len(token.text.lstrip())

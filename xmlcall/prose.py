@@ -10,6 +10,8 @@ from .states import ReplyState
 
 __all__ = ["ProseReader"]
 
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 class ProseReader:
     """The state of the prose, and the methods of its rows in `REPLY_TABLE`; the Parser adds those of calls.
@@ -29,6 +31,12 @@ class ProseReader:
         self._fence_dropped = False  # the open fence is around calls and left out of the text
 
     def _text(self, token: Token) -> None:
+        if token.start == 0 and token.text.startswith(_BYTE_ORDER_MARK):
+            self._events.append(Markup(kind="space", span=(0, 1)))
+            self._repair("byte-order-mark", (0, 1))
+            token = Token("text", token.text[1:], 1)
+            if not token.text:
+                return
         self._events.append(TextDelta(text=token.text, span=token.span))
         _, newline, last = token.text.rpartition("\n")
         self._line_blank = not last.strip() and (bool(newline) or self._line_blank)

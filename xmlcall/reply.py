@@ -4,6 +4,7 @@
 names or arguments differ, it refuses.
 """
 
+import html
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,8 +21,9 @@ from .types import Repair, Reply, Tool, ToolCall
 
 __all__ = ["parse", "render", "reply_of", "write"]
 
+_TAGS = [tag for dialect in DIALECTS.values() for kind, tag in dialect.tags.items() if kind != "json_open"]
 # Whatever could be read as structure inside a value, in any dialect, plus the openings of a CDATA section.
-_STRUCTURE = regex.compile(r"<!\[CDATA\[|" + "|".join(tag for dialect in DIALECTS.values() for tag in dialect.tags.values()))
+_STRUCTURE = regex.compile(r"<!\[CDATA\[|</?param(?:eter)?>|" + "|".join(_TAGS))
 
 
 def parse(
@@ -107,10 +109,8 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
         catalog: the tools they belong to.
         dialect: the wire format.
     """
-    if dialect.is_json:
-        return "\n".join(_json_call(name, arguments, dialect) for name, arguments in calls)
     invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
-    if "block_open" not in dialect.written:
+    if "block_open" not in dialect.written or dialect.is_json:
         return "\n".join(invokes)
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
 
@@ -121,20 +121,29 @@ def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[s
     return call["name"], dict(call.get("arguments") or {})
 
 
-def _json_call(name: str, arguments: Mapping[str, Any], dialect: Dialect) -> str:
-    body = _written({"name": name, "arguments": dict(arguments)})
-    return f"{dialect.written['block_open']}\n{body}\n{dialect.written['block_close']}"
-
-
 def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:
-    parameters = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
-    return "\n".join([_filled(dialect.written["call_open"], name), *parameters, dialect.written["call_close"]])
+    written = dialect.written
+    if dialect.is_json:
+        lines = [
+            written.get("block_open"),
+            _json({"name": name, "arguments": dict(arguments)}, dialect),
+            written.get("block_close"),
+        ]
+        return "\n".join(line for line in lines if line)
+    if dialect.json_body:
+        body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
+    else:
+        body = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
+    return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
 
 
 def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> str:
     marked = not isinstance(value, str) and bool(dialect.json_written) and _reads_as_string(name, tool)
     opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
-    return f"{opener}{_written(value)}{dialect.written['parameter_close']}"
+    text = _string(value, dialect) if isinstance(value, str) else _json(value, dialect)
+    if dialect.entities:
+        text = html.escape(text, quote=False)
+    return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
 
 
 def _filled(tag: str, name: str) -> str:
@@ -145,15 +154,23 @@ def _reads_as_string(name: str, tool: Tool | None) -> bool:
     return tool is None or admits_string(property_schema(tool.input_schema, name), tool.input_schema)
 
 
-def _written(value: Any) -> str:
-    """Write a value: JSON with `<` escaped where it could be markup, a string raw or as one CDATA section."""
-    if not isinstance(value, str):
-        try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
-        return text.replace("<", "\\u003c") if _STRUCTURE.search(text) else text
-    if _STRUCTURE.search(value):
+def _json(value: Any, dialect: Dialect) -> str:
+    """Write JSON, with `<` escaped where it could be markup."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
+    return text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+
+
+def _has_structure(text: str, dialect: Dialect) -> bool:
+    """Say whether a value holds what may be a tag; where parameters are elements, anything in `<` may be one."""
+    return "<" in text if dialect.parameter_elements else _STRUCTURE.search(text) is not None
+
+
+def _string(value: str, dialect: Dialect) -> str:
+    """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
+    if _has_structure(value, dialect) and not dialect.entities:
         return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
     before = "\n" if value.startswith(("\n", "\r\n")) else ""
     after = "\n" if value.endswith("\n") else ""

@@ -18,7 +18,7 @@ from typing import Any
 
 import regex
 
-from .dialects import Dialect
+from .dialects import INVISIBLE, Dialect, element_tags
 
 __all__ = ["Mode", "Scanner", "Token"]
 
@@ -30,6 +30,7 @@ class Mode(enum.Enum):
     CODE = "code"
     VALUE = "value"
     CDATA = "cdata"
+    TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Token:
     start: int
     attributes: Mapping[str, str] = field(default_factory=dict)
     dialect: str = ""
+    pair: str = ""  # an opener and its closer share it: `parameter`, or with a name where the closer repeats it
 
     @property
     def end(self) -> int:
@@ -63,19 +65,24 @@ _COMMON = {
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",
     "cdata_close": r"\]\]>",
-    "other_close": r"</\s{0,4}[A-Za-z_][\w.\-]{0,63}\s{0,4}>",
+    "other_tag": r"</\s{0,4}[A-Za-z_][\w.\-]{0,63}\s{0,4}>|<param(?:eter)?>",
 }
 
-# Mode -> the characters at which a token can start, and the common kinds that count. None = the tags of the dialects, too.
+# Mode -> the characters at which a token can start, the common kinds that count, and whether the dialects' tags do.
 _MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
-    Mode.PROSE: (r"[<`]", ("reasoning_open", "reasoning_close", "ticks"), True),
-    Mode.CODE: (r"[`\n]", ("ticks", "blank_line"), False),
-    Mode.VALUE: (r"<", ("cdata_open", "other_close"), True),
-    Mode.CDATA: (r"\]", ("cdata_close",), False),
+    Mode.PROSE: ("<`", ("reasoning_open", "reasoning_close", "ticks"), True),
+    Mode.CODE: ("`\n", ("ticks", "blank_line"), False),
+    Mode.VALUE: ("<", ("cdata_open", "other_tag"), True),
+    Mode.CDATA: ("]", ("cdata_close",), False),
+    Mode.TEXT: ("", (), False),
 }
 
-_ATTRIBUTE = regex.compile(r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=/]+))""")
+_ATTRIBUTE = regex.compile(
+    r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|[\u201c\u201d]([^\u201d]*)\u201d|\u2018([^\u2019]*)\u2019"""
+    r"""|\uff02([^\uff02]*)\uff02|([^\s"'<>=/\u2018\u2019\u201c\u201d\uff02]+))"""
+)
 _NAMED = frozenset({"call_open", "parameter_open"})
+_VISIBLE = {ord(character): None for character in INVISIBLE}
 
 
 class Scanner:
@@ -104,9 +111,24 @@ class Scanner:
         """Say that no more text will come: what was held back is released."""
         self._closed = True
 
-    def only(self, *dialects: str) -> None:
-        """Take the tags of these dialects alone for tags, as inside a call; none goes back to all."""
-        self._patterns = _patterns(tuple(self._dialects[name] for name in dialects)) if dialects else self._all
+    def only(self, *dialects: str, elements: Iterable[str] | None = ()) -> None:
+        """Take the tags of these dialects alone for tags, as inside a call.
+
+        Args:
+            dialects: names, the call's own first; none goes back to all.
+            elements: parameters that may be written as elements of their names; None for any name.
+        """
+        rows = tuple(self._dialects[name] for name in dialects)
+        self._patterns = _patterns(rows, element_tags(elements)) if rows else self._all
+
+    def unread(self, text: str) -> None:
+        """Take back the last characters that were read, to read them again."""
+        if len(text) <= self._position:
+            self._position -= len(text)
+            return
+        self._offset += self._position - len(text)
+        self._buffer = text + self._buffer[self._position :]
+        self._position = 0
 
     def next(self, mode: Mode) -> Token | None:
         """Return the next token, or None if more text is needed (or, once closed, at the end)."""
@@ -114,7 +136,7 @@ class Scanner:
         if start == len(self._buffer):
             return None
         trigger, tags = self._patterns[mode]
-        found = trigger.search(self._buffer, start)
+        found = trigger.search(self._buffer, start) if trigger else None
         if found is None:
             return self._text(len(self._buffer))
         if found.start() > start:
@@ -134,11 +156,21 @@ class Scanner:
     def _tag(self, match: Any) -> Token:
         kind, _, dialect = match.lastgroup.partition("__")
         text = match.group()
-        attributes = _attributes(text, self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
+        kind, attributes, pair = self._meaning(kind, text, dialect)
         if kind in _NAMED and not attributes.get("name"):
             return self._text(match.end())
         self._position = match.end()
-        return Token(kind, text, self._offset + match.start(), attributes, dialect)
+        return Token(kind, text, self._offset + match.start(), attributes, dialect, pair)
+
+    def _meaning(self, kind: str, text: str, dialect: str) -> tuple[str, Mapping[str, str], str]:
+        """Return the kind, the attributes and the pair of a tag."""
+        part = kind.partition("_")[0]
+        if part == "element" or (part == "call" and self._dialects[dialect].tool_elements):
+            part = "parameter" if part == "element" else part
+            name = text.translate(_VISIBLE).strip("</> \t\r\n")
+            return f"{part}_{kind.partition('_')[2]}", {"name": name}, f"{part} {name}"
+        attributes = _attributes(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
+        return kind, attributes, part if dialect else ""
 
 
 def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
@@ -146,24 +178,32 @@ def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
         name = regex.search(name_in_tag, tag)
         return {"name": name.group(1)} if name else {}
     found: dict[str, str] = {}
-    for key, double, single, bare in _ATTRIBUTE.findall(tag):
-        found.setdefault(key, double or single or bare)
+    for key, *values in _ATTRIBUTE.findall(tag):
+        found.setdefault(key.lower(), "".join(values))  # one of them matched
     return found
 
 
 Patterns = dict[Mode, tuple[Any, Any]]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)  # a set of tools has a handful; the bound is for programs that meet many sets
 def _compiled(tags: tuple[tuple[str, str], ...]) -> Patterns:
     """Compile (group, pattern) pairs of some dialects into one alternation a mode."""
     compiled = {}
-    for mode, (trigger, common, with_tags) in _MODES.items():
+    for mode, (triggers, common, with_tags) in _MODES.items():
         groups = [*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common)]  # the first that matches counts
+        triggers += "".join(start for start in "&{[" if with_tags and any(_starts(group, tag, start) for group, tag in tags))
         pattern = "|".join(f"(?P<{group}>{source})" for group, source in groups)
-        compiled[mode] = (regex.compile(trigger), regex.compile(pattern))
+        trigger = regex.compile(f"[{regex.escape(triggers)}]") if triggers else None
+        compiled[mode] = (trigger, regex.compile(pattern))
     return compiled
 
 
-def _patterns(dialects: tuple[Dialect, ...]) -> Patterns:
-    return _compiled(tuple((f"{kind}__{dialect.name}", tag) for dialect in dialects for kind, tag in dialect.tags.items()))
+def _starts(group: str, tag: str, character: str) -> bool:
+    """Say whether a tag can start with a character other than `<`."""
+    return tag.startswith(character) if character == "&" else group.startswith("json_open")
+
+
+def _patterns(dialects: tuple[Dialect, ...], extra: tuple[tuple[str, str], ...] = ()) -> Patterns:
+    groups = [(f"{kind}__{dialect.name}", tag) for dialect in dialects for kind, tag in dialect.tags.items()]
+    return _compiled((*groups, *((f"{kind}__{dialects[0].name}", tag) for kind, tag in extra)))

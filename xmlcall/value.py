@@ -5,10 +5,13 @@ start up to 64 characters of white space wait for what follows, and at the end a
 is emitted as it comes, unchanged.
 """
 
+import html
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from .dialects import Dialect
 from .events import Event, Markup, ToolArgumentDelta
 from .scanner import Token
 from .types import MISSING, RawArgument
@@ -24,17 +27,20 @@ class Value:
     Args:
         index: number of the call.
         opener: the parameter's opening tag.
-        json_mark: the attribute and its value that mark a JSON value.
+        dialect: the wire format.
         emit: where events go.
     """
 
-    def __init__(self, *, index: int, opener: Token, json_mark: tuple[str, str], emit: Callable[[Event], None]) -> None:
-        self.name = opener.attributes["name"]
+    def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
+        self.name = opener.attributes.get("name", "")
+        self.is_body = opener.kind == "body_open"  # all arguments as one JSON object
         self.opener = opener
         self.tags: list[Token] = []  # structural tags that were read as text, with the text before the first one
         self.before_first_tag = ""
-        self.open = {"parameter": 0, "call": 0, "block": 0}
-        self._is_json = opener.attributes.get(json_mark[0]) == json_mark[1]
+        self.open: Counter[str] = Counter()  # tags read as text, by pair
+        self.open_parameters = 0  # of these
+        self._is_json = opener.attributes.get(dialect.json_mark[0]) == dialect.json_mark[1]
+        self._entities = dialect.entities
         self._index = index
         self._emit = emit
         self._parts: list[str] = []
@@ -42,7 +48,8 @@ class Value:
         self._position = opener.end
         self._at_start = True
         self.verbatim = False
-        emit(Markup(kind="parameter_open", span=opener.span))
+        if opener.text:
+            emit(Markup(kind="parameter_open", span=opener.span))
 
     @property
     def text(self) -> str:
@@ -54,9 +61,16 @@ class Value:
         """Whether nothing but a little white space has come: a CDATA section may still begin."""
         return self._at_start
 
+    def count(self, token: Token) -> None:
+        """Read an opener or closer as text and remember it, so that inner pairs balance."""
+        step = -1 if token.kind.endswith("_close") else 1
+        self.open[token.pair] += step
+        self.open_parameters += step if token.kind.startswith("parameter") else 0
+        self.add(token)
+
     def add(self, token: Token) -> None:
         """Read a token as text of the value."""
-        if token.kind not in ("text", "end", "cdata_open", "cdata_close", "other_close"):
+        if token.pair:
             if not self.tags:
                 self.before_first_tag = "".join(self._parts) + self._held
             self.tags.append(token)
@@ -119,7 +133,7 @@ class Value:
         tail = self._held[keep:]
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
-        text = "".join(self._parts)
+        text = html.unescape("".join(self._parts)) if self._entities else "".join(self._parts)
         value = _json_value(text) if self._is_json else MISSING
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
 

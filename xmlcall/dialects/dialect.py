@@ -1,0 +1,85 @@
+"""A wire format as a row of data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from .patterns import alternation, element
+
+__all__ = ["Dialect", "element_tags", "with_tools"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """A wire format: a wrapper, and in it calls with parameters as tags, or calls as JSON.
+
+    Args:
+        name: also the folder of its templates in `prompts/`, if it has any.
+        tags: token kind -> regular expression of the whole tag. Kinds: `block_open`, `block_close`, `call_open`, `call_close`,
+            `parameter_open`, `parameter_close`, `body_open` (all arguments as one JSON object), `json_open` (a call as JSON
+            without any tag). They have no groups.
+        written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
+        name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
+        json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
+        json_mark: the attribute, and its value, that this opener carries.
+        name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
+        is_json: calls are JSON objects with name and arguments.
+        json_body: the arguments of a call are one JSON object between its tags.
+        tool_elements: a call is an element with the tool's name.
+        parameter_elements: a parameter is an element with its name.
+        entities: the markup and the values are written with `&lt;` and the like.
+    """
+
+    name: str
+    tags: dict[str, str]
+    written: dict[str, str]
+    name_in_tag: str = ""
+    json_written: str = ""
+    json_mark: tuple[str, str] = ("", "")
+    name_after: str = ""
+    is_json: bool = False
+    json_body: bool = False
+    tool_elements: bool = False
+    parameter_elements: bool = False
+    entities: bool = False
+
+
+# Never the name of a tool or parameter as an element: these are tags of their own, and HTML that models write every day.
+_RESERVED = frozenset(
+    [
+        *("think", "thinking", "reasoning", "invoke", "parameter", "param", "parameters", "function", "function_calls"),
+        *("function_call", "tool_calls", "tool_call", "tool_use", "a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "i"),
+        *("li", "ol", "p", "pre", "small", "span", "strong", "sub", "sup", "table", "td", "th", "tr", "u", "ul"),
+    ]
+)
+_ANY_NAME = r"[A-Za-z_][\w.\-]{0,63}"
+
+
+def element_tags(names: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
+    """Return token kinds and patterns of parameters as elements.
+
+    Args:
+        names: the declared parameters; None for any name.
+    """
+    pattern = _ANY_NAME if names is None else alternation(_usable(names))
+    if not pattern:
+        return ()
+    return (("element_open", element(pattern)), ("element_close", element(pattern, closing=True)))
+
+
+def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
+    """Return the dialect with the tags that stand for these tools, if its calls are elements.
+
+    Args:
+        dialect: any.
+        names: of the tools; without any, no element is a call.
+    """
+    if not dialect.tool_elements:
+        return dialect
+    pattern = alternation(_usable(names))
+    if not pattern:
+        return replace(dialect, tags={})
+    return replace(dialect, tags={"call_open": element(pattern), "call_close": element(pattern, closing=True)})
+
+
+def _usable(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.lower() not in _RESERVED and 0 < len(name) <= 128 and not set(name) & set("<>/")]

@@ -1,0 +1,223 @@
+"""The tag family: calls and parameters are tags."""
+
+from .dialect import Dialect
+from .patterns import ATTRIBUTES, SPACE, element, tag
+
+__all__ = ["TAGS"]
+
+_JSON = ("type", "json")
+
+
+def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
+    """Return the patterns of a format that names things by the attribute `name`."""
+    return {
+        "block_open": tag(f"<{block}"),
+        "block_close": tag(f"</{block}"),
+        "call_open": tag(f"<{prefix}{call}", ATTRIBUTES, "/?>"),
+        "call_close": tag(f"</{prefix}{call}"),
+        "parameter_open": tag(f"<{prefix}param(?:eter)?", ATTRIBUTES, "/?>"),
+        "parameter_close": tag(f"</{prefix}{'param(?:eter)?' if call == 'function' else 'parameter'}"),
+    }
+
+
+def _attribute_written(
+    block: str, prefix: str = "", mark: str = "", call: str = "invoke", parameter: str = "parameter"
+) -> dict[str, str]:
+    return {
+        "block_open": f"<{block}>",
+        "block_close": f"</{block}>",
+        "call_open": f'<{prefix}{call} name="{{name}}">',
+        "call_close": f"</{prefix}{call}>",
+        "parameter_open": f'<{prefix}{parameter} name="{{name}}"{mark}>',
+        "parameter_close": f"</{prefix}{parameter}>",
+    }
+
+
+_FUNCTION_CALLS = Dialect(
+    name="function_calls",
+    tags=_attribute_tags("(?:function|tool)_calls"),
+    written=_attribute_written("function_calls"),
+    json_written='<parameter name="{name}" type="json">',
+    json_mark=_JSON,
+)
+
+# The same under an XML prefix, which some models carry over from their training; every tag has one.
+_PREFIX = r"[A-Za-z]{1,16}:"
+_PREFIXED = Dialect(
+    name="prefixed",
+    tags=_attribute_tags(f"{_PREFIX}function_calls", _PREFIX),
+    written=_attribute_written("ns:function_calls", "ns:"),
+    json_written='<ns:parameter name="{name}" type="json">',
+    json_mark=_JSON,
+)
+
+# MiniMax-M2: its own wrapper around the same calls.
+_MINIMAX = Dialect(
+    name="minimax",
+    tags=_attribute_tags("minimax:tool_call"),
+    written=_attribute_written("minimax:tool_call"),
+    json_written='<parameter name="{name}" type="json">',
+    json_mark=_JSON,
+)
+
+# DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
+_BARS = "\uff5cDSML\uff5c"
+_BARS_READ = "\uff5c{1,2}DSML\uff5c{1,2}"
+_DSML = Dialect(
+    name="dsml",
+    tags=_attribute_tags(f"{_BARS_READ}(?:function_calls|tool_calls)", _BARS_READ),
+    written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
+    json_written=f'<{_BARS}parameter name="{{name}}" string="false">',
+    json_mark=("string", "false"),
+)
+
+# Attribute names again, other elements: what models make of Qwen's format when they fall back to XML habits.
+_FUNCTION_NAME = Dialect(
+    name="function_name",
+    tags=_attribute_tags("tool_call", call="function"),
+    written=_attribute_written("tool_call", call="function", parameter="param"),
+    json_written='<param name="{name}" type="json">',
+    json_mark=_JSON,
+)
+
+
+def _name_in_tag(name: str, block: str) -> Dialect:
+    """Return a format in which the name stands in the tag, without an attribute."""
+    return Dialect(
+        name=name,
+        tags={
+            "block_open": tag(f"<{block}"),
+            "block_close": tag(f"</{block}"),
+            "call_open": tag("<function=", r"\s{0,4}[^\s<>=]{1,128}\s{0,4}"),
+            "call_close": tag("</function"),
+            "parameter_open": tag("<parameter=", r"\s{0,4}[^<>=]{1,128}\s{0,4}"),
+            "parameter_close": tag("</parameter"),
+        },
+        written={
+            "block_open": f"<{block}>",
+            "block_close": f"</{block}>",
+            "call_open": "<function={name}>",
+            "call_close": "</function>",
+            "parameter_open": "<parameter={name}>",
+            "parameter_close": "</parameter>",
+        },
+        name_in_tag=r"=\s*([^<>=]+?)\s*>",
+    )
+
+
+_QWEN = _name_in_tag("qwen", "tool_call")  # Qwen3-Coder; OpenHands writes no wrapper
+_SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
+
+# GLM 4.5 and later: the tool's name is text after the opener, keys and values are elements of their own.
+_GLM = Dialect(
+    name="glm",
+    tags={
+        "block_open": tag("<tool_call"),
+        "call_close": tag("</tool_call"),
+        "parameter_open": rf"<arg_key>[^<>]{{1,128}}</arg_key>{SPACE}<arg_value>",
+        "parameter_close": tag("</arg_value"),
+    },
+    written={
+        "call_open": "<tool_call>{name}",
+        "call_close": "</tool_call>",
+        "parameter_open": "<arg_key>{name}</arg_key>\n<arg_value>",
+        "parameter_close": "</arg_value>",
+    },
+    name_in_tag=r"<arg_key>\s*([^<>]+?)\s*</arg_key>",
+    name_after=tag("<tool_call"),
+)
+
+# Cline, Roo Code and others: the tool's name is the element, and so is each parameter's. The tags come with the tools.
+_TOOL_NAME = Dialect(
+    name="tool_name",
+    tags={},
+    written={
+        "call_open": "<{name}>",
+        "call_close": "</{name}>",
+        "parameter_open": "<{name}>",
+        "parameter_close": "</{name}>",
+    },
+    tool_elements=True,
+    parameter_elements=True,
+)
+
+_NAME = rf"{SPACE}[^\s<>]{{1,128}}{SPACE}"
+
+# Anthropic's form of 2023: name and parameters are elements of fixed names, each parameter one of its own.
+_INVOKE_TOOL_NAME = Dialect(
+    name="invoke_tool_name",
+    tags={
+        "block_open": tag("<function_calls"),
+        "block_close": tag("</function_calls"),
+        "call_open": rf"<invoke>{SPACE}<tool_name>{_NAME}</tool_name>(?:{SPACE}<parameters>)?",
+        "call_close": rf"(?:</parameters>{SPACE})?</invoke>",
+    },
+    written={
+        "block_open": "<function_calls>",
+        "block_close": "</function_calls>",
+        "call_open": "<invoke>\n<tool_name>{name}</tool_name>\n<parameters>",
+        "call_close": "</parameters>\n</invoke>",
+        "parameter_open": "<{name}>",
+        "parameter_close": "</{name}>",
+    },
+    name_in_tag=r"<tool_name>\s*([^<>]+?)\s*</tool_name>",
+    parameter_elements=True,
+)
+
+# Cherry Studio: the name is an element, the arguments are one JSON object.
+_CHERRY = Dialect(
+    name="cherry",
+    tags={
+        "call_open": rf"<tool_use>{SPACE}<name>{_NAME}</name>",
+        "call_close": element("tool_use", closing=True),
+        "body_open": "<arguments>",
+        "parameter_close": element("arguments", closing=True),
+    },
+    written={
+        "call_open": "<tool_use>\n<name>{name}</name>",
+        "call_close": "</tool_use>",
+        "body_open": "<arguments>",
+        "parameter_close": "</arguments>",
+    },
+    name_in_tag=r"<name>\s*([^<>]+?)\s*</name>",
+    json_body=True,
+)
+
+# The format of the prompt as it comes out of a web page: brackets and quotes are entities, and so are those in the values.
+_QUOTE = r"(?:[\"']|&quot;|&#3[49];)"
+_ESCAPED = Dialect(
+    name="escaped",
+    tags={
+        "block_open": "&lt;(?:function|tool)_calls&gt;",
+        "block_close": "&lt;/(?:function|tool)_calls&gt;",
+        "call_open": rf"&lt;invoke\s{{1,16}}name={_QUOTE}[^\s<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}/?&gt;",
+        "call_close": "&lt;/invoke&gt;",
+        "parameter_open": rf"&lt;parameter\s{{1,16}}name={_QUOTE}[^<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}&gt;",
+        "parameter_close": "&lt;/parameter&gt;",
+    },
+    written={
+        "block_open": "&lt;function_calls&gt;",
+        "block_close": "&lt;/function_calls&gt;",
+        "call_open": "&lt;invoke name=&quot;{name}&quot;&gt;",
+        "call_close": "&lt;/invoke&gt;",
+        "parameter_open": "&lt;parameter name=&quot;{name}&quot;&gt;",
+        "parameter_close": "&lt;/parameter&gt;",
+    },
+    name_in_tag=rf"name={_QUOTE}([^<>\"'&]+){_QUOTE}",
+    entities=True,
+)
+
+TAGS = (
+    _FUNCTION_CALLS,
+    _PREFIXED,
+    _MINIMAX,
+    _DSML,
+    _QWEN,
+    _SEED,
+    _FUNCTION_NAME,
+    _GLM,
+    _TOOL_NAME,
+    _INVOKE_TOOL_NAME,
+    _CHERRY,
+    _ESCAPED,
+)
