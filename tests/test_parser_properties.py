@@ -51,6 +51,29 @@ PIECES = [
     "\ud800",
     "\x00",
     "日本",
+    "<f>",
+    "</f>",
+    "<a>",
+    "</a>",
+    "<b>",
+    "</b>",
+    "<parameter>",
+    "\ufeff",
+    "\u200b",
+    "<INVOKE NAME=\u201cf\u201d>",
+    "</PARAMETER>",
+    "<par\u200bameter name='a'>",
+    '<param name="a">',
+    '{"a": "x"}',
+    "{",
+    "[",
+    '{"name": "f", "arguments": {',
+    '{"arguments": {',
+    '{"name": "f", "arguments": {"a": "x"}}',
+    "<tools>",
+    "</tools>",
+    ", ",
+    "}",
 ]
 TOOLS = [
     {
@@ -86,7 +109,8 @@ COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", 
 def pieces_of(dialect: Dialect) -> list[str]:
     """The tags of one dialect for tools f and g and parameters a, b, c and one undeclared, and pieces of any text."""
     written = dialect.written
-    names = {"call_open": "fg", "parameter_open": ["a", "b", "zzz"]}
+    parameters = ["a", "b", "zzz"]
+    names = {"call_open": "fg", "call_close": "fg", "parameter_open": parameters, "parameter_close": parameters}
     tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
     if dialect.name_after:
         tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]

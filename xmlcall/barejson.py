@@ -18,7 +18,8 @@ from .types import RawCall
 
 __all__ = ["BareJsonReader"]
 
-_FOLLOW = regex.compile(r"[ \t]{0,64}(?:[,;][ \t]{0,64})?(?P<next>.)?", regex.DOTALL)
+# What may stand between two objects or at the end: white space, closing brackets too many, a separator; then what decides.
+_FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
 _WRAPPER = regex.compile(r"<(\w+)>\s*")
 _ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
 
@@ -124,17 +125,18 @@ class BareJsonReader:
             yield Token("block_open", self._opener.text[:length], self._opener.start)
 
     def after(self) -> Iterator[tuple[str, Token]]:
-        """Yield the closing tag of that wrapper, or the comma before another object, with its kind of markup."""
-        length = self._tag or self._comma()
+        """Yield the closing tag of that wrapper, or brackets too many and a comma, with the kind of markup."""
+        length = self._tag or self._dropped()
         if length:
             yield "block_close" if self._tag else "dropped", Token("markup", self._after[:length], self.end)
 
-    def _comma(self) -> int:
-        return self._after.find(self._after.lstrip()[:1]) + 1 if self._after.lstrip().startswith((",", ";")) else 0
+    def _dropped(self) -> int:
+        following = _FOLLOW.match(self._after)
+        return len(following["space"]) if following and following["space"].strip() else 0
 
     def rest(self, found: bool) -> list[Token]:
         """Return what is still to be read: all after the opener if it is text after all."""
         if not found:
             return [Token("text", "".join(self._json)[self._opener.end - self._start :] + self._after, self._opener.end)]
-        length = self._tag or self._comma()
+        length = self._tag or self._dropped()
         return [Token("text", self._after[length:], self.end + length)]

@@ -18,6 +18,7 @@ from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, To
 __all__ = ["admits_string", "bind", "property_schema"]
 
 _NEAREST = 3
+_WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 
 
@@ -36,6 +37,10 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     if tool is None and len(catalog):
         return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
     arguments, issues, repairs = _read(raw_call.arguments, tool, raw_call.complete)
+    if (inner := _unwrapped(raw_call, arguments, catalog)) is not None:
+        argument = raw_call.arguments[0]
+        repairs = [Repair(code="arguments-wrapper", span=argument.span, path=f"$.{argument.name}")]
+        arguments, issues = inner, []
     if tool is not None and raw_call.complete:
         broken = {issue.path for issue in issues}
         found = find_issues(validator_of(catalog, tool), arguments)
@@ -46,6 +51,21 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     return ToolCall(
         id=_id(raw_call), name=raw_call.name, arguments=arguments, repairs=(*raw_call.repairs, *repairs), raw=raw_call
     )
+
+
+def _unwrapped(raw_call: RawCall, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any] | None:
+    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members."""
+    declared = catalog.parameters(raw_call.name)
+    if declared is None or len(raw_call.arguments) != 1 or not raw_call.complete:
+        return None
+    name = raw_call.arguments[0].name
+    if name not in _WRAPPERS or name in declared:
+        return None
+    value = arguments.get(name)
+    if isinstance(value, str):
+        read = jsonish.read(value, kinds={"object"}, complete=True)
+        value = read.value if isinstance(read, jsonish.Reading) else None
+    return value if isinstance(value, dict) and value and value.keys() <= declared else None
 
 
 def _id(raw_call: RawCall) -> str:

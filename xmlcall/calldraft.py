@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Callable, Sequence
 
+import regex
+
 from . import jsonish
 from .dialects import INVISIBLE, Dialect
 from .events import Event, Repaired, ToolCallEnd, ToolCallStart
@@ -65,7 +67,7 @@ class CallDraft:
             self.repair("parameter-element", opener.span)
         if element or self.dialect.tool_elements:
             return
-        written = _first_word(self.dialect.written[opener.kind])
+        written = _first_word(self.dialect.written.get(opener.kind, ""))
         if written not in opener.text or any(character in opener.text for character in INVISIBLE):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
@@ -73,6 +75,12 @@ class CallDraft:
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
         if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
             self.repair("attribute-style", opener.span)
+
+    def check_closer(self, closer: Token) -> None:
+        """Note a closer that is not written as the format asks."""
+        written = _first_word(self.dialect.written.get("parameter_close", ""))
+        if " " not in closer.pair and (written not in closer.text or any(character in closer.text for character in INVISIBLE)):
+            self.repair("wrong-closer", closer.span)
 
     def repair(self, code: str, span: tuple[int, int]) -> None:
         """Note a tolerance."""
@@ -141,4 +149,5 @@ def _tail(text: str, limit: int = 120) -> str:
 @functools.cache
 def _first_word(tag: str) -> str:
     """Return the name of a tag as it is written, without its prefix."""
-    return tag[1:].split()[0].split("=")[0].split(">")[0].rpartition(":")[2]
+    name = regex.search(r"(?:<|&lt;)/?(?:\w+:|\uff5c\w+\uff5c)?(\w+)", tag)
+    return name.group(1) if name else ""

@@ -151,6 +151,9 @@ class CallReader:
         self._emit(Markup(kind="stray", span=token.span))
         self._draft.repair("stray-tag", token.span)
 
+    def _list_close(self, token: Token) -> None:
+        self._emit(Markup(kind="block_close", span=token.span))
+
     def _repeated_block(self, token: Token) -> None:
         self._emit(Markup(kind="block_open", span=token.span))
         self._draft.repair("repeated-block", token.span)
@@ -293,6 +296,8 @@ class CallReader:
         closer, *after = self._pending
         if closer.kind != "parameter_close" or closer.pair != self._value.opener.pair:
             self._draft.wrong_closer(self._value, closer)
+        else:
+            self._draft.check_closer(closer)
         self._store()
         self._emit(Markup(kind="parameter_close", span=closer.span))
         for held in after:

@@ -52,13 +52,11 @@ class OpeningReader(ProseReader):
         else:
             self._scanner.only(*self._dialects, elements=self._elements(call))
 
-    def _elements(self, call: Token) -> frozenset[str] | None:
-        """Return the parameters that may be elements of their names in a call; None for any."""
+    def _elements(self, call: Token) -> frozenset[str]:
+        """Return the parameters that may be elements of their names in a call: the declared ones."""
         dialect = self._dialects[call.dialect]
-        declared = self._catalog.parameters(call.attributes["name"])
-        if dialect.json_body or dialect.entities:
-            return frozenset()
-        return declared if declared is not None or dialect.parameter_elements else frozenset()
+        fixed = dialect.json_body or dialect.entities
+        return frozenset() if fixed else self._catalog.parameters(call.attributes["name"]) or frozenset()
 
     def _text_after_opening(self, token: Token) -> None:
         blank = len(token.text) - len(token.text.lstrip())
@@ -99,7 +97,9 @@ class OpeningReader(ProseReader):
         opening = self._state is ReplyState.OPENING
         starts = opening or self._state is ReplyState.BLOCK or self._line_blank or self._after_call
         if not starts or token.start < self._no_json_before or (name and not self._declared(name)):
-            (self._opening_is_text if opening else self._plain)(Token("text", token.text, token.start))
+            self._scanner.unread(token.text[1:])
+            bracket = Token("text", token.text[0], token.start)
+            (self._opening_is_text if opening else self._plain)(bracket)
             return
         if opening:
             self._opening.held.append(token)

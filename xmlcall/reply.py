@@ -4,7 +4,6 @@
 names or arguments differ, it refuses.
 """
 
-import html
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,6 +20,7 @@ from .types import Repair, Reply, Tool, ToolCall
 
 __all__ = ["parse", "render", "reply_of", "write"]
 
+_ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 _TAGS = [tag for dialect in DIALECTS.values() for kind, tag in dialect.tags.items() if kind != "json_open"]
 # Whatever could be read as structure inside a value, in any dialect, plus the openings of a CDATA section.
 _STRUCTURE = regex.compile(r"<!\[CDATA\[|</?param(?:eter)?>|" + "|".join(_TAGS))
@@ -142,7 +142,7 @@ def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> st
     opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
     text = _string(value, dialect) if isinstance(value, str) else _json(value, dialect)
     if dialect.entities:
-        text = html.escape(text, quote=False)
+        text = text.translate(_ENTITIES)
     return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
 
 

@@ -111,12 +111,12 @@ class Scanner:
         """Say that no more text will come: what was held back is released."""
         self._closed = True
 
-    def only(self, *dialects: str, elements: Iterable[str] | None = ()) -> None:
+    def only(self, *dialects: str, elements: Iterable[str] = ()) -> None:
         """Take the tags of these dialects alone for tags, as inside a call.
 
         Args:
             dialects: names, the call's own first; none goes back to all.
-            elements: parameters that may be written as elements of their names; None for any name.
+            elements: parameters that may be written as elements of their names.
         """
         rows = tuple(self._dialects[name] for name in dialects)
         self._patterns = _patterns(rows, element_tags(elements)) if rows else self._all
@@ -169,8 +169,9 @@ class Scanner:
             part = "parameter" if part == "element" else part
             name = text.translate(_VISIBLE).strip("</> \t\r\n")
             return f"{part}_{kind.partition('_')[2]}", {"name": name}, f"{part} {name}"
+        part = "parameter" if part == "body" else part
         attributes = _attributes(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
-        return kind, attributes, part if dialect else ""
+        return kind, attributes, part if dialect and part != "list" else ""
 
 
 def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
@@ -206,4 +207,4 @@ def _starts(group: str, tag: str, character: str) -> bool:
 
 def _patterns(dialects: tuple[Dialect, ...], extra: tuple[tuple[str, str], ...] = ()) -> Patterns:
     groups = [(f"{kind}__{dialect.name}", tag) for dialect in dialects for kind, tag in dialect.tags.items()]
-    return _compiled((*groups, *((f"{kind}__{dialects[0].name}", tag) for kind, tag in extra)))
+    return _compiled((*((f"{kind}__{dialects[0].name}", tag) for kind, tag in extra), *groups))  # see `tags.TAGS` for the order

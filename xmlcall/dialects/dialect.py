@@ -14,9 +14,9 @@ class Dialect:
 
     Args:
         name: also the folder of its templates in `prompts/`, if it has any.
-        tags: token kind -> regular expression of the whole tag. Kinds: `block_open`, `block_close`, `call_open`, `call_close`,
-            `parameter_open`, `parameter_close`, `body_open` (all arguments as one JSON object), `json_open` (a call as JSON
-            without any tag). They have no groups.
+        tags: token kind -> regular expression of the whole tag, without groups. Kinds: `block_open`, `block_close`, `call_open`,
+            `call_close`, `parameter_open`, `parameter_close`, `list_close` (after the last parameter), `body_open` (all arguments
+            as one JSON object), `json_open` (the first of a call as JSON without any tag).
         written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
@@ -43,27 +43,24 @@ class Dialect:
     entities: bool = False
 
 
-# Never the name of a tool or parameter as an element: these are tags of their own, and HTML that models write every day.
-_RESERVED = frozenset(
-    [
-        *("think", "thinking", "reasoning", "invoke", "parameter", "param", "parameters", "function", "function_calls"),
-        *("function_call", "tool_calls", "tool_call", "tool_use", "a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "i"),
-        *("li", "ol", "p", "pre", "small", "span", "strong", "sub", "sup", "table", "td", "th", "tr", "u", "ul"),
-    ]
+# Never an element for a tool or parameter of that name: tags of their own, and for tools the HTML of every day.
+_STRUCTURE = frozenset(
+    """think thinking reasoning invoke parameter param parameters function function_calls function_call
+    tool_calls tool_call tool_use""".split()  # noqa: SIM905
 )
-_ANY_NAME = r"[A-Za-z_][\w.\-]{0,63}"
+_HTML = frozenset(
+    "a b br code details div em h1 h2 h3 i li ol p pre small span strong sub summary sup table td th tr u ul".split()  # noqa: SIM905
+)
 
 
-def element_tags(names: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
+def element_tags(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return token kinds and patterns of parameters as elements.
 
     Args:
-        names: the declared parameters; None for any name.
+        names: the declared parameters.
     """
-    pattern = _ANY_NAME if names is None else alternation(_usable(names))
-    if not pattern:
-        return ()
-    return (("element_open", element(pattern)), ("element_close", element(pattern, closing=True)))
+    pattern = alternation(_usable(names, _STRUCTURE))
+    return (("element_open", element(pattern)), ("element_close", element(pattern, closing=True))) if pattern else ()
 
 
 def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
@@ -75,11 +72,11 @@ def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
     """
     if not dialect.tool_elements:
         return dialect
-    pattern = alternation(_usable(names))
+    pattern = alternation(_usable(names, _STRUCTURE | _HTML))
     if not pattern:
         return replace(dialect, tags={})
     return replace(dialect, tags={"call_open": element(pattern), "call_close": element(pattern, closing=True)})
 
 
-def _usable(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.lower() not in _RESERVED and 0 < len(name) <= 128 and not set(name) & set("<>/")]
+def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
+    return [name for name in names if name.lower() not in reserved and 0 < len(name) <= 128 and not set(name) & set("<>/")]

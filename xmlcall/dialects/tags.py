@@ -16,7 +16,7 @@ def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[
         "call_open": tag(f"<{prefix}{call}", ATTRIBUTES, "/?>"),
         "call_close": tag(f"</{prefix}{call}"),
         "parameter_open": tag(f"<{prefix}param(?:eter)?", ATTRIBUTES, "/?>"),
-        "parameter_close": tag(f"</{prefix}{'param(?:eter)?' if call == 'function' else 'parameter'}"),
+        "parameter_close": tag(f"</{prefix}param(?:eter)?"),
     }
 
 
@@ -149,8 +149,9 @@ _INVOKE_TOOL_NAME = Dialect(
     tags={
         "block_open": tag("<function_calls"),
         "block_close": tag("</function_calls"),
-        "call_open": rf"<invoke>{SPACE}<tool_name>{_NAME}</tool_name>(?:{SPACE}<parameters>)?",
-        "call_close": rf"(?:</parameters>{SPACE})?</invoke>",
+        "call_open": rf"<invoke>{SPACE}<tool_name>{_NAME}</tool_name>{SPACE}(?:<parameters>|(?=</invoke>))",
+        "call_close": "</invoke>",
+        "list_close": "</parameters>",
     },
     written={
         "block_open": "<function_calls>",
@@ -207,7 +208,9 @@ _ESCAPED = Dialect(
     entities=True,
 )
 
+# Elements of the tools' names come first: a finished `<name>` is taken at once, whatever longer tag begins like it.
 TAGS = (
+    _TOOL_NAME,
     _FUNCTION_CALLS,
     _PREFIXED,
     _MINIMAX,
@@ -216,7 +219,6 @@ TAGS = (
     _SEED,
     _FUNCTION_NAME,
     _GLM,
-    _TOOL_NAME,
     _INVOKE_TOOL_NAME,
     _CHERRY,
     _ESCAPED,
