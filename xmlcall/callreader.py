@@ -355,7 +355,7 @@ class CallReader:
             self._value.add(held)
         self._pending = []
         if self._value.is_body:  # broken JSON that was cut is cut, not broken
-            self._draft.keep(self._value.close())
+            self._value.close()
             self._draft.truncated("the arguments have no end")
         else:
             self._store()

@@ -76,7 +76,7 @@ REPAIRS: dict[str, str] = {
     "json-unquoted-key": "A key stood without quotes.",
     "json-comment": "A comment was dropped.",
     "json-missing-closer": "A closing bracket was missing at the end.",
-    "json-extra-closer": "A closing brace at the end was one too many.",
+    "json-extra-closer": "A closing bracket at the end was one too many.",
     "json-double-encoding": "A string that holds JSON was read as that JSON.",
     "json-byte-order-mark": "A byte order mark was dropped.",
     "json-white-space": "White space that JSON does not know was dropped.",

@@ -197,6 +197,8 @@ class Parser(OpeningReader):
         self._events += events_of(calls)
         for part in reader.space:
             self._markup("space", part)
+            if part.text.strip():
+                self._repair("json-extra-closer", part.span)
         if reader.closer is not None:
             self._markup("block_close", reader.closer)
         self._wrapper = "" if reader.closer else calls[0].dialect
@@ -219,6 +221,8 @@ class Parser(OpeningReader):
         self._events += events_of(calls)
         for kind, tag in reader.after():
             self._markup(kind, tag)
+            if tag.text.strip(" \t,;").startswith(("]", "}")):
+                self._repair("json-extra-closer", tag.span)
         return True
 
     def _end_call(self, rest: list[Token]) -> None:
