@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test live check fix golden bench clean
+.PHONY: demo test live check fix golden bench fuzz clean
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -42,6 +42,13 @@ fix: $(VENV)/.dev  ## format and repair what the linter can
 
 golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
 	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/test_prompt.py
+
+FUZZ_SECONDS ?= 1800
+fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzing for FUZZ_SECONDS
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/test_parser_corpus.py
+	mkdir -p build/fuzz
+	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py

@@ -1,6 +1,7 @@
 """Cases as data: reading the corpus, and every way of cutting a text."""
 
 import itertools
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,10 @@ def load(pattern: str) -> list[Any]:
     return cases
 
 
-def cuts(text: str, most: int = 150) -> Iterator[list[str]]:
+MOST = int(os.environ.get("XMLCALL_CUTS", "150"))  # 3-way cuts a case; `make fuzz` takes 1,000
+
+
+def cuts(text: str, most: int = MOST) -> Iterator[list[str]]:
     """Yield the text whole, by character, at every 2-way cut and at `most` 3-way cuts spread over all of them."""
     yield [text]
     yield list(text)

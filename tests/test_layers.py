@@ -19,8 +19,8 @@ def layer(names: str, below: str) -> None:
 
 
 CORE = """
-errors tool types references events catalog schema dialects scanner states value calldraft callreader fork opening prose parser
-jsonstring jsonmachine jsonish jsonbody binding reply
+errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
+prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue binding reply
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -32,19 +32,25 @@ layer("completion", "types")
 layer("dialects", "errors")
 layer("scanner", "dialects")
 layer("states", "")
-layer("value", "types events scanner")
-layer("calldraft", "types events dialects scanner value")
+layer("value", "types events dialects scanner")
+layer("calldraft", "types events dialects scanner value jsonish jsoncall")
 layer("fork", "scanner")
-layer("callreader", "types events dialects scanner states value calldraft fork")
+layer("valuereader", "events dialects scanner states value calldraft fork")
+layer("callreader", "events dialects scanner states valuereader")
 layer("opening", "scanner")
-layer("jsonbody", "types events dialects scanner jsonish")
+layer("jsonextent", "")
+layer("jsoncall", "types events dialects jsonish")
+layer("jsonbody", "types dialects scanner jsonextent jsoncall")
+layer("barejson", "types dialects scanner jsonextent jsoncall")
 layer("prose", "events scanner states")
-layer("parser", "errors types events catalog dialects scanner states callreader jsonbody opening prose")
+layer("openings", "catalog dialects scanner states jsoncall opening prose")
+layer("parser", "errors events catalog dialects scanner states callreader jsonbody barejson jsoncall openings")
 layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")
 layer("schema", "errors tool types references catalog")
-layer("binding", "types references catalog schema jsonish")
+layer("xmlvalue", "references")
+layer("binding", "types references catalog schema jsonish xmlvalue")
 layer("reply", "errors types events catalog dialects parser binding")
 layer("content", "types")
 layer("signature", "types references schema")

@@ -1,121 +1,12 @@
 """The parser's invariants over tag soup (docs/design.md, section 4)."""
 
-import itertools
-
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soup import PIECES, TOOLS, check_invariants, pieces_of
 
-from xmlcall import Parser, Repaired, ToolCall, UsageError, coalesce, parse, render
-from xmlcall.dialects import DIALECTS, Dialect
-from xmlcall.events import Event
-
-import pytest  # isort: skip
-
-PIECES = [
-    "<function_calls>",
-    "</function_calls>",
-    '<invoke name="f">',
-    '<invoke name="g">',
-    '<invoke name="f"/>',
-    "<invoke name='f' id=1>",
-    "</invoke>",
-    '<parameter name="a">',
-    '<parameter name="b">',
-    '<parameter name="zzz">',
-    '<parameter name="c" type="json">',
-    "</parameter>",
-    "<![CDATA[",
-    "]]>",
-    "<think>",
-    "</think>",
-    "`",
-    "```",
-    "```xml\n",
-    "\n",
-    "\n\n",
-    "\r\n",
-    "\r",
-    " ",
-    " " * 70,
-    " " * 300,
-    "x",
-    "<",
-    "</",
-    "<function_cal",
-    "</a>",
-    "</param>",
-    "<a>",
-    "&lt;",
-    "1",
-    "]",
-    "\ud800",
-    "\x00",
-    "日本",
-    "<f>",
-    "</f>",
-    "<a>",
-    "</a>",
-    "<b>",
-    "</b>",
-    "<parameter>",
-    "\ufeff",
-    "\u200b",
-    "<INVOKE NAME=\u201cf\u201d>",
-    "</PARAMETER>",
-    "<par\u200bameter name='a'>",
-    '<param name="a">',
-    '{"a": "x"}',
-    "{",
-    "[",
-    '{"name": "f", "arguments": {',
-    '{"arguments": {',
-    '{"name": "f", "arguments": {"a": "x"}}',
-    "<tools>",
-    "</tools>",
-    ", ",
-    "}",
-]
-TOOLS = [
-    {
-        "name": "f",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "a": {"type": "string"},
-                "b": {"type": "integer"},
-                "c": {"type": ["string", "null", "array"]},
-                "d": {"type": "array", "items": {"type": "string"}},
-                "e": {},
-            },
-        },
-    }
-]
-JSON = [
-    '{"name": "f", "arguments": {',
-    '{"name": "g"}',
-    '"a": "',
-    '"',
-    "\\",
-    "{",
-    "}",
-    "}}",
-    "[",
-    ": ",
-    '{"name": "f", "arguments": {"a": "x"}}',
-]
-COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
-
-
-def pieces_of(dialect: Dialect) -> list[str]:
-    """The tags of one dialect for tools f and g and parameters a, b, c and one undeclared, and pieces of any text."""
-    written = dialect.written
-    parameters = ["a", "b", "zzz"]
-    names = {"call_open": "fg", "call_close": "fg", "parameter_open": parameters, "parameter_close": parameters}
-    tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
-    if dialect.name_after:
-        tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
-    return [*tags, dialect.json_written.replace("{name}", "c"), *COMMON, *(JSON if dialect.is_json else [])]
-
+from xmlcall import Parser, ToolCall, UsageError, parse, render
+from xmlcall.dialects import DIALECTS
 
 soup = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 dialect_soup = st.sampled_from(list(DIALECTS.values())).flatmap(
@@ -127,23 +18,11 @@ catalogs = st.sampled_from([(), TOOLS])
 reasons = st.sampled_from(["stop", "length"])
 
 
-def read(chunks: list[str], tools: object, reason: str) -> list[Event]:
-    parser = Parser(tools)  # type: ignore[arg-type]
-    events = [event for chunk in chunks for event in parser.feed(chunk)]
-    return coalesce([*events, *parser.close(reason)])
-
-
 @settings(max_examples=600, deadline=None)
-@given(text=any_soup, tools=catalogs, reason=reasons, data=st.data())
-def test_chunk_invariance_and_conservation(text: str, tools: object, reason: str, data: st.DataObject) -> None:
-    whole = read([text], tools, reason)
-    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=40)))
-    chunks = [text[start:end] for start, end in itertools.pairwise([0, *places, len(text)])]
-    assert read(chunks, tools, reason) == whole
-    assert read(list(text), tools, reason) == whole
-    spans = [event.span for event in whole if not isinstance(event, Repaired)]
-    assert [start for start, _ in spans] == [0, *(end for _, end in spans)][: len(spans)]
-    assert (spans[-1][1] if spans else 0) == len(text)
+@given(text=any_soup, tools=catalogs, reason=reasons, reasoning_open=st.booleans(), data=st.data())
+def test_any_soup_cut_anywhere(text: str, tools: object, reason: str, reasoning_open: bool, data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=40))
+    check_invariants(text, places, tools, reason, reasoning_open)
 
 
 @settings(max_examples=300, deadline=None)

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from . import jsonish
+from . import jsonish, xmlvalue
 from .catalog import Catalog, Tools
 from .references import MAX_DEPTH, resolve
 from .schema import describe, find_issues, validator_of
@@ -126,10 +126,49 @@ def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any], com
     path = f"$.{argument.name}"
     if isinstance(read, jsonish.Reading):
         return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
+    if argument.text.lstrip().startswith("<") and (nodes := xmlvalue.read(argument.text)):
+        repair = Repair(code="xml-elements", span=argument.span, path=path)
+        return _of_elements(nodes, schema, root), None, (repair,)
     if not argument.text.lstrip().startswith(("[", "{")):
         return argument.text, None, ()
     reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
     return argument.text, _malformed(path, describe(schema, root), argument.text, reason, read.code), ()
+
+
+def _of_elements(nodes: tuple[xmlvalue.Node, ...], schema: Any, root: Mapping[str, Any]) -> Any:
+    """Make of XML elements what the schema asks for: an array of their contents, or an object with their names."""
+    schema = resolve(schema, root)
+    kinds = _kinds(schema, root) or {"object", "array"}
+    names = {node.name for node in nodes}
+    if "array" in kinds and (len(names) == 1 or "object" not in kinds):
+        items = schema.get("items", True) if isinstance(schema, Mapping) else True
+        return [_of_element(node, items, root) for node in nodes]
+    found: dict[str, list[xmlvalue.Node]] = {}
+    for node in nodes:
+        found.setdefault(node.name, []).append(node)
+    return {name: _of_group(group, _member_schema(schema, name), root) for name, group in found.items()}
+
+
+def _of_group(group: list[xmlvalue.Node], schema: Any, root: Mapping[str, Any]) -> Any:
+    """Make one member of the elements of one name: several are an array."""
+    if len(group) == 1:
+        return _of_element(group[0], schema, root)
+    items = resolve(schema, root)
+    items = items.get("items", True) if isinstance(items, Mapping) else True
+    return [_of_element(node, items, root) for node in group]
+
+
+def _of_element(node: xmlvalue.Node, schema: Any, root: Mapping[str, Any]) -> Any:
+    if node.children:
+        return _of_elements(node.children, schema, root)
+    if admits_string(schema, root):
+        return node.text
+    read = jsonish.read(node.text, kinds=_kinds(schema, root), complete=True)
+    return read.value if isinstance(read, jsonish.Reading) else node.text
+
+
+def _member_schema(schema: Any, name: str) -> Any:
+    return property_schema(schema, name) if isinstance(schema, Mapping) else True
 
 
 def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:

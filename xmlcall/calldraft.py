@@ -46,19 +46,30 @@ class CallDraft:
         self.names.add(argument.name)
         self.given = True
 
-    def keep_body(self, body: RawArgument) -> None:
-        """Add all parameters, given as one JSON object."""
+    def keep_body(self, body: RawArgument, *, closed: bool = True) -> bool:
+        """Add all parameters, given as one JSON object.
+
+        Args:
+            body: the object's text.
+            closed: whether a tag ended it, so that brackets may be missing.
+
+        Returns:
+            False if nothing ended it, neither a tag nor its own last bracket.
+        """
+        read = jsonish.read(body.text, kinds={"object"}, complete=closed)
+        if isinstance(read, jsonish.Unreadable) and not closed:
+            return False
         self.given = True
         if not self.dialect.json_body:
             self.repair("json-body", (body.span[0], body.span[0]))
-        read = jsonish.read(body.text, kinds={"object"}, complete=True)
         if isinstance(read, jsonish.Unreadable):
             self._issues.append(unreadable(read))
-            return
+            return True
         for repair in read.repairs:
             self.repair(repair.code, body.span)
         for argument in arguments_of(read.value, body.span):
             self.keep(argument)
+        return True
 
     def check_style(self, opener: Token) -> None:
         """Note an opener that is not written as the format asks."""

@@ -62,6 +62,7 @@ REPAIRS: dict[str, str] = {
     "tool-element": "A call in a block was written as an element with the tool's name.",
     "json-body": "The parameters of a call were written as one JSON object.",
     "arguments-wrapper": "All arguments were written as one parameter that the tool does not have.",
+    "xml-elements": "An array or object was written as nested XML elements.",
     "byte-order-mark": "A byte order mark before the reply was dropped.",
     "json-single-quotes": "A string or key stood in single quotes.",
     "json-curly-quotes": "A string or key stood in curly quotes.",

@@ -1,0 +1,149 @@
+"""Pieces of markup of every dialect, tools to match, and what must hold for any text made of them (docs/design.md, section 4)."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from xmlcall import Parser, Repaired, ToolCall, coalesce, parse
+from xmlcall.dialects import Dialect
+from xmlcall.events import Event, ToolCallEnd, ToolCallStart
+
+PIECES = [
+    "<function_calls>",
+    "</function_calls>",
+    '<invoke name="f">',
+    '<invoke name="g">',
+    '<invoke name="f"/>',
+    "<invoke name='f' id=1>",
+    "</invoke>",
+    '<parameter name="a">',
+    '<parameter name="b">',
+    '<parameter name="zzz">',
+    '<parameter name="c" type="json">',
+    "</parameter>",
+    "<![CDATA[",
+    "]]>",
+    "<think>",
+    "</think>",
+    "`",
+    "```",
+    "```xml\n",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    " ",
+    " " * 70,
+    " " * 300,
+    "x",
+    "<",
+    "</",
+    "<function_cal",
+    "</a>",
+    "</param>",
+    "<a>",
+    "&lt;",
+    "1",
+    "]",
+    "\ud800",
+    "\x00",
+    "日本",
+    "<f>",
+    "</f>",
+    "<a>",
+    "</a>",
+    "<b>",
+    "</b>",
+    "<parameter>",
+    "\ufeff",
+    "\u200b",
+    "<INVOKE NAME=\u201cf\u201d>",
+    "</PARAMETER>",
+    "<par\u200bameter name='a'>",
+    '<param name="a">',
+    '{"a": "x"}',
+    "{",
+    "[",
+    '{"name": "f", "arguments": {',
+    '{"arguments": {',
+    '{"name": "f", "arguments": {"a": "x"}}',
+    "<tools>",
+    "</tools>",
+    ", ",
+    "}",
+]
+TOOLS = [
+    {
+        "name": "f",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string"},
+                "b": {"type": "integer"},
+                "c": {"type": ["string", "null", "array"]},
+                "d": {"type": "array", "items": {"type": "string"}},
+                "e": {},
+            },
+        },
+    }
+]
+JSON = [
+    '{"name": "f", "arguments": {',
+    '{"name": "g"}',
+    '"a": "',
+    '"',
+    "\\",
+    "{",
+    "}",
+    "}}",
+    "[",
+    ": ",
+    '{"name": "f", "arguments": {"a": "x"}}',
+]
+COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
+
+
+def pieces_of(dialect: Dialect) -> list[str]:
+    """The tags of one dialect for tools f and g and parameters a, b, c and one undeclared, and pieces of any text."""
+    written = dialect.written
+    parameters = ["a", "b", "zzz"]
+    names = {"call_open": "fg", "call_close": "fg", "parameter_open": parameters, "parameter_close": parameters}
+    tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
+    if dialect.name_after:
+        tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
+    return [*tags, dialect.json_written.replace("{name}", "c"), *COMMON, *(JSON if dialect.is_json else [])]
+
+
+def read(chunks: list[str], tools: Any, reason: str, reasoning_open: bool = False) -> list[Event]:
+    """Return the coalesced events of a text in pieces."""
+    parser = Parser(tools, reasoning_open=reasoning_open)
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    return coalesce([*events, *parser.close(reason)])
+
+
+def cut(text: str, places: Sequence[int]) -> list[str]:
+    """Return the text cut at these places."""
+    return [text[start:end] for start, end in itertools.pairwise([0, *sorted(places), len(text)])]
+
+
+def check_invariants(text: str, places: Sequence[int], tools: Any, reason: str, reasoning_open: bool = False) -> None:
+    """Assert what must hold for any text, however it is cut."""
+    whole = read([text], tools, reason, reasoning_open)
+    assert read(cut(text, places), tools, reason, reasoning_open) == whole
+    assert read(list(text), tools, reason, reasoning_open) == whole
+    position = 0
+    for event in whole:
+        if not isinstance(event, Repaired):
+            assert event.span[0] == position
+            position = event.span[1]
+        if hasattr(event, "text"):
+            assert text[slice(*event.span)] == event.text
+    assert position == len(text)
+    starts = [(event.index, event.name) for event in whole if isinstance(event, ToolCallStart)]
+    raws = [event.raw for event in whole if isinstance(event, ToolCallEnd)]
+    assert starts == [(raw.index, raw.name) for raw in raws]
+    assert [raw.index for raw in raws] == list(range(len(raws)))
+    reply = parse(text, tools, finish_reason=reason, reasoning_open=reasoning_open)
+    for call in reply.calls:
+        assert text[slice(*call.raw.span)] == call.raw.text
+        assert not isinstance(call, ToolCall) or (call.raw.complete and not call.raw.issues)
