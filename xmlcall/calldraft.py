@@ -79,7 +79,8 @@ class CallDraft:
         if element or self.dialect.tool_elements:
             return
         written = _first_word(self.dialect.written.get(opener.kind, ""))
-        if written not in opener.text or any(character in opener.text for character in INVISIBLE):
+        whole = opener.text.endswith((">", "&gt;")) or self.dialect.name_after
+        if not whole or written not in opener.text or any(character in opener.text for character in INVISIBLE):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
             return

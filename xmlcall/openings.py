@@ -202,6 +202,16 @@ class OpeningReader(ProseReader):
         for part in self._opening.held:
             self._text(part)
 
+    def _release_at_end(self) -> None:
+        """A wrapper at the very end of the reply is a left-over, not text for the person."""
+        last = max((place for place, part in enumerate(self._opening.held) if part.text.strip()), default=0)
+        self._state = ReplyState.PROSE
+        for place, part in enumerate(self._opening.held):
+            if place == last and part.kind == "block_open":
+                self._stray_tag(part)
+            else:
+                self._text(part)
+
     # What the Parser does with a call.
 
     def _begin_call(self, token: Token) -> None:

@@ -87,7 +87,7 @@ class Parser(OpeningReader):
             self._end_call(self._reader.finish(self._length, cut=finish_reason not in _UNCUT))
             events += self._drain()
         if self._state is ReplyState.OPENING:
-            self._release_as_text()
+            self._release_at_end()
         if self._state is ReplyState.BLOCK:
             self._repair("unclosed-block", (self._length, self._length))
         self._closed = True

@@ -90,7 +90,8 @@ def _name_in_tag(name: str, block: str) -> Dialect:
             "block_close": tag(f"</{block}"),
             "call_open": tag("<function=", r"\s{0,4}[^\s<>=]{1,128}\s{0,4}"),
             "call_close": tag("</function"),
-            "parameter_open": tag("<parameter=", r"\s{0,4}[^<>=]{1,128}\s{0,4}"),
+            # `<parameter=a=1</parameter>`: a second equals sign for the bracket.
+            "parameter_open": tag("<parameter=", r"\s{0,4}[^<>=]{1,128}\s{0,4}", "[>=]"),
             "parameter_close": tag("</parameter"),
         },
         written={
@@ -101,7 +102,7 @@ def _name_in_tag(name: str, block: str) -> Dialect:
             "parameter_open": "<parameter={name}>",
             "parameter_close": "</parameter>",
         },
-        name_in_tag=r"=\s*([^<>=]+?)\s*>",
+        name_in_tag=r"=\s*([^<>=]+?)\s*[>=]",
     )
 
 
