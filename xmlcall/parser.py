@@ -197,8 +197,8 @@ class Parser(OpeningReader):
         self._events += events_of(calls)
         for part in reader.space:
             self._markup("space", part)
-            if part.text.strip():
-                self._repair("json-extra-closer", part.span)
+        if any(part.text.strip() for part in reader.space):
+            self._repair("json-extra-closer", (reader.space[0].start, reader.space[-1].end))
         if reader.closer is not None:
             self._markup("block_close", reader.closer)
         self._wrapper = "" if reader.closer else calls[0].dialect
