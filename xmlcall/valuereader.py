@@ -251,7 +251,7 @@ class ValueReader:
         else:
             self._store_unclosed(closer.start)
         self._queue.extendleft(reversed([*after, *following]))
-        self._finish(closer.start, closer.end)
+        self._end_here(closer)
 
     # A sibling's opener that may be text.
 
@@ -267,7 +267,7 @@ class ValueReader:
             self._queue.extendleft(reversed([*self._fork.held, token]))
             self._state = CallState.VALUE
 
-    def _finish(self, start: int, end: int) -> None:
+    def _end_here(self, token: Token) -> None:
         raise NotImplementedError
 
 
