@@ -1,12 +1,15 @@
 """The parser's invariants over tag soup (docs/design.md, section 4)."""
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soup import PIECES, TOOLS, check_invariants, pieces_of
 
-from xmlcall import Parser, ToolCall, UsageError, parse, render
+from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render
 from xmlcall.dialects import DIALECTS
+
+LONGEST_TAG = 2_500  # six attributes of 256 characters, their names and white space
 
 soup = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 dialect_soup = st.sampled_from(list(DIALECTS.values())).flatmap(
@@ -92,27 +95,53 @@ def test_wrong_use() -> None:
         Parser(dialect="nope")
 
 
-@pytest.mark.parametrize(
-    "piece", ["<", "<invoke name=", '<invoke name="f">', '<parameter name="a">', "</parameter>", "`", "```\n"]
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if "parameter_open" in dialect.written])
+def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) -> None:
+    """Leave out one closing tag: the call is read as it was meant, or it does not run."""
+    plain = st.text(alphabet="abc 1\n.,", max_size=12).filter(lambda value: value == value.strip())
+    arguments = data.draw(st.fixed_dictionaries({"a": plain, "b": st.integers()}))
+    text = render([{"name": "f", "arguments": arguments}, {"name": "f", "arguments": {"a": "z"}}], TOOLS, dialect=dialect)
+    closers = [match.span() for match in regex.finditer(r"(?:<|&lt;)/[^<>&]*(?:>|&gt;)", text)]
+    start, end = data.draw(st.sampled_from(closers))
+    for call in parse(text[:start] + text[end:], TOOLS).calls:
+        assert isinstance(call, InvalidCall) or call.arguments in (arguments, {"a": "z"}), call
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=any_soup, data=st.data())
+@pytest.mark.parametrize("opener", ["<think>", "<thinking>", "<reasoning>", "<think><think>a</think>"])
+def test_nothing_in_reasoning_runs(opener: str, text: str, data: st.DataObject) -> None:
+    reasoning = regex.sub("</(?:think|thinking|reasoning|seed:think)>", "", text)
+    reply = parse(opener + reasoning, TOOLS)
+    assert reply.calls == ()
+    assert reasoning in reply.reasoning
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=any_soup)
+def test_nothing_in_inline_code_runs(text: str) -> None:
+    code = regex.sub(r"`|\n\s*\n|\n", "", text)
+    assert parse(f"See `{code}` there.", TOOLS).calls == ()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.lists(
+        st.sampled_from(["<", "</", "<invoke name=", '"f', "x", " ", "`", "\n", "{", "[", '{"na', "&", "&lt;inv", "<f"]),
+        max_size=200,
+    )
 )
-@pytest.mark.parametrize("before", ["", '<function_calls><invoke name="f"><parameter name="a">'])
-def test_work_grows_with_the_text_alone(piece: str, before: str) -> None:
-    """Count events, not seconds: twice the text, at most a little over twice the work."""
-    import sys
+def test_visible_text_is_held_back_by_a_constant(text: list[str]) -> None:
+    parser, emitted, fed = Parser(TOOLS), 0, 0
+    for piece in text:
+        emitted += sum(event.span[1] - event.span[0] for event in parser.feed(piece) if not isinstance(event, Repaired))
+        fed += len(piece)
+        assert fed - emitted <= LONGEST_TAG
 
-    def work(count: int) -> int:
-        calls = 0
 
-        def count_call(frame: object, kind: str, argument: object) -> None:
-            nonlocal calls
-            calls += kind == "call"
-
-        sys.setprofile(count_call)
-        try:
-            parse(before + piece * count)
-        finally:
-            sys.setprofile(None)
-        return calls
-
-    small, large = work(300), work(600)
-    assert large < 2.5 * small + 200
+def test_text_after_an_endless_tag_is_released() -> None:
+    parser = Parser(TOOLS)
+    events = [event for character in '<invoke name="' + "x" * 5000 for event in parser.feed(character)]
+    assert sum(event.span[1] for event in events[-1:]) > 5000 - LONGEST_TAG

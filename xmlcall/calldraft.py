@@ -79,7 +79,9 @@ class CallDraft:
         if element or self.dialect.tool_elements:
             return
         written = _first_word(self.dialect.written.get(opener.kind, ""))
-        whole = opener.text.endswith((">", "&gt;")) or self.dialect.name_after
+        whole = (
+            "</" in opener.text or opener.kind == "call_open" if self.dialect.name_after else opener.text.endswith((">", "&gt;"))
+        )
         if not whole or written not in opener.text or any(character in opener.text for character in INVISIBLE):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
@@ -87,6 +89,12 @@ class CallDraft:
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
         if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
             self.repair("attribute-style", opener.span)
+
+    def _is_whole(self, opener: Token) -> bool:
+        """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
+        if self.dialect.name_after:
+            return opener.kind == "call_open" or "</" in opener.text
+        return opener.text.endswith((">", "&gt;"))
 
     def check_closer(self, closer: Token) -> None:
         """Note a closer that is not written as the format asks."""

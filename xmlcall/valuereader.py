@@ -116,7 +116,7 @@ class ValueReader:
             self._value.add(token)
 
     def _opener_after_wrong_closer(self, token: Token) -> None:
-        if self._is_new_sibling(token.attributes["name"]):
+        if self._is_new_sibling(token.attributes["name"]) and (not _is_element(token) or _is_element(self._value.opener)):
             self._close_value(token)
         else:
             self._pending_is_text(token)

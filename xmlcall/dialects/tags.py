@@ -115,7 +115,7 @@ _GLM = Dialect(
     tags={
         "block_open": tag("<tool_call"),
         "call_close": tag("</tool_call"),
-        "parameter_open": rf"<arg_key>[^<>]{{1,128}}</arg_key>{SPACE}<arg_value>",
+        "parameter_open": rf"<arg_key>[^<>]{{1,128}}(?:</arg_key>{SPACE})?<arg_value>",
         "parameter_close": tag("</arg_value"),
     },
     written={
@@ -124,7 +124,7 @@ _GLM = Dialect(
         "parameter_open": "<arg_key>{name}</arg_key>\n<arg_value>",
         "parameter_close": "</arg_value>",
     },
-    name_in_tag=r"<arg_key>\s*([^<>]+?)\s*</arg_key>",
+    name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
     name_after=tag("<tool_call"),
 )
 
