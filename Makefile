@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test live check fix golden bench fuzz clean
+.PHONY: demo test coverage live check fix golden bench bench-parser fuzz clean
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -27,6 +27,9 @@ demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP 
 test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
 	$(BIN)/python -m pytest -n auto
 
+coverage: $(VENV)/.dev $(VENV)/.node  ## the test suite, and every branch of the pure core must have run
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live
 
@@ -49,6 +52,12 @@ fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzi
 	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/test_parser_corpus.py
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
+
+bench-parser:  ## the parser beside others, in an environment of its own
+	$(PYTHON) -m venv build/bench-parser
+	build/bench-parser/bin/python -m pip install --quiet --disable-pip-version-check -e . agent-tool-parser==0.1.3 openai orjson partial_json_parser
+	build/bench-parser/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-router-utils==0.8.1
+	build/bench-parser/bin/python benchmarks/micro/parser.py
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py

@@ -20,7 +20,8 @@ def layer(names: str, below: str) -> None:
 
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
-prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue binding reply
+prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern names
+conversion binding reply
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -48,9 +49,12 @@ layer("parser", "errors events catalog dialects scanner states callreader jsonbo
 layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")
-layer("schema", "errors tool types references catalog")
+layer("schemapattern", "")
+layer("schema", "errors tool types references catalog schemapattern")
+layer("names", "")
 layer("xmlvalue", "references")
-layer("binding", "types references catalog schema jsonish xmlvalue")
+layer("conversion", "references schema jsonish xmlvalue")
+layer("binding", "types references catalog schema names jsonish conversion")
 layer("reply", "errors types events catalog dialects parser binding")
 layer("content", "types")
 layer("signature", "types references schema")

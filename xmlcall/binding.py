@@ -1,16 +1,19 @@
 """A call as written + its tool -> a call with typed arguments, or every mistake in it.
 
 Strategy: read each value strictly, as the schema says (the text itself where a string is admitted, else its JSON value), then
-validate the whole with JSON Schema. A declared string is never touched. All issues of a call come at once, so that a model can
-mend them in one go. Nothing raises on any text.
+validate the whole with JSON Schema. Only what is invalid as it stands is converted (`conversion.py`), and every liberty is a
+repair. All issues of a call come at once, so that a model can mend them in one go. Nothing raises on any text.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import jsonish, xmlvalue
+from . import jsonish
 from .catalog import Catalog, Tools
+from .conversion import Ambiguous, Fitter
+from .names import match_name, match_tool
 from .references import MAX_DEPTH, resolve
 from .schema import describe, find_issues, validator_of
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
@@ -33,39 +36,21 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
         A ToolCall whose arguments satisfy the tool's schema, or an InvalidCall with every issue.
     """
     catalog = Catalog.of(tools)
-    tool = catalog.get(raw_call.name)
-    if tool is None and len(catalog):
+    name = raw_call.name if raw_call.name in catalog else match_tool(raw_call.name, catalog.names())
+    if name is None and len(catalog):
         return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
-    arguments, issues, repairs = _read(raw_call.arguments, tool, raw_call.complete)
-    if (inner := _unwrapped(raw_call, arguments, catalog)) is not None:
-        argument = raw_call.arguments[0]
-        repairs = [Repair(code="arguments-wrapper", span=argument.span, path=f"$.{argument.name}")]
-        arguments, issues = inner, []
+    tool = catalog.get(name) if name else None
+    draft = _Draft(tool, raw_call, catalog)
+    draft.read()
     if tool is not None and raw_call.complete:
-        broken = {issue.path for issue in issues}
-        found = find_issues(validator_of(catalog, tool), arguments)
-        issues += [issue for issue in found if issue.path not in broken]
-    issues = [*raw_call.issues, *issues]
+        draft.check()
+    issues = (*raw_call.issues, *draft.issues)
     if issues or not raw_call.complete:
-        return _invalid(raw_call, tuple(issues))
-    return ToolCall(
-        id=_id(raw_call), name=raw_call.name, arguments=arguments, repairs=(*raw_call.repairs, *repairs), raw=raw_call
-    )
-
-
-def _unwrapped(raw_call: RawCall, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any] | None:
-    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members."""
-    declared = catalog.parameters(raw_call.name)
-    if declared is None or len(raw_call.arguments) != 1 or not raw_call.complete:
-        return None
-    name = raw_call.arguments[0].name
-    if name not in _WRAPPERS or name in declared:
-        return None
-    value = arguments.get(name)
-    if isinstance(value, str):
-        read = jsonish.read(value, kinds={"object"}, complete=True)
-        value = read.value if isinstance(read, jsonish.Reading) else None
-    return value if isinstance(value, dict) and value and value.keys() <= declared else None
+        return _invalid(raw_call, issues)
+    named = (Repair(code="tool-name", span=raw_call.span),) if tool and tool.name != raw_call.name else ()
+    repairs = (*raw_call.repairs, *named, *draft.repairs)
+    final = tool.name if tool else raw_call.name
+    return ToolCall(id=_id(raw_call), name=final, arguments=draft.arguments, repairs=repairs, raw=raw_call)
 
 
 def _id(raw_call: RawCall) -> str:
@@ -82,93 +67,161 @@ def _unknown(name: str, known: tuple[str, ...]) -> Issue:
     return Issue(code="unknown-tool", expected=expected, got=name, message=f"There is no tool {name!r}. The nearest: {expected}.")
 
 
+class _Draft:
+    """The arguments of one call, as far as they are read."""
+
+    def __init__(self, tool: Tool | None, raw_call: RawCall, catalog: Catalog) -> None:
+        self.arguments: dict[str, Any] = {}
+        self.issues: list[Issue] = []
+        self.repairs: list[Repair] = []
+        self._raw: dict[str, RawArgument] = {}
+        self._tool = tool
+        self._call = raw_call
+        self._catalog = catalog
+        self._root: Mapping[str, Any] = tool.input_schema if tool else {}
+        self._declared = catalog.parameters(tool.name) if tool else None
+
+    def read(self) -> None:
+        """Read every argument strictly."""
+        for argument in self._call.arguments:
+            name = self._name_of(argument)
+            value, issue, repairs = _value(argument, name, self._tool, self._call.complete)
+            if issue is not None:
+                self.issues.append(issue)
+            if name in self.arguments:
+                self._repeated(argument, name, value)
+                continue
+            self.repairs += repairs
+            if name:
+                self.arguments[name] = value
+                self._raw[name] = argument
+
+    def _name_of(self, argument: RawArgument) -> str:
+        declared = self._declared
+        if declared is None or argument.name in declared:
+            return argument.name
+        given = {each.name for each in self._call.arguments} | self.arguments.keys()
+        meant = match_name(argument.name, declared - given)
+        if meant is None:
+            return argument.name
+        self._repair("parameter-name", argument, meant)
+        return meant
+
+    def _repeated(self, argument: RawArgument, name: str, value: Any) -> None:
+        if _same(self.arguments[name], value):
+            self._repair("repeated-argument", argument, name)
+            return
+        message = f"The parameter {name!r} was given twice with different values."
+        self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
+
+    def _repair(self, code: str, argument: RawArgument, name: str) -> None:
+        self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))
+
+    def check(self) -> None:
+        """Validate all arguments together; mend what is invalid, and list what stays so."""
+        assert self._tool is not None
+        validator = validator_of(self._catalog, self._tool)
+        found = find_issues(validator, self.arguments)
+        if found or self.issues:
+            self._unwrap()
+            self._mend(Fitter(validator, self._root))
+            found = find_issues(validator, self.arguments)
+        broken = {issue.path for issue in self.issues}
+        self.issues += [issue for issue in found if issue.path not in broken]
+
+    def _unwrap(self) -> None:
+        inner = _unwrapped(self._call, self.arguments, self._declared)
+        if inner is None:
+            return
+        argument = self._call.arguments[0]
+        self.repairs = []
+        self._repair("arguments-wrapper", argument, argument.name)
+        self.arguments, self.issues = inner, []
+        self._raw = dict.fromkeys(inner, argument)
+
+    def _mend(self, fitter: Fitter) -> None:
+        required = self._root.get("required")
+        for name, value in list(self.arguments.items()):
+            schema, raw = property_schema(self._root, name), self._raw[name]
+            is_text = raw.value is MISSING and not admits_string(schema, self._root)
+            if is_text and not raw.text.strip() and name not in (required if isinstance(required, list) else ()):
+                del self.arguments[name]
+                self._drop_issue(name)
+                self._repair("empty-argument", raw, name)
+                continue
+            fit = fitter.fit(value, schema, f"$.{name}")
+            if fit is None and is_text and value is not raw.text:
+                fit = fitter.fit(raw.text, schema, f"$.{name}")
+            if isinstance(fit, Ambiguous):
+                self._drop_issue(name)
+                self.issues.append(_ambiguous(name, fit))
+            elif fit is not None and fit.liberties:
+                self._drop_issue(name)
+                self.arguments[name] = fit.value
+                liberties = [each for each in fit.liberties if not (is_text and each == ("quoted-value", f"$.{name}"))]
+                self.repairs += [Repair(code=code, span=raw.span, path=path) for code, path in liberties]
+
+    def _drop_issue(self, name: str) -> None:
+        self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell 1 and true apart, which Python takes for equal."""
+    if isinstance(one, (bool, list, dict)) or isinstance(other, bool):
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return bool(one == other)
+
+
+def _ambiguous(name: str, found: Ambiguous) -> Issue:
+    readings = tuple(_short(json.dumps(value, ensure_ascii=False)) for value in found.values)
+    message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
+    return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
+
+
+def _unwrapped(raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None) -> dict[str, Any] | None:
+    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members."""
+    if declared is None or len(raw_call.arguments) != 1:
+        return None
+    name = raw_call.arguments[0].name
+    if name not in _WRAPPERS or name in declared:
+        return None
+    value = arguments.get(name)
+    if isinstance(value, str):
+        read = jsonish.read(value, kinds={"object"}, complete=True)
+        value = read.value if isinstance(read, jsonish.Reading) else None
+    return value if isinstance(value, dict) and value and value.keys() <= declared else None
+
+
 # A value, the mistake in it, the liberties taken with it.
 Read = tuple[Any, Issue | None, tuple[Repair, ...]]
 
 
-def _read(written: Iterable[RawArgument], tool: Tool | None, complete: bool) -> tuple[dict[str, Any], list[Issue], list[Repair]]:
-    arguments: dict[str, Any] = {}
-    issues: list[Issue] = []
-    repairs: list[Repair] = []
-    for argument in written:
-        value, issue, liberties = _value(argument, tool, complete)
-        repairs += liberties
-        path = f"$.{argument.name}" if argument.name else "$"
-        if issue is not None:
-            issues.append(issue)
-        if argument.name in arguments and arguments[argument.name] != value:
-            message = f"The parameter {argument.name!r} was given twice with different values."
-            issues.append(Issue(code="duplicate-argument", path=path, got=_short(argument.text), message=message))
-        if argument.name:
-            arguments.setdefault(argument.name, value)
-    return arguments, issues, repairs
-
-
-def _value(argument: RawArgument, tool: Tool | None, complete: bool) -> Read:
+def _value(argument: RawArgument, name: str, tool: Tool | None, complete: bool) -> Read:
     if argument.value is not MISSING:
         if _deeper_than(MAX_DEPTH, argument.value):
             reason = f"it is nested deeper than {MAX_DEPTH} levels"
-            return None, _malformed(f"$.{argument.name}", "JSON", argument.text, reason), ()
+            return None, _malformed(f"$.{name}", "JSON", argument.text, reason), ()
         return argument.value, None, ()
-    if not argument.name:  # a native call whose arguments as a whole are no JSON object
+    if not name:  # a native call whose arguments as a whole are no JSON object
         return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
     if tool is None:
         return argument.text, None, ()
-    schema = property_schema(tool.input_schema, argument.name)
+    schema = property_schema(tool.input_schema, name)
     if admits_string(schema, tool.input_schema):
         return argument.text, None, ()
-    return _json_value(argument, schema, tool.input_schema, complete)
+    return _json_value(argument, name, schema, tool.input_schema, complete)
 
 
-def _json_value(argument: RawArgument, schema: Any, root: Mapping[str, Any], complete: bool) -> Read:
+def _json_value(argument: RawArgument, name: str, schema: Any, root: Mapping[str, Any], complete: bool) -> Read:
     """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
     read = jsonish.read(argument.text, kinds=_kinds(schema, root), complete=complete)
-    path = f"$.{argument.name}"
+    path = f"$.{name}"
     if isinstance(read, jsonish.Reading):
         return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
-    if argument.text.lstrip().startswith("<") and (nodes := xmlvalue.read(argument.text)):
-        repair = Repair(code="xml-elements", span=argument.span, path=path)
-        return _of_elements(nodes, schema, root), None, (repair,)
     if not argument.text.lstrip().startswith(("[", "{")):
         return argument.text, None, ()
     reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
     return argument.text, _malformed(path, describe(schema, root), argument.text, reason, read.code), ()
-
-
-def _of_elements(nodes: tuple[xmlvalue.Node, ...], schema: Any, root: Mapping[str, Any]) -> Any:
-    """Make of XML elements what the schema asks for: an array of their contents, or an object with their names."""
-    schema = resolve(schema, root)
-    kinds = _kinds(schema, root) or {"object", "array"}
-    names = {node.name for node in nodes}
-    if "array" in kinds and (len(names) == 1 or "object" not in kinds):
-        items = schema.get("items", True) if isinstance(schema, Mapping) else True
-        return [_of_element(node, items, root) for node in nodes]
-    found: dict[str, list[xmlvalue.Node]] = {}
-    for node in nodes:
-        found.setdefault(node.name, []).append(node)
-    return {name: _of_group(group, _member_schema(schema, name), root) for name, group in found.items()}
-
-
-def _of_group(group: list[xmlvalue.Node], schema: Any, root: Mapping[str, Any]) -> Any:
-    """Make one member of the elements of one name: several are an array."""
-    if len(group) == 1:
-        return _of_element(group[0], schema, root)
-    items = resolve(schema, root)
-    items = items.get("items", True) if isinstance(items, Mapping) else True
-    return [_of_element(node, items, root) for node in group]
-
-
-def _of_element(node: xmlvalue.Node, schema: Any, root: Mapping[str, Any]) -> Any:
-    if node.children:
-        return _of_elements(node.children, schema, root)
-    if admits_string(schema, root):
-        return node.text
-    read = jsonish.read(node.text, kinds=_kinds(schema, root), complete=True)
-    return read.value if isinstance(read, jsonish.Reading) else node.text
-
-
-def _member_schema(schema: Any, name: str) -> Any:
-    return property_schema(schema, name) if isinstance(schema, Mapping) else True
 
 
 def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:

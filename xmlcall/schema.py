@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import regex
+
 from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
+from .schemapattern import with_time_limit
 from .types import MISSING, Issue, Tool
 
-__all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "validator_of"]
+__all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "types_of", "validator_of"]
 
 MAX_NODES = 20_000
 
@@ -87,7 +90,7 @@ def validator_of(catalog: Catalog, tool: Tool) -> Any:
         from jsonschema import FormatChecker
         from referencing.jsonschema import EMPTY_REGISTRY
 
-        make = _class_for(tool.input_schema)
+        make = with_time_limit(_class_for(tool.input_schema))
         catalog.validators[tool.name] = make(tool.input_schema, registry=EMPTY_REGISTRY, format_checker=FormatChecker())
     return catalog.validators[tool.name]
 
@@ -108,9 +111,36 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     try:
         errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
         return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
-    except (RecursionError, UnknownType, Unresolvable, re.error) as error:  # a schema that `check_schema` would have refused
+    except (
+        RecursionError,
+        UnknownType,
+        Unresolvable,
+        re.error,
+        regex.error,
+    ) as error:  # a schema that `check_schema` would have refused
         message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
         return (Issue(code="invalid-value", message=message),)
+
+
+def is_valid(validator: Any, value: Any, schema: Any) -> bool:
+    """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
+    from jsonschema.exceptions import UnknownType
+    from referencing.exceptions import Unresolvable
+
+    try:
+        return bool(validator.evolve(schema=schema).is_valid(value))
+    except (RecursionError, UnknownType, Unresolvable, regex.error):
+        return False
+
+
+def types_of(schema: Any) -> tuple[str, ...]:
+    """Return the JSON types that a schema names, or that its keywords are about."""
+    if not isinstance(schema, Mapping):
+        return ()
+    kinds = schema.get("type")
+    if kinds is None:
+        return tuple(kind for key, kind in (("properties", "object"), ("items", "array")) if key in schema)
+    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))
 
 
 def _issues(error: Any) -> Iterator[Issue]:

@@ -1,0 +1,84 @@
+"""The keywords of JSON Schema that run regular expressions, under a time limit.
+
+A tool server writes the pattern and a model the text, so both are hostile: `(a+)+$` on forty characters runs for hours in `re`.
+`regex` stops a search after `_SECONDS`; a pattern that was stopped once is not run again in this process, so that an array of
+many strings costs no more. What could not be checked does not count as valid.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import regex
+
+__all__ = ["with_time_limit"]
+
+_SECONDS = 0.05
+
+
+class _Pattern:
+    """A compiled pattern that remembers whether it was too slow."""
+
+    def __init__(self, pattern: str) -> None:
+        self._compiled = regex.compile(pattern)
+        self._slow = False
+
+    def search(self, text: str) -> bool | None:
+        """Say whether it occurs in the text; None if that took too long."""
+        if self._slow:
+            return None
+        try:
+            return self._compiled.search(text, timeout=_SECONDS) is not None
+        except TimeoutError:
+            self._slow = True
+            return None
+
+
+_pattern = functools.lru_cache(maxsize=1024)(_Pattern)
+
+
+@functools.cache
+def with_time_limit(validator_class: Any) -> Any:
+    """Return the validator class of a draft with keywords that cannot hang.
+
+    Args:
+        validator_class: from `jsonschema`.
+    """
+    from jsonschema import validators
+
+    original = validator_class.VALIDATORS["additionalProperties"]
+
+    def additional(validator: Any, allowed: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        if not schema.get("patternProperties"):
+            yield from original(validator, allowed, instance, schema) or ()
+        elif validator.is_type(instance, "object"):
+            rest = {name: value for name, value in instance.items() if not _is_covered(name, schema)}
+            bare = {key: value for key, value in schema.items() if key != "patternProperties"}
+            yield from original(validator, allowed, rest, bare) or ()
+
+    keywords = {"pattern": _check_pattern, "patternProperties": _check_properties, "additionalProperties": additional}
+    return cast(Any, validators).extend(validator_class, keywords)
+
+
+def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError
+
+    if not validator.is_type(instance, "string"):
+        return
+    found = _pattern(pattern).search(instance)
+    if not found:
+        reason = "does not match" if found is not None else "could not be checked in time against"
+        yield ValidationError(f"{instance!r:.80} {reason} {pattern!r:.80}")
+
+
+def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, below in patterns.items():
+        for name, value in instance.items():
+            if _pattern(pattern).search(name) is not False:
+                yield from validator.descend(value, below, path=name, schema_path=pattern)
+
+
+def _is_covered(name: str, schema: Mapping[str, Any]) -> bool:
+    return any(_pattern(pattern).search(name) for pattern in schema["patternProperties"])
