@@ -1,5 +1,6 @@
 """Binding: values by schema, names, duplicates, and schemas that cannot be used."""
 
+import json
 from typing import Any
 
 import pytest
@@ -36,8 +37,7 @@ def test_case(case: dict[str, Any]) -> None:
     call = bound(tool_for(case["schema"]), ("x", text))
     assert codes(call) == case.get("issues", [])
     if isinstance(call, ToolCall):
-        assert call.arguments == {"x": case["value"]}
-        assert type(call.arguments["x"]) is type(case["value"])
+        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {"x": case["value"]})
         assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
 
 

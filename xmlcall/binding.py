@@ -12,7 +12,7 @@ from typing import Any
 
 from . import jsonish
 from .catalog import Catalog, Tools
-from .conversion import Ambiguous, Fitter
+from .conversion import Ambiguous, Fit, Fitter
 from .names import match_name, match_tool
 from .references import MAX_DEPTH, resolve
 from .schema import describe, find_issues, validator_of
@@ -120,10 +120,10 @@ class _Draft:
     def check(self) -> None:
         """Validate all arguments together; mend what is invalid, and list what stays so."""
         assert self._tool is not None
+        self._unwrap()
         validator = validator_of(self._catalog, self._tool)
         found = find_issues(validator, self.arguments)
         if found or self.issues:
-            self._unwrap()
             self._mend(Fitter(validator, self._root))
             found = find_issues(validator, self.arguments)
         broken = {issue.path for issue in self.issues}
@@ -151,15 +151,18 @@ class _Draft:
                 continue
             fit = fitter.fit(value, schema, f"$.{name}")
             if fit is None and is_text and value is not raw.text:
-                fit = fitter.fit(raw.text, schema, f"$.{name}")
-            if isinstance(fit, Ambiguous):
-                self._drop_issue(name)
-                self.issues.append(_ambiguous(name, fit))
-            elif fit is not None and fit.liberties:
-                self._drop_issue(name)
-                self.arguments[name] = fit.value
-                liberties = [each for each in fit.liberties if not (is_text and each == ("quoted-value", f"$.{name}"))]
-                self.repairs += [Repair(code=code, span=raw.span, path=path) for code, path in liberties]
+                value, fit = raw.text, fitter.fit(raw.text, schema, f"$.{name}")
+            self._take(name, fit, raw, quoted=value is not raw.text)
+
+    def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
+        if isinstance(fit, Ambiguous):
+            self._drop_issue(name)
+            self.issues.append(_ambiguous(name, fit))
+        elif fit is not None and fit.liberties:
+            self._drop_issue(name)
+            self.arguments[name] = fit.value
+            liberties = [each for each in fit.liberties if quoted or each != ("quoted-value", f"$.{name}")]
+            self.repairs += [Repair(code=code, span=raw.span, path=path) for code, path in liberties]
 
     def _drop_issue(self, name: str) -> None:
         self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]

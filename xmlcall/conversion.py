@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import regex
@@ -26,6 +27,8 @@ _MAX_BRANCHES = 32
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "null", "none", "nil"})
 _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
+_MAX_DIGITS = 300  # a double has no more
+_INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _BULLET = regex.compile(r"^[ \t]*[-*][ \t]+")
 
@@ -246,8 +249,9 @@ def _number(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, de
         return
     if "," in text and not ("." in text or text.count(",") > 1):
         return  # 1,000 may be one thousand or, where the comma is the decimal sign, one
-    if math.isfinite(number := float(text.replace(",", ""))):
-        yield Fit(number, ((_number_code(text), path),))
+    digits = text.replace(",", "")
+    if math.isfinite(number := float(digits)):
+        yield Fit(int(digits) if regex.fullmatch(_INTEGER, digits) else number, ((_number_code(text), path),))
 
 
 def _integer(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
@@ -255,10 +259,10 @@ def _integer(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, d
         yield Fit(int(value), (("number-format", path),))
     elif isinstance(value, str) and _NUMBER.fullmatch(text := value.strip()):
         digits = text.replace(",", "")
-        if regex.fullmatch(r"[+-]?\d{1,300}", digits):
+        if regex.fullmatch(_INTEGER, digits):
             yield Fit(int(digits), ((_number_code(text), path),))
-        elif float(digits).is_integer() and abs(float(digits)) < 2**53:
-            yield Fit(int(float(digits)), (("number-format", path),))
+        elif (exact := Decimal(digits)).adjusted() <= _MAX_DIGITS and exact == exact.to_integral_value():
+            yield Fit(int(exact), (("number-format", path),))
 
 
 def _number_code(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema that run regular expressions, under a time limit.
+"""The keywords of JSON Schema that run regular expressions, under a time limit, and the type `integer`.
 
 A tool server writes the pattern and a model the text, so both are hostile: `(a+)+$` on forty characters runs for hours in `re`.
 `regex` stops a search after `_SECONDS`; a pattern that was stopped once is not run again in this process, so that an array of
@@ -57,7 +57,13 @@ def with_time_limit(validator_class: Any) -> Any:
             yield from original(validator, allowed, rest, bare) or ()
 
     keywords = {"pattern": _check_pattern, "patternProperties": _check_properties, "additionalProperties": additional}
-    return cast(Any, validators).extend(validator_class, keywords)
+    types = validator_class.TYPE_CHECKER.redefine("integer", _is_integer)
+    return cast(Any, validators).extend(validator_class, keywords, type_checker=types)
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    """3.0 is an integer to JSON Schema, and not to the programs behind tools: it is converted first."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
