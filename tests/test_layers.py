@@ -20,7 +20,7 @@ def layer(names: str, below: str) -> None:
 
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
-prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern names
+prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern names parameters
 conversion binding reply
 """
 layer("errors", "")
@@ -52,10 +52,11 @@ layer("jsonish", "types jsonmachine jsonstring")
 layer("schemapattern", "")
 layer("schema", "errors tool types references catalog schemapattern")
 layer("names", "")
+layer("parameters", "types references catalog")
 layer("xmlvalue", "references")
 layer("conversion", "references schema jsonish xmlvalue")
-layer("binding", "types references catalog schema names jsonish conversion")
-layer("reply", "errors types events catalog dialects parser binding")
+layer("binding", "types references catalog schema names parameters jsonish conversion")
+layer("reply", "errors types events catalog dialects parser parameters binding")
 layer("content", "types")
 layer("signature", "types references schema")
 layer("prompt", "errors types catalog dialects content reply signature")

@@ -7,22 +7,22 @@ repair. All issues of a call come at once, so that a model can mend them in one 
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from . import jsonish
 from .catalog import Catalog, Tools
 from .conversion import Ambiguous, Fit, Fitter
 from .names import match_name, match_tool
-from .references import MAX_DEPTH, resolve
+from .parameters import Parameter, parameter_of
+from .references import MAX_DEPTH
 from .schema import describe, find_issues, validator_of
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 
-__all__ = ["admits_string", "bind", "property_schema"]
+__all__ = ["bind"]
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
-_BRANCHES = ("allOf", "anyOf", "oneOf")
 
 
 def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
@@ -85,7 +85,8 @@ class _Draft:
         """Read every argument strictly."""
         for argument in self._call.arguments:
             name = self._name_of(argument)
-            value, issue, repairs = _value(argument, name, self._tool, self._call.complete)
+            parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
+            value, issue, repairs = _value(argument, name, parameter, self._root, self._call.complete)
             if issue is not None:
                 self.issues.append(issue)
             if name in self.arguments:
@@ -124,7 +125,7 @@ class _Draft:
         validator = validator_of(self._catalog, self._tool)
         found = find_issues(validator, self.arguments)
         if found or self.issues:
-            self._mend(Fitter(validator, self._root))
+            self._mend(self._tool, Fitter(validator, self._root))
             found = find_issues(validator, self.arguments)
         broken = {issue.path for issue in self.issues}
         self.issues += [issue for issue in found if issue.path not in broken]
@@ -139,19 +140,19 @@ class _Draft:
         self.arguments, self.issues = inner, []
         self._raw = dict.fromkeys(inner, argument)
 
-    def _mend(self, fitter: Fitter) -> None:
+    def _mend(self, tool: Tool, fitter: Fitter) -> None:
         required = self._root.get("required")
         for name, value in list(self.arguments.items()):
-            schema, raw = property_schema(self._root, name), self._raw[name]
-            is_text = raw.value is MISSING and not admits_string(schema, self._root)
+            parameter, raw = parameter_of(self._catalog, tool, name), self._raw[name]
+            is_text = raw.value is MISSING and not parameter.admits_string
             if is_text and not raw.text.strip() and name not in (required if isinstance(required, list) else ()):
                 del self.arguments[name]
                 self._drop_issue(name)
                 self._repair("empty-argument", raw, name)
                 continue
-            fit = fitter.fit(value, schema, f"$.{name}")
+            fit = fitter.fit(value, parameter.schema, f"$.{name}")
             if fit is None and is_text and value is not raw.text:
-                value, fit = raw.text, fitter.fit(raw.text, schema, f"$.{name}")
+                value, fit = raw.text, fitter.fit(raw.text, parameter.schema, f"$.{name}")
             self._take(name, fit, raw, quoted=value is not raw.text)
 
     def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
@@ -199,7 +200,7 @@ def _unwrapped(raw_call: RawCall, arguments: dict[str, Any], declared: frozenset
 Read = tuple[Any, Issue | None, tuple[Repair, ...]]
 
 
-def _value(argument: RawArgument, name: str, tool: Tool | None, complete: bool) -> Read:
+def _value(argument: RawArgument, name: str, parameter: Parameter | None, root: Mapping[str, Any], complete: bool) -> Read:
     if argument.value is not MISSING:
         if _deeper_than(MAX_DEPTH, argument.value):
             reason = f"it is nested deeper than {MAX_DEPTH} levels"
@@ -207,31 +208,21 @@ def _value(argument: RawArgument, name: str, tool: Tool | None, complete: bool) 
         return argument.value, None, ()
     if not name:  # a native call whose arguments as a whole are no JSON object
         return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
-    if tool is None:
+    if parameter is None or parameter.admits_string:
         return argument.text, None, ()
-    schema = property_schema(tool.input_schema, name)
-    if admits_string(schema, tool.input_schema):
-        return argument.text, None, ()
-    return _json_value(argument, name, schema, tool.input_schema, complete)
+    return _json_value(argument, name, parameter, root, complete)
 
 
-def _json_value(argument: RawArgument, name: str, schema: Any, root: Mapping[str, Any], complete: bool) -> Read:
+def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Mapping[str, Any], complete: bool) -> Read:
     """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
-    read = jsonish.read(argument.text, kinds=_kinds(schema, root), complete=complete)
+    read = jsonish.read(argument.text, kinds=parameter.kinds, complete=complete)
     path = f"$.{name}"
     if isinstance(read, jsonish.Reading):
         return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
     if not argument.text.lstrip().startswith(("[", "{")):
         return argument.text, None, ()
     reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
-    return argument.text, _malformed(path, describe(schema, root), argument.text, reason, read.code), ()
-
-
-def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the JSON types that a schema names; None if it does not."""
-    schema = resolve(schema, root)
-    kinds = schema.get("type") if isinstance(schema, Mapping) else None
-    return frozenset(kinds if isinstance(kinds, list) else [kinds]) if kinds else None
+    return argument.text, _malformed(path, describe(parameter.schema, root), argument.text, reason, read.code), ()
 
 
 def _deeper_than(levels: int, value: Any) -> bool:
@@ -256,60 +247,3 @@ def _malformed(path: str, expected: str, text: str, reason: str, code: str = "ma
 
 def _short(text: str, limit: int = 120) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
-
-
-def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema that an object schema declares for a property.
-
-    Args:
-        schema: a tool's whole input schema.
-        name: the property.
-
-    Returns:
-        The first declaration found in `properties`, there or in a branch; else `additionalProperties`; else True (any value).
-    """
-    found = next(_declarations(schema, name, schema, depth=8), MISSING)
-    if found is not MISSING:
-        return found
-    return schema.get("additionalProperties", True)
-
-
-def _declarations(schema: Any, name: str, root: Mapping[str, Any], depth: int) -> Iterator[Any]:
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and name in properties:
-        yield properties[name]
-    for key in _BRANCHES:
-        branches = schema.get(key)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _declarations(branch, name, root, depth - 1)
-    for key in ("then", "else"):
-        yield from _declarations(schema.get(key), name, root, depth - 1)
-
-
-def admits_string(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
-    """Say whether a schema has room for a string, so that text is read as it stands.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-        depth: levels of alternatives that are followed.
-    """
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return schema is not False
-    if "const" in schema:
-        return isinstance(schema["const"], str)
-    if isinstance(schema.get("enum"), list):
-        return any(isinstance(value, str) for value in schema["enum"])
-    kinds = schema.get("type")
-    if kinds is not None and "string" not in (kinds if isinstance(kinds, list) else [kinds]):
-        return False
-    for key in ("anyOf", "oneOf"):
-        branches = schema.get(key)
-        if isinstance(branches, list) and not any(admits_string(branch, root, depth - 1) for branch in branches):
-            return False
-    parts = schema.get("allOf")
-    return all(admits_string(part, root, depth - 1) for part in parts) if isinstance(parts, list) else True

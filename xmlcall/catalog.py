@@ -1,7 +1,7 @@
 """Tools by name, with what the parser asks of them: which parameters are declared.
 
 A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that `schema.py` compiles each tool's validator
-once; it keeps them in `validators`, which is its cache and nobody else's.
+once; it keeps them in `validators`, and `parameters.py` what it found in `declarations`: caches of these two and nobody else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ class Catalog:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_parameters", "_tools", "validators")
+    __slots__ = ("_parameters", "_tools", "declarations", "validators")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -38,6 +38,7 @@ class Catalog:
             self._tools[tool.name] = tool
         self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
         self.validators: dict[str, Any] = {}
+        self.declarations: dict[tuple[str, str], Any] = {}
 
     @classmethod
     def of(cls, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]") -> "Catalog":

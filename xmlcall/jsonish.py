@@ -70,7 +70,7 @@ def _strict(text: str) -> Any:
     if _depth(text) > MAX_DEPTH:
         return MISSING
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=finite, object_pairs_hook=_unique)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return MISSING
 
@@ -100,6 +100,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise ValueError("a key is given twice")  # the tolerant reading says which one and where, if the values differ
     return found
 
+
+# Made once: to make it takes as long as to read a number.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite, object_pairs_hook=_unique)
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),

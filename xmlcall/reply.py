@@ -10,11 +10,12 @@ from typing import Any
 
 import regex
 
-from .binding import admits_string, bind, property_schema
+from .binding import bind
 from .catalog import Catalog, Tools
 from .dialects import DIALECTS, Dialect, select
 from .errors import UsageError
 from .events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
+from .parameters import admits_string, property_schema
 from .parser import Parser
 from .types import Repair, Reply, Tool, ToolCall
 
