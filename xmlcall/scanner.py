@@ -147,18 +147,28 @@ class Scanner:
         start = self._position
         if start == len(self._buffer):
             return None
-        trigger, tags = self._patterns[mode]
+        trigger, patterns = self._patterns[mode]
         found = trigger.search(self._buffer, start) if trigger else None
         if found is None:
             return self._text(len(self._buffer))
         if found.start() > start:
             return self._text(found.start())
-        match = tags.match(self._buffer, start, partial=not self._closed)
+        match = self._match(patterns, start)
         if match is None:
             return self._text(start + 1)
         if match.partial or (match.end() == len(self._buffer) and match.lastgroup == "ticks" and not self._closed):
             return None
         return self._tag(match)
+
+    def _match(self, patterns: tuple[Any, ...], start: int) -> Any:
+        """Return the first match of a whole tag, else one of the beginning of a tag, else None."""
+        partial = None
+        for pattern in patterns:
+            match = pattern.match(self._buffer, start, partial=not self._closed)
+            if match is not None and not match.partial:
+                return match
+            partial = partial or match
+        return partial
 
     def _text(self, end: int) -> Token:
         token = Token("text", self._buffer[self._position : end], self._offset + self._position)
@@ -196,27 +206,43 @@ def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
     return found
 
 
-Patterns = dict[Mode, tuple[Any, Any]]
+# Where a token can start, and the patterns to try there, in this order.
+Patterns = dict[Mode, tuple[Any, tuple[Any, ...]]]
+Groups = tuple[tuple[str, str], ...]
 
 
-@functools.lru_cache(maxsize=256)  # a set of tools has a handful; the bound is for programs that meet many sets
-def _compiled(tags: tuple[tuple[str, str], ...]) -> Patterns:
-    """Compile (group, pattern) pairs of some dialects into one alternation a mode."""
+def _patterns(dialects: tuple[Dialect, ...], elements: Groups = ()) -> Patterns:
+    """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
+    groups = tuple((f"{kind}__{row.name}", tag) for row in dialects if not row.tool_elements for kind, tag in row.tags.items())
+    of_tools = tuple((f"{kind}__{row.name}", tag) for row in dialects if row.tool_elements for kind, tag in row.tags.items())
+    named = tuple((f"{kind}__{dialects[0].name}", tag) for kind, tag in elements)
+    return _combined(groups, (*named, *of_tools))  # elements come first, see `dialect.with_tools`
+
+
+@functools.lru_cache(maxsize=256)
+def _combined(groups: Groups, of_tools: Groups) -> Patterns:
     compiled = {}
-    for mode, (triggers, common, with_tags) in _MODES.items():
-        groups = [*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common)]  # the first that matches counts
-        triggers += "".join(start for start in "&{[" if with_tags and any(_starts(group, tag, start) for group, tag in tags))
-        pattern = "|".join(f"(?P<{group}>{source})" for group, source in groups)
-        trigger = re.compile("|".join(_STARTS[start] for start in triggers)) if triggers else None
-        compiled[mode] = (trigger, regex.compile(pattern))
+    for mode, (_, _, with_tags) in _MODES.items():
+        trigger, pattern = _compiled(mode, groups)
+        first = (regex.compile(_alternation(of_tools)),) if of_tools and with_tags else ()
+        compiled[mode] = (trigger, (*first, pattern))
     return compiled
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(mode: Mode, tags: Groups) -> tuple[Any, Any]:
+    """Compile the tags of some dialects, and what else is a token in a mode, into one alternation."""
+    triggers, common, with_tags = _MODES[mode]
+    groups = (*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common))
+    triggers += "".join(start for start in "&{[" if with_tags and any(_starts(group, tag, start) for group, tag in tags))
+    trigger = re.compile("|".join(_STARTS[start] for start in triggers)) if triggers else None
+    return trigger, regex.compile(_alternation(groups))
+
+
+def _alternation(groups: Groups) -> str:
+    return "|".join(f"(?P<{group}>{source})" for group, source in groups)  # the first that matches counts
 
 
 def _starts(group: str, tag: str, character: str) -> bool:
     """Say whether a tag can start with a character other than `<`."""
     return tag.startswith(character) if character == "&" else group.startswith("json_open")
-
-
-def _patterns(dialects: tuple[Dialect, ...], extra: tuple[tuple[str, str], ...] = ()) -> Patterns:
-    groups = [(f"{kind}__{dialect.name}", tag) for dialect in dialects for kind, tag in dialect.tags.items()]
-    return _compiled((*((f"{kind}__{dialects[0].name}", tag) for kind, tag in extra), *groups))  # see `tags.TAGS` for the order

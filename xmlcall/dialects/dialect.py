@@ -66,6 +66,8 @@ def element_tags(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
 def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
     """Return the dialect with the tags that stand for these tools, if its calls are elements.
 
+    The scanner tries elements of names first: a finished `<name>` is taken at once, whatever longer tag begins like it.
+
     Args:
         dialect: any.
         names: of the tools; without any, no element is a call.

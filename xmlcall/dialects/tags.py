@@ -209,7 +209,6 @@ _ESCAPED = Dialect(
     entities=True,
 )
 
-# Elements of the tools' names come first: a finished `<name>` is taken at once, whatever longer tag begins like it.
 TAGS = (
     _TOOL_NAME,
     _FUNCTION_CALLS,
