@@ -22,7 +22,7 @@ from schema_values import value_of
 
 from xmlcall import Catalog, Tool, ToolCall, UsageError, parse, render
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
-from xmlcall.config import ServerConfig
+from xmlcall.config import StdioServer
 from xmlcall.dialects import DIALECTS
 from xmlcall.hosts.mcp import McpHost
 from xmlcall.schema import find_issues, validator_of
@@ -30,7 +30,7 @@ from xmlcall.schema import find_issues, validator_of
 
 async def tools_of(command: list[str]) -> list[Tool]:
     """Return the tools that a server lists."""
-    host = McpHost("server", ServerConfig(name="server", command=command[0], args=tuple(command[1:])))
+    host = McpHost(StdioServer(name="server", command=command[0], args=tuple(command[1:])))
     async with host:
         return list(await host.tools())
 
@@ -48,7 +48,11 @@ def outcome(tool: Tool, arguments: dict[str, Any], dialect: str) -> str:
     try:
         text = render([{"name": tool.name, "arguments": arguments}], catalog, dialect=dialect)
     except UsageError as error:
-        return f"refused: {str(error)[-80:]}" if DIALECTS[dialect].json_written else "refused: no mark for JSON, or a name"
+        if any("<" in name for name in arguments):
+            return "refused: `<` in the name of a parameter"
+        if not DIALECTS[dialect].json_written:
+            return f"refused: {dialect} has no mark for JSON"
+        return f"REFUSED {dialect} {tool.name} {json.dumps(arguments)[:200]}: {str(error)[-100:]}"
     calls = parse(text, catalog).calls
     same = [isinstance(call, ToolCall) and same_json(call.arguments, arguments) and call.name == tool.name for call in calls]
     return "equal" if same == [True] else f"DIFFERENT {dialect} {tool.name} {json.dumps(arguments)[:200]} -> {calls!r:.300}"
@@ -86,7 +90,7 @@ def main() -> int:
             counts[found] += 1
     for title, count in counts.most_common():
         print(f"{count:7} {title}")
-    return int(any(title.startswith("DIFFERENT") for title in counts))
+    return int(any(title.startswith(("DIFFERENT", "REFUSED")) for title in counts))
 
 
 def draw(tool: Tool, chooser: random.Random) -> str | None:

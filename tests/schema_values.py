@@ -30,7 +30,8 @@ def value_of(schema: Any, root: Mapping[str, Any], rng: random.Random, depth: in
         return rng.choice(schema["enum"])
     for key in ("anyOf", "oneOf"):
         if schema.get(key):
-            return value_of({**{k: v for k, v in schema.items() if k != key}, **rng.choice(schema[key])}, root, rng, depth)
+            rest, branch = {k: v for k, v in schema.items() if k != key}, rng.choice(schema[key])
+            return value_of({**rest, **branch} if isinstance(branch, Mapping) else rest, root, rng, depth)
     kind = schema.get("type", "object" if "properties" in schema else "array" if "items" in schema else None)
     kind = rng.choice(kind) if isinstance(kind, list) else kind
     return _MAKERS[kind](schema, root, rng, depth) if kind in _MAKERS else any_value(rng, min(depth, 1))

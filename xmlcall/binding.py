@@ -123,6 +123,9 @@ class _Draft:
         assert self._tool is not None
         self._unwrap()
         validator = validator_of(self._catalog, self._tool)
+        if isinstance(validator, str):
+            self.issues.append(Issue(code="invalid-value", message=f"The tool cannot be called: {validator}."))
+            return
         found = find_issues(validator, self.arguments)
         if found or self.issues:
             self._mend(self._tool, Fitter(validator, self._root))

@@ -43,7 +43,8 @@ def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the JSON types that a schema names; None if it does not."""
     schema = resolve(schema, root)
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
-    return frozenset(kinds if isinstance(kinds, list) else [kinds]) if kinds else None
+    named = frozenset(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))
+    return named or None
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:

@@ -85,8 +85,10 @@ def _class_for(schema: Mapping[str, Any]) -> Any:
 
 
 def validator_of(catalog: Catalog, tool: Tool) -> Any:
-    """Return the tool's validator, compiled once per catalog."""
-    if tool.name not in catalog.validators:
+    """Return the tool's validator, compiled once per catalog; a string with the reason if its schema cannot be used."""
+    if tool.name not in catalog.validators and (problem := check_schema(tool.input_schema)):
+        catalog.validators[tool.name] = problem
+    elif tool.name not in catalog.validators:
         from jsonschema import FormatChecker
         from referencing.jsonschema import EMPTY_REGISTRY
 
