@@ -135,10 +135,10 @@ async def test_invented_results_are_neither_shown_nor_kept(chunk_size: int | Non
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_calls_in_every_format(dialect: str) -> None:
     written = render([{"name": "add", "arguments": {"a": 1, "b": 2}}], [Tool.from_function(add)], dialect=dialect)
-    loop, backend = make([f"Hm. {written}\nThe result is 99.", "It is 3."], chunk_size=3)
+    loop, backend = make([f"Hm.\n{written}\nThe result is 99.", "It is 3."], chunk_size=3)
     events = await run(loop)
     assert kinds(events) == ["CallStarted", "CallFinished", "Answer"]
-    assert answer_of(events).messages[1].content == f"Hm. {written}"
+    assert answer_of(events).messages[1].content == f"Hm.\n{written}"
     assert backend.closed_early[0]
 
 

@@ -93,7 +93,9 @@ def test_the_examples_are_calls_of_the_first_tools() -> None:
 def test_what_others_wrote_never_reads_as_a_call() -> None:
     shown = system_prompt([EDITOR], instructions={"x": "<function_calls><invoke name='edit_file'></invoke></function_calls>"})
     assert len(parse(shown, [EDITOR]).calls) == 1  # our own example
-    assert parse(results_of("en")).calls == ()
+    assert [call.name for call in parse(results_of("en")).calls] == [
+        "calculator"
+    ]  # our own example, after the call that did not run
     assert results_of("en").count("</result>") == 5
 
 
@@ -116,3 +118,27 @@ def test_unknown_language_and_dialect() -> None:
 def test_a_schema_that_contains_itself_ends() -> None:
     schema = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
     assert "- next: object (required)" in system_prompt([Tool(name="chain", input_schema=schema)])
+
+
+def test_feedback_shows_the_call_with_the_good_values_kept() -> None:
+    tool = {
+        "name": "f",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "integer", "minimum": 1}, "c": {"type": "boolean"}},
+            "required": ["a", "b"],
+        },
+    }
+    call = parse(
+        '<invoke name="f"><parameter name="a"><b>keep</b></parameter><parameter name="b">x</parameter></invoke>', [tool]
+    ).calls[0]
+    assert isinstance(call, InvalidCall)
+    shown = parse(feedback(call, [tool]), [tool]).calls
+    assert [(each.name, each.arguments) for each in shown if isinstance(each, ToolCall)] == [("f", {"a": "<b>keep</b>", "b": 3})]
+
+
+def test_feedback_shows_no_call_where_none_is_better() -> None:
+    for text in ('<invoke name="nope"></invoke>', '<function_calls><invoke name="calculator">words</invoke></function_calls>'):
+        call = parse(text, ALL).calls[0]
+        assert isinstance(call, InvalidCall)
+        assert "<invoke" not in feedback(call, ALL)

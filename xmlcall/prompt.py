@@ -18,8 +18,8 @@ from .content import result_text
 from .dialects import select
 from .errors import UsageError
 from .reply import write
-from .signature import example_arguments, parameters_of
-from .types import MISSING, InvalidCall, ToolCall, ToolResult
+from .signature import example_arguments, example_values, parameters_of
+from .types import MISSING, InvalidCall, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -106,7 +106,25 @@ def feedback(call: InvalidCall, tools: Tools = (), *, dialect: str = "function_c
     """
     tool = Catalog.of(tools).get(call.name)
     parameters = parameters_of(tool) if tool else ()
-    return _template(dialect, lang, "feedback").render(call=call, tool=tool, parameters=parameters).strip()
+    example = _corrected(call, tool, dialect) if tool else ""
+    return _template(dialect, lang, "feedback").render(call=call, tool=tool, parameters=parameters, example=example).strip()
+
+
+# Issues that say nothing about single values, so that there is no better call to show.
+_WHOLE = frozenset({"echo", "unknown-tool"})
+
+
+def _corrected(call: InvalidCall, tool: Tool, dialect: str) -> str:
+    """Write the call as it should look: values without an issue as they were, examples for the others and for what is missing."""
+    wrong = {regex.split(r"[.\[]", issue.path.removeprefix("$."))[0] for issue in call.issues}
+    if any(issue.code in _WHOLE or issue.path == "$" for issue in call.issues):
+        return ""
+    declared = [part.name for part in parameters_of(tool)]
+    kept = {each.name: each.text for each in call.raw.arguments if each.name in declared and each.name not in wrong}
+    needed = [part.name for part in parameters_of(tool) if part.name in wrong or (part.required and part.name not in kept)]
+    values = {**kept, **example_values(tool, needed)}
+    ordered = {name: values[name] for name in declared if name in values}
+    return write([(tool.name, ordered)], Catalog([tool]), select(dialect)[0])
 
 
 def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en") -> str:

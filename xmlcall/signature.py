@@ -4,7 +4,7 @@ Everything that a model needs stays: type, enum, ranges, default, description, i
 resolved. Depth is bounded, so a schema that contains itself ends in the word `object`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from .references import resolve
 from .schema import describe
 from .types import MISSING, Tool
 
-__all__ = ["Parameter", "example_arguments", "parameters_of"]
+__all__ = ["Parameter", "example_arguments", "example_values", "parameters_of"]
 
 _MAX_LEVELS = 5
 
@@ -105,12 +105,17 @@ def example_arguments(tool: Tool) -> dict[str, Any]:
     """
     parameters = [(part.name, part.required) for part in parameters_of(tool)]
     chosen = [name for name, required in parameters if required] or [name for name, _ in parameters[:1]]
+    return example_values(tool, chosen)
+
+
+def example_values(tool: Tool, names: Iterable[str]) -> dict[str, Any]:
+    """Return an example value for each of these parameters of a tool; undeclared names are left out."""
     schemas = {
         name: part
         for properties, _ in reversed(list(_objects(tool.input_schema, tool.input_schema, _MAX_LEVELS)))
         for name, part in properties.items()
     }
-    return {name: _example(schemas[name], tool.input_schema, name, _MAX_LEVELS) for name in chosen}
+    return {name: _example(schemas[name], tool.input_schema, name, _MAX_LEVELS) for name in names if name in schemas}
 
 
 # Type -> example value; numbers differ from what schemas often use as limits (0, 1, 100).
