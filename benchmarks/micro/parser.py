@@ -28,6 +28,7 @@ TOOL = {
     "name": "write",
     "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}},
 }
+CATALOG = xmlcall.Catalog([TOOL])  # built once, as programs that run long do
 XML = '<function_calls>\n<invoke name="write">\n<parameter name="content">{}</parameter>\n</invoke>\n</function_calls>'
 HERMES = '<tool_call>\n{{"name": "write", "arguments": {{"content": "{}"}}}}\n</tool_call>'
 
@@ -58,11 +59,11 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def xmlcall_whole(text: str) -> None:
-    xmlcall.parse(text, [TOOL])
+    xmlcall.parse(text, CATALOG)
 
 
 def xmlcall_pieces(text: str) -> None:
-    parser = xmlcall.Parser([TOOL])
+    parser = xmlcall.Parser(CATALOG)
     for piece in pieces(text):
         parser.feed(piece)
     parser.close()
