@@ -191,6 +191,17 @@ def test_a_broken_schema_is_an_issue_and_not_an_exception(schema: Any) -> None:
     assert codes(bound(tool_for({"allOf": [schema]}), ("x", "3"))) == ["invalid-value"]
 
 
+def test_types_by_their_names_in_python() -> None:
+    properties = {"a": {"type": "int"}, "b": {"type": "list", "items": {"type": "float"}}, "type": {"type": "str"}}
+    schema = {"type": "dict", "properties": properties, "default": {"type": "int"}}
+    tool = Tool.from_mcp({"name": "f", "inputSchema": schema})
+    assert check_schema(tool.input_schema) is None
+    assert tool.input_schema["default"] == {"type": "int"}
+    call = bound(tool, ("a", "1"), ("b", "[1, 2.5]"), ("type", "int"))
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"a": 1, "b": [1, 2.5], "type": "int"}
+
+
 def test_schemas_that_can() -> None:
     for tool in ALL:
         assert check_schema(tool["inputSchema"]) is None
