@@ -17,6 +17,8 @@ from xmlcall import (
     CallStarted,
     LocalHost,
     Message,
+    RepairPolicy,
+    RetryAsked,
     TextDelta,
     Tool,
     ToolLoop,
@@ -201,7 +203,7 @@ async def test_globs_allow_by_server_and_tool() -> None:
 
 
 async def test_turns_are_bounded() -> None:
-    loop, backend = make([ADD] * 9, max_turns=3)
+    loop, backend = make([block(call("add", a=number, b=1)) for number in range(9)], max_turns=3)
     answer = answer_of(await run(loop))
     assert (answer.stop_reason, answer.turns, len(backend.requests)) == ("max_turns", 3, 3)
     assert answer.messages[-1].role == "user"
@@ -368,3 +370,71 @@ def test_results_carry_the_id_of_their_call_and_no_two_are_the_same() -> None:
     assert [event.result.call_id for event in finished] == [event.call.id for event in finished]
     assert len({event.call.id for event in finished}) == 2
     assert finished[0].result.content == (TextContent(text="3"),)
+
+
+BAD = block(call("add", a="x", b=2))
+
+
+async def test_a_failed_attempt_leaves_no_trace_once_it_is_corrected() -> None:
+    loop, backend = make([BAD, ADD, "It is 3."])
+    events = await run(loop)
+    assert [event.retry for event in events if isinstance(event, RetryAsked)] == [1]
+    assert BAD in str(backend.requests[1].messages)
+    assert BAD not in str(backend.requests[2].messages)
+    assert [message.role for message in answer_of(events).messages] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_a_failed_attempt_is_kept_if_asked_for() -> None:
+    loop, backend = make([BAD, ADD, "It is 3."], repair=RepairPolicy(keep_failed=True))
+    await run(loop)
+    assert BAD in str(backend.requests[2].messages)
+
+
+async def test_a_reply_with_a_call_that_ran_is_kept() -> None:
+    mixed = block(call("add", a=1, b=2), call("add", a="x", b=2))
+    loop, backend = make([mixed, ADD, "It is 3."])
+    await run(loop)
+    assert mixed in str(backend.requests[2].messages)
+
+
+async def test_calls_that_cannot_run_end_the_run_after_the_retries() -> None:
+    loop, _ = make([BAD, BAD, BAD, "never"], repair=RepairPolicy(max_format_retries=2))
+    events = await run(loop)
+    assert answer_of(events).stop_reason == "invalid_calls"
+    assert answer_of(events).turns == 3
+    assert [event.retry for event in events if isinstance(event, RetryAsked)] == [1, 2]
+
+
+async def test_the_same_bad_call_again_gets_more_words() -> None:
+    loop, backend = make([BAD, BAD, "I cannot."])
+    await run(loop)
+    assert "You wrote the same call before" not in str(backend.requests[1].messages)
+    assert "You wrote the same call before" in str(backend.requests[2].messages)
+    assert "Add two numbers." in backend.requests[2].messages[-1].content
+
+
+async def test_errors_of_tools_have_a_budget_of_their_own() -> None:
+    loop, _ = make([block(call("fail")), BAD, block(call("fail")), "never"], repair=RepairPolicy(max_tool_errors=1))
+    events = await run(loop)
+    assert answer_of(events).stop_reason == "tool_errors"
+    assert answer_of(events).turns == 3
+
+
+async def test_the_same_call_again_and_again_ends_the_run() -> None:
+    loop, _ = make([ADD, ADD, ADD, "never"])
+    events = await run(loop)
+    assert kinds(events) == ["CallStarted", "CallFinished", "CallStarted", "CallFinished", "CallDenied", "Answer"]
+    assert answer_of(events).stop_reason == "repeated_call"
+
+
+async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
+    loop, backend = make(["Paris."])
+    events = await run(loop)
+    assert len(backend.requests) == 1
+    assert answer_of(events).text == "Paris."
+
+
+@pytest.mark.parametrize("wrong", [{"max_format_retries": -1}, {"max_repeats": 0}])
+def test_limits_that_allow_nothing(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="must be at least"):
+        RepairPolicy(**wrong)

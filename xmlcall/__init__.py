@@ -33,12 +33,14 @@ if TYPE_CHECKING:
         CallRejected,
         CallStarted,
         LoopEvent,
+        RetryAsked,
         TurnEnded,
         TurnStarted,
     )
     from .parser import Parser
     from .policy import Decision, Policy, Proposal, allow
     from .prompt import system_prompt
+    from .repair import RepairPolicy
     from .reply import parse, render
     from .types import (
         InvalidCall,
@@ -63,10 +65,11 @@ _MODULES = {
     ".hosts.local": "LocalHost",
     ".hosts.mcp": "McpHost",
     ".loop": "ToolLoop",
-    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent TurnEnded TurnStarted",
+    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent RetryAsked TurnEnded TurnStarted",
     ".parser": "Parser",
     ".policy": "Decision Policy Proposal allow",
     ".prompt": "system_prompt",
+    ".repair": "RepairPolicy",
     ".reply": "parse render",
     ".types": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }

@@ -23,8 +23,19 @@ from .errors import ToolHostError, UsageError
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
-from .loop_events import Answer, CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent, TurnEnded, TurnStarted
+from .loop_events import (
+    Answer,
+    CallDenied,
+    CallFinished,
+    CallRejected,
+    CallStarted,
+    LoopEvent,
+    RetryAsked,
+    TurnEnded,
+    TurnStarted,
+)
 from .policy import Policy, Proposal, allow, echo_of
+from .repair import Answered, Attempts, RepairPolicy
 from .types import InvalidCall, Issue, Message, ToolCall, ToolResult
 
 __all__ = ["Mode", "ToolLoop"]
@@ -38,11 +49,9 @@ class _Run:
     """One conversation under way."""
 
     messages: list[Message]
+    attempts: Attempts
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
-
-
-Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 
 
 class ToolLoop:
@@ -52,6 +61,7 @@ class ToolLoop:
         backend: a model, as from `connect`.
         hosts: where tools live; each with its own name.
         mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling.
+        repair: how often the model may try again, and what is kept of it.
         policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
         max_turns: replies in one run.
         parallel: whether one reply may hold several calls.
@@ -70,6 +80,7 @@ class ToolLoop:
         *,
         mode: Mode = "xml",
         policy: Policy | Iterable[str] = (),
+        repair: RepairPolicy | None = None,
         max_turns: int = 10,
         parallel: bool = True,
         reminder: bool = True,
@@ -87,6 +98,7 @@ class ToolLoop:
         self.router = Router(hosts)
         self._mode = mode
         self._policy = policy if callable(policy) else allow(policy)
+        self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder = reminder
@@ -154,7 +166,7 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        state = _Run(messages=self._opened(messages))
+        state = _Run(messages=self._opened(messages), attempts=Attempts(self._repair))
         self._remind(state.messages, await self.catalog())
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
@@ -170,6 +182,7 @@ class ToolLoop:
             reply = generated.reply
             state.usage = _sum(state.usage, generated.usage)
             state.messages.append(self._said(generated))
+            state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
             if not reply.calls:
                 stop_reason = "end" if reply.finish_reason in _UNCUT else reply.finish_reason
@@ -178,7 +191,11 @@ class ToolLoop:
             for call in reply.calls:
                 async for event in self._call(call, state, catalog, answered):
                     yield event
-            state.messages += self._told(answered, catalog)
+            state.messages += self._told(answered, state.attempts, catalog)
+            if stop_reason := state.attempts.after(answered):
+                break
+            if state.attempts.retries:
+                yield RetryAsked(retry=state.attempts.retries, limit=self._repair.max_format_retries)
         else:
             stop_reason = "max_turns"
         yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
@@ -215,10 +232,11 @@ class ToolLoop:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
         return Message(role="assistant", content=generated.text, tool_calls=calls)
 
-    def _told(self, answered: Answered, catalog: Catalog) -> list[Message]:
+    def _told(self, answered: Answered, attempts: Attempts, catalog: Catalog) -> list[Message]:
         """Turn results into messages: role `tool` in mode `native`, unless the template drops it; else one of role `user`."""
         if self._mode == "xml" or self.backend.capabilities.tool_role is False:
-            return [Message(role="user", content=prompt.results(answered, catalog, lang=self._lang))]
+            again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and attempts.came_before(call)}
+            return [Message(role="user", content=prompt.results(answered, catalog, lang=self._lang, again=again))]
         told = []
         for call, result in answered:
             if isinstance(call, ToolCall) and result is not None:
@@ -238,6 +256,11 @@ class ToolLoop:
             assert isinstance(call, InvalidCall)
             answered.append((call, None))
             yield CallRejected(call=call)
+            return
+        if state.attempts.is_one_too_many(call):
+            reason = f"The same call with the same arguments came {self._repair.max_repeats + 1} times in a row."
+            answered.append((call, ToolResult.error(f"Not run: {reason}")))
+            yield CallDenied(call=call, reason=reason)
             return
         host, host_tool = self.router.origin(call.name)
         decision = await self._policy(Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool))

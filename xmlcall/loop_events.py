@@ -6,7 +6,17 @@ from .completion import Usage
 from .events import Event
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 
-__all__ = ["Answer", "CallDenied", "CallFinished", "CallRejected", "CallStarted", "LoopEvent", "TurnEnded", "TurnStarted"]
+__all__ = [
+    "Answer",
+    "CallDenied",
+    "CallFinished",
+    "CallRejected",
+    "CallStarted",
+    "LoopEvent",
+    "RetryAsked",
+    "TurnEnded",
+    "TurnStarted",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +85,26 @@ class CallDenied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryAsked:
+    """The model was told what is wrong with its calls and is asked to write them again.
+
+    Args:
+        retry: which one in a row, from 1.
+        limit: how many are asked for.
+    """
+
+    retry: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The end of a run.
 
     Args:
         text: the last reply's visible text.
-        stop_reason: `end` (a reply without calls), `max_turns`, or the server's word for a cut reply, such as `length`.
+        stop_reason: `end` (a reply without calls), `max_turns`, `invalid_calls` (none could run, however often asked for),
+            `tool_errors`, `repeated_call`, or the server's word for a cut reply, such as `length`.
         messages: the conversation to go on with, without the tool prompt.
         turns: how many replies were generated.
         usage: the tokens of all of them; `cached_tokens` as far as the server told.
@@ -93,4 +117,4 @@ class Answer:
     usage: Usage
 
 
-LoopEvent = Event | TurnStarted | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | Answer
+LoopEvent = Event | TurnStarted | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | RetryAsked | Answer

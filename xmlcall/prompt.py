@@ -7,7 +7,7 @@ holds a call never reads as one, and a result cannot close its own frame.
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ def results(
     *,
     dialect: str = "function_calls",
     lang: str = "en",
+    again: Collection[str] = (),
 ) -> str:
     """Render what came of a reply's calls, for a message of role `user`.
 
@@ -82,20 +83,30 @@ def results(
         tools: the catalog, for feedback.
         dialect: the wire format.
         lang: `en` or `zh`.
+        again: ids of calls that the model had written before, although it was told what is wrong with them.
     """
     catalog = Catalog.of(tools)
-    items = [_item(call, result, catalog, dialect, lang) for call, result in answered]
+    items = [
+        _told_wrong(call, feedback(call, catalog, dialect=dialect, lang=lang, again=call.id in again))
+        if isinstance(call, InvalidCall)
+        else _told(call, result)
+        for call, result in answered
+    ]
     return _template(dialect, lang, "results").render(items=items)
 
 
-def _item(call: ToolCall | InvalidCall, result: ToolResult | None, catalog: Catalog, dialect: str, lang: str) -> dict[str, Any]:
-    if result is None:
-        assert isinstance(call, InvalidCall)
-        return {"name": call.name, "error": True, "invalid": True, "text": feedback(call, catalog, dialect=dialect, lang=lang)}
+def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
+    return {"name": call.name, "error": True, "invalid": True, "text": text}
+
+
+def _told(call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
+    assert result is not None
     return {"name": call.name, "error": result.is_error, "invalid": False, "text": result_text(result)}
 
 
-def feedback(call: InvalidCall, tools: Tools = (), *, dialect: str = "function_calls", lang: str = "en") -> str:
+def feedback(
+    call: InvalidCall, tools: Tools = (), *, dialect: str = "function_calls", lang: str = "en", again: bool = False
+) -> str:
     """Render what is wrong with a call, and how it should be written.
 
     Args:
@@ -103,11 +114,16 @@ def feedback(call: InvalidCall, tools: Tools = (), *, dialect: str = "function_c
         tools: the catalog; the tool's parameters are shown again.
         dialect: the wire format.
         lang: `en` or `zh`.
+        again: whether the model wrote the same call before; then the tool's description is shown, too.
     """
     tool = Catalog.of(tools).get(call.name)
     parameters = parameters_of(tool) if tool else ()
     example = _corrected(call, tool, dialect) if tool else ""
-    return _template(dialect, lang, "feedback").render(call=call, tool=tool, parameters=parameters, example=example).strip()
+    return (
+        _template(dialect, lang, "feedback")
+        .render(call=call, tool=tool, parameters=parameters, example=example, again=again)
+        .strip()
+    )
 
 
 # Issues that say nothing about single values, so that there is no better call to show.

@@ -131,7 +131,7 @@ class _Chat:
         if problem := stop_message(answer, self._max_turns):
             self.failed = True
             complain(problem)
-        if answer.stop_reason != "max_turns":  # that one ends in results, and two messages of the person cannot follow each other
+        if answer.messages[-1].role == "assistant":  # no results last: two messages of the person cannot follow each other
             self._messages = list(answer.messages)
 
     async def _help(self) -> None:

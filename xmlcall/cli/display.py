@@ -147,7 +147,7 @@ class Display:
 
     def _end_run(self, answer: Answer) -> None:
         text = plain(answer.text).strip()
-        if self._answers and not self._live and text and answer.stop_reason != "max_turns":
+        if self._answers and not self._live and text and answer.messages[-1].role == "assistant":
             print(text, flush=True)
         if self.verbose:
             self.line("tokens", f"{_tokens(answer.usage)}; replies: {answer.turns}", style="dim")

@@ -104,6 +104,13 @@ def opening_messages(options: argparse.Namespace) -> list[Message]:
     return [Message(role="system", content=checked_text(options.system, "a system message"))]
 
 
+_STOPS = {
+    "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
+    "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
+    "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
+}
+
+
 def stop_message(answer: Answer, max_turns: int) -> str:
     """Say why a run did not end in a whole answer, and what to do; empty if it did.
 
@@ -115,6 +122,8 @@ def stop_message(answer: Answer, max_turns: int) -> str:
         return "" if answer.text.strip() else "the model's answer is empty: ask in other words, or take a larger model"
     if answer.stop_reason == "max_turns":
         return f"no answer after {max_turns} replies: the model kept calling tools; allow more with --max-turns, or ask for less"
+    if answer.stop_reason in _STOPS:
+        return _STOPS[answer.stop_reason]
     if answer.stop_reason == "length":
         return "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context"
     return f"expected a whole reply, the model server ended it early and gave as its reason {answer.stop_reason!r}"
