@@ -130,8 +130,9 @@ class _Draft:
         if found or self.issues:
             self._mend(self._tool, Fitter(validator, self._root))
             found = find_issues(validator, self.arguments)
-        broken = {issue.path for issue in self.issues}
-        self.issues += [issue for issue in found if issue.path not in broken]
+        broken = tuple(issue.path for issue in self.issues)
+        inside = tuple(f"{path}{mark}" for path in broken for mark in ".[")
+        self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
 
     def _unwrap(self) -> None:
         inner = _unwrapped(self._call, self.arguments, self._declared)

@@ -94,7 +94,7 @@ class Fitter:
             members = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
             yield _member(value, members, path)
         for kind in types_of(schema):
-            yield from _CONVERTERS.get(kind, _nothing)(self, value, schema, path, depth)
+            yield from _CONVERTERS[kind](self, value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
         items = schema.get("items", True)
@@ -282,10 +282,6 @@ def _null(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, dept
 def _string(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
     if isinstance(value, (int, float)):
         yield Fit(_plain(value), (("to-string", path),))
-
-
-def _nothing(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    return iter(())
 
 
 Converter = Callable[[Fitter, Any, Mapping[str, Any], str, int], Iterator[Fit | Ambiguous | None]]

@@ -20,6 +20,7 @@ from .types import MISSING, Issue, Tool
 __all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "types_of", "validator_of"]
 
 MAX_NODES = 20_000
+_TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 # JSON Schema keyword -> issue code; every other keyword is an invalid value.
 _CODES = {"type": "wrong-type", "required": "missing-argument", "additionalProperties": "unexpected-argument"}
@@ -107,31 +108,29 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     Returns:
         One issue per mistake, outermost first; empty if the value is valid.
     """
-    from jsonschema.exceptions import UnknownType, relevance
-    from referencing.exceptions import Unresolvable
+    from jsonschema.exceptions import relevance
 
     try:
         errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
         return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
-    except (
-        RecursionError,
-        UnknownType,
-        Unresolvable,
-        re.error,
-        regex.error,
-    ) as error:  # a schema that `check_schema` would have refused
+    except _not_evaluated() as error:
         message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
         return (Issue(code="invalid-value", message=message),)
 
 
-def is_valid(validator: Any, value: Any, schema: Any) -> bool:
-    """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
+def _not_evaluated() -> tuple[type[Exception], ...]:
+    """Return what `jsonschema` raises on a schema that `check_schema` could not see through."""
     from jsonschema.exceptions import UnknownType
     from referencing.exceptions import Unresolvable
 
+    return (RecursionError, UnknownType, Unresolvable, re.error, regex.error)
+
+
+def is_valid(validator: Any, value: Any, schema: Any) -> bool:
+    """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
     try:
         return bool(validator.evolve(schema=schema).is_valid(value))
-    except (RecursionError, UnknownType, Unresolvable, regex.error):
+    except _not_evaluated():
         return False
 
 
@@ -142,7 +141,7 @@ def types_of(schema: Any) -> tuple[str, ...]:
     kinds = schema.get("type")
     if kinds is None:
         return tuple(kind for key, kind in (("properties", "object"), ("items", "array")) if key in schema)
-    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))
+    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES)
 
 
 def _issues(error: Any) -> Iterator[Issue]:

@@ -83,7 +83,7 @@ class Tool:
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))  # a function is no type, but pydantic takes it
             schema = adapter.json_schema()
-        except (PydanticUserError, PydanticInvalidForJsonSchema) as error:
+        except (PydanticUserError, PydanticInvalidForJsonSchema, NameError) as error:
             raise UsageError(f"{function.__name__}: its parameters have no JSON Schema: {error}") from error
         if schema.get("type") != "object":
             raise UsageError(f"{function.__name__}: every parameter must be usable by keyword")
