@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schema_values import HOSTILE, WORDS, value_of
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind
-from xmlcall.names import match_name, match_tool
+from xmlcall.names import ToolNames, match_name
 from xmlcall.schema import check_schema, find_issues, validator_of
 
 scalars = st.sampled_from(
@@ -118,10 +118,12 @@ def test_no_schema_raises(schema: Any, text: str) -> None:
         ("read", None),
         ("", None),
         ("file", None),
+        ("delete", None),
+        ("x" * 1000, None),
     ],
 )
 def test_the_tool_that_is_meant(written: str, meant: str | None) -> None:
-    assert match_tool(written, ["read_file", "files__write", "a__list", "b__list"]) == meant
+    assert ToolNames(["read_file", "files__write", "a__list", "b__list", "undo-delete"]).meant_by(written) == meant
 
 
 @pytest.mark.parametrize(

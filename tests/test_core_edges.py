@@ -108,3 +108,44 @@ def test_a_very_deep_schema_is_left_to_the_check() -> None:
     tool = Tool.from_mcp({"name": "f", "inputSchema": schema})
     assert "deeper" in str(check_schema(tool.input_schema))
     assert isinstance(bind(RawCall(index=0, name="f"), [tool]), InvalidCall)
+
+
+def test_an_overflow_is_an_issue() -> None:
+    properties = {"a": {"type": "string", "format": "regex"}, "b": {"type": "integer", "multipleOf": 0.1}}
+    tool = Tool(name="f", input_schema={"type": "object", "properties": properties})
+    for name, text in (("a", "a{99999999999999999999}"), ("b", "1" + "0" * 400)):
+        call = bind(RawCall(index=0, name="f", arguments=(RawArgument(name=name, text=text),)), [tool])
+        assert isinstance(call, InvalidCall)
+
+
+def test_a_reference_with_another_kind_of_digit() -> None:
+    assert "nowhere" in str(check_schema({"anyOf": [{}], "properties": {"x": {"$ref": "#/anyOf/\u00b2"}}}))
+
+
+def test_schemas_that_refer_to_themselves_are_mended_in_bounded_steps() -> None:
+    node: dict[str, Any] = {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/n"}}]}
+    node["anyOf"].append({"type": "object", "additionalProperties": {"$ref": "#/$defs/n"}})
+    for definition, text in (
+        (node, '{"a":' * 6 + '"x"' + "}" * 6),
+        ({"anyOf": [{"$ref": "#/$defs/n"}] * 2 + [{"type": "integer"}]}, "x"),
+    ):
+        schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": definition}}
+        call = bind(
+            RawCall(index=0, name="f", arguments=(RawArgument(name="x", text=text),)), [Tool(name="f", input_schema=schema)]
+        )
+        assert isinstance(call, InvalidCall)
+
+
+def test_keywords_whose_patterns_cannot_be_stopped_are_refused() -> None:
+    assert "bounded time" in str(check_schema({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}))
+
+
+def test_members_of_a_wrapper_are_judged_one_by_one() -> None:
+    tool = Tool(name="f", input_schema={"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": "string"}}})
+    raw = RawArgument(name="arguments", text="{'a': 5, 'b': 'x'}")
+    call = bind(RawCall(index=0, name="f", arguments=(raw,)), [tool])
+    assert isinstance(call, InvalidCall)
+    assert [(issue.code, issue.path) for issue in call.issues] == [("wrong-type", "$.a")]
+    fine = bind(RawCall(index=0, name="f", arguments=(RawArgument(name="arguments", text="{'b': 'x'}"),)), [tool])
+    assert isinstance(fine, ToolCall)
+    assert {repair.code for repair in fine.repairs} == {"arguments-wrapper", "json-single-quotes"}

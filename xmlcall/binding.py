@@ -13,7 +13,7 @@ from typing import Any
 from . import jsonish
 from .catalog import Catalog, Tools
 from .conversion import Ambiguous, Fit, Fitter
-from .names import match_name, match_tool
+from .names import match_name
 from .parameters import Parameter, parameter_of
 from .references import MAX_DEPTH
 from .schema import describe, find_issues, validator_of
@@ -36,7 +36,7 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
         A ToolCall whose arguments satisfy the tool's schema, or an InvalidCall with every issue.
     """
     catalog = Catalog.of(tools)
-    name = raw_call.name if raw_call.name in catalog else match_tool(raw_call.name, catalog.names())
+    name = catalog.meant_by(raw_call.name)
     if name is None and len(catalog):
         return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
     tool = catalog.get(name) if name else None
@@ -80,6 +80,7 @@ class _Draft:
         self._catalog = catalog
         self._root: Mapping[str, Any] = tool.input_schema if tool else {}
         self._declared = catalog.parameters(tool.name) if tool else None
+        self._given = frozenset(each.name for each in raw_call.arguments)
 
     def read(self) -> None:
         """Read every argument strictly."""
@@ -93,7 +94,7 @@ class _Draft:
                 self._repeated(argument, name, value)
                 continue
             self.repairs += repairs
-            if name:
+            if name or argument.value is not MISSING:
                 self.arguments[name] = value
                 self._raw[name] = argument
 
@@ -101,8 +102,7 @@ class _Draft:
         declared = self._declared
         if declared is None or argument.name in declared:
             return argument.name
-        given = {each.name for each in self._call.arguments} | self.arguments.keys()
-        meant = match_name(argument.name, declared - given)
+        meant = match_name(argument.name, declared - self._given - self.arguments.keys())
         if meant is None:
             return argument.name
         self._repair("parameter-name", argument, meant)
@@ -135,14 +135,15 @@ class _Draft:
         self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
 
     def _unwrap(self) -> None:
-        inner = _unwrapped(self._call, self.arguments, self._declared)
-        if inner is None:
+        found = _unwrapped(self._call, self.arguments, self._declared)
+        if found is None:
             return
+        inner, liberties = found
         argument = self._call.arguments[0]
-        self.repairs = []
         self._repair("arguments-wrapper", argument, argument.name)
+        self.repairs += [Repair(code=code, span=argument.span, path=f"$.{argument.name}") for code in liberties]
         self.arguments, self.issues = inner, []
-        self._raw = dict.fromkeys(inner, argument)
+        self._raw = {name: RawArgument(name=name, text="", value=value, span=argument.span) for name, value in inner.items()}
 
     def _mend(self, tool: Tool, fitter: Fitter) -> None:
         required = self._root.get("required")
@@ -166,8 +167,12 @@ class _Draft:
         elif fit is not None and fit.liberties:
             self._drop_issue(name)
             self.arguments[name] = fit.value
-            liberties = [each for each in fit.liberties if quoted or each != ("quoted-value", f"$.{name}")]
-            self.repairs += [Repair(code=code, span=raw.span, path=path) for code, path in liberties]
+            for code, path in fit.liberties:
+                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is no string of JSON
+                    if jsonish.is_strict(raw.text):
+                        continue
+                    code = "number-format"
+                self.repairs.append(Repair(code=code, span=raw.span, path=path))
 
     def _drop_issue(self, name: str) -> None:
         self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]
@@ -186,18 +191,22 @@ def _ambiguous(name: str, found: Ambiguous) -> Issue:
     return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
 
 
-def _unwrapped(raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None) -> dict[str, Any] | None:
-    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members."""
+def _unwrapped(
+    raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None
+) -> tuple[dict[str, Any], list[str]] | None:
+    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members.
+
+    With them come the codes of the liberties that it took to read them.
+    """
     if declared is None or len(raw_call.arguments) != 1:
         return None
     name = raw_call.arguments[0].name
     if name not in _WRAPPERS or name in declared:
         return None
-    value = arguments.get(name)
-    if isinstance(value, str):
-        read = jsonish.read(value, kinds={"object"}, complete=True)
-        value = read.value if isinstance(read, jsonish.Reading) else None
-    return value if isinstance(value, dict) and value and value.keys() <= declared else None
+    value, liberties = arguments.get(name), []
+    if isinstance(value, str) and isinstance(read := jsonish.read(value, kinds={"object"}, complete=True), jsonish.Reading):
+        value, liberties = read.value, [repair.code for repair in read.repairs]
+    return (value, liberties) if isinstance(value, dict) and value and value.keys() <= declared else None
 
 
 # A value, the mistake in it, the liberties taken with it.

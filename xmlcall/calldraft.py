@@ -15,6 +15,9 @@ from .value import Value
 
 __all__ = ["CallDraft"]
 
+# Attributes of a call that say nothing about its arguments.
+_ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index", "xmlns"})
+
 
 class CallDraft:
     """What is known of a call so far.
@@ -79,16 +82,23 @@ class CallDraft:
         if element or self.dialect.tool_elements:
             return
         written = _first_word(self.dialect.written.get(opener.kind, ""))
-        whole = (
-            "</" in opener.text or opener.kind == "call_open" if self.dialect.name_after else opener.text.endswith((">", "&gt;"))
-        )
-        if not whole or written not in opener.text or any(character in opener.text for character in INVISIBLE):
+        if not self._is_whole(opener) or written not in opener.text or any(character in opener.text for character in INVISIBLE):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
             return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
         if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
             self.repair("attribute-style", opener.span)
+        self._check_attributes(opener)
+
+    def _check_attributes(self, opener: Token) -> None:
+        """Refuse arguments that are written as attributes: to leave them out would change the call."""
+        of_call = opener.kind == "call_open"
+        lost = opener.attributes.keys() - _ATTRIBUTES if of_call else opener.attributes.keys() & {"value"}
+        for name in sorted(lost):
+            tag = _tail(opener.text)
+            message = f"A value stands between <parameter> tags, found the attribute {name!r} in {tag}"
+            self._issues.append(Issue(code="malformed-value", path=f"$.{name}", got=tag, message=message))
 
     def _is_whole(self, opener: Token) -> bool:
         """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""

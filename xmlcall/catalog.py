@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .errors import UsageError
+from .names import ToolNames
 from .references import resolve
 from .types import Tool
 
@@ -28,7 +29,7 @@ class Catalog:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_parameters", "_tools", "declarations", "validators")
+    __slots__ = ("_names", "_parameters", "_tools", "declarations", "validators")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -37,6 +38,7 @@ class Catalog:
                 raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
             self._tools[tool.name] = tool
         self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
+        self._names = ToolNames(self._tools)
         self.validators: dict[str, Any] = {}
         self.declarations: dict[tuple[str, str], Any] = {}
 
@@ -58,13 +60,17 @@ class Catalog:
         """Return the tool of this exact name, or None."""
         return self._tools.get(name)
 
+    def meant_by(self, name: str) -> str | None:
+        """Return the one tool that a name means, exactly or but for its spelling; None if there is none or more than one."""
+        return self._names.meant_by(name)
+
     def names(self) -> tuple[str, ...]:
         """Return the names in order."""
         return tuple(self._tools)
 
     def parameters(self, name: str) -> frozenset[str] | None:
-        """Return the declared parameter names of a tool; None if any name is possible (unknown tool, or none declared)."""
-        return self._parameters.get(name)
+        """Return the parameters that the tool declares; None if any name is possible (unknown tool, or none declared)."""
+        return self._parameters.get(self.meant_by(name) or name)
 
 
 Tools = Catalog | Iterable[Tool | Mapping[str, Any]]

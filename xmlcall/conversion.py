@@ -5,7 +5,8 @@ branch of `anyOf` and `oneOf`; of the readings that are valid the one with the f
 with as few are no answer but an issue with both. Arrays and objects are mended member by member. Every liberty is a repair with
 the path of what it changed.
 
-Cost: each level of a value is validated once a branch; depth is bounded by `MAX_DEPTH`, branches by `_MAX_BRANCHES`.
+Cost: each level of a value is validated once a branch; depth is bounded by `MAX_DEPTH`, branches by `_MAX_BRANCHES`, and all of
+it by `_MAX_STEPS`: what is not mended by then stays an issue.
 """
 
 import json
@@ -24,12 +25,15 @@ from .schema import is_valid, types_of
 __all__ = ["Ambiguous", "Fit", "Fitter"]
 
 _MAX_BRANCHES = 32
+_MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "null", "none", "nil"})
 _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MAX_DIGITS = 300  # a double has no more
 _INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
+_ITEMS = frozenset({"item", "element", "entry", "value", "li", "string"})
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_DECIMAL_COMMA = regex.compile(r"[+-]?\d+,\d+")
 _BULLET = regex.compile(r"^[ \t]*[-*][ \t]+")
 
 
@@ -59,6 +63,8 @@ class Fitter:
     def __init__(self, validator: Any, root: Mapping[str, Any]) -> None:
         self._validator = validator
         self._root = root
+        self._steps = 0
+        self._entered: set[tuple[int, int]] = set()  # (value, schema) under way: a schema that leads back to itself ends here
 
     def fit(self, value: Any, schema: Any, path: str, depth: int = MAX_DEPTH) -> Fit | Ambiguous | None:
         """Read a value as its schema asks.
@@ -75,10 +81,19 @@ class Fitter:
         if is_valid(self._validator, value, schema):
             return Fit(value)
         schema = resolve(schema, self._root)
-        if not isinstance(schema, Mapping) or not depth:
+        here = (id(value), id(schema))
+        if not isinstance(schema, Mapping) or not depth or here in self._entered or self._steps >= _MAX_STEPS:
             return None
+        self._steps += 1
+        self._entered.add(here)
+        try:
+            return self._best_of(self._readings(value, schema, path, depth), schema)
+        finally:
+            self._entered.remove(here)
+
+    def _best_of(self, readings: Iterator[Fit | Ambiguous | None], schema: Any) -> Fit | Ambiguous | None:
         found: list[Fit] = []
-        for reading in self._readings(value, schema, path, depth):
+        for reading in readings:
             if isinstance(reading, Ambiguous):
                 return reading
             if reading is not None and is_valid(self._validator, reading.value, schema):
@@ -100,8 +115,10 @@ class Fitter:
         items = schema.get("items", True)
         if isinstance(value, list):
             yield self._all(value, items, path, depth)
-        elif isinstance(value, _Elements):
+        elif isinstance(value, _Elements) and len(value) == 1:
             yield self._all(value.members(), items, path, depth)
+        elif value is None:
+            return
         elif not isinstance(value, str):
             yield self._liberty("single-item", path, self._all([value], items, path, depth))
         else:
@@ -111,11 +128,17 @@ class Fitter:
         parsed = _json(text, {"array"})
         if parsed is not None:
             yield self._liberty("json-double-encoding", path, self._all(parsed, items, path, depth))
-        elif nodes := _nodes(text):
+        elif (nodes := _nodes(text)) and self._are_items(nodes, items):
             yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
             for code, parts in _splits(text):
                 yield _unquoted(self._liberty(code, path, self._all(parts, items, path, depth)))
+
+    def _are_items(self, nodes: tuple[xmlvalue.Node, ...], items: Any) -> bool:
+        """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
+        names = {node.name for node in nodes}
+        kinds = types_of(resolve(items, self._root))
+        return len(names) == 1 and (bool(names & _ITEMS) or bool(kinds and "string" not in kinds))
 
     def _are_scalars(self, items: Any) -> bool:
         items = resolve(items, self._root)
@@ -162,9 +185,9 @@ class _Elements(dict[str, Any]):
     """XML elements as an object, which may have been meant as an array."""
 
     def members(self) -> list[Any]:
-        """Return the elements' contents in order, if they have one name."""
+        """Return the contents of elements of one name."""
         values = list(self.values())
-        return values if len(values) != 1 or not isinstance(values[0], list) else values[0]
+        return values[0] if isinstance(values[0], list) else values
 
 
 def _unquoted(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
@@ -216,6 +239,10 @@ def _splits(text: str) -> Iterator[tuple[str, list[str]]]:
         bulleted = all(_BULLET.match(line) for line in lines)
         yield "line-list", [_BULLET.sub("", line) for line in lines] if bulleted else lines
         return
+    if "," in text and _NUMBER.fullmatch(text.strip()):
+        return  # 1,000 may be two numbers or one thousand
+    if _DECIMAL_COMMA.fullmatch(text.strip()):
+        return  # 1,5 may be two numbers or one and a half
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 1:
         yield "comma-list", parts
@@ -229,7 +256,9 @@ def _member(value: Any, members: list[Any], path: str) -> Fit | None:
         found = [member for member in members if isinstance(member, str) and member == _plain(value)]
         return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
     text = value.strip().strip("\"'`").strip()
-    for fold in (str, str.casefold, _folded):
+    if not text:
+        return None
+    for fold in (str, str.casefold, *((_folded,) if text[0].isalpha() else ())):  # -1 is not 1
         found = [member for member in members if fold(_plain(member)) == fold(text)]
         if found:
             return Fit(found[0], (("enum-spelling", path),)) if len(found) == 1 else None
@@ -280,7 +309,7 @@ def _null(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, dept
 
 
 def _string(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    if isinstance(value, (int, float)):
+    if isinstance(value, int):  # and not 1.10, of which only 1.1 is left
         yield Fit(_plain(value), (("to-string", path),))
 
 

@@ -20,6 +20,7 @@ __all__ = ["arguments_of", "calls_of", "events_of", "name_in", "unreadable"]
 
 _NAMES = ("name", "tool", "tool_name", "function")
 _NAME = regex.compile(rf"[\"'](?:{'|'.join(_NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
+_OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # say nothing about what is to be called
 _EXPECTED = 'Expected {"name": "...", "arguments": {...}}.'
 
 
@@ -90,8 +91,11 @@ def calls_of(text: str, span: Span, *, index: int, dialect: str, complete: bool)
     found = [_named(value) for value in _objects(read.value)]
     if not found or None in found:
         return [call(0, name_in(text), {}, (Issue(code="malformed-value", message=_EXPECTED),))]
-    named = [each for each in found if each is not None]
-    return [call(number, *each, (), () if number else repairs) for number, each in enumerate(named)]
+    calls = []
+    for number, (name, arguments, liberties) in enumerate(each for each in found if each is not None):
+        inner = tuple(Repair(code=code, span=span) for code in liberties)
+        calls.append(call(number, name, arguments, (), inner if number else (*repairs, *inner)))
+    return calls
 
 
 def _objects(value: Any) -> list[Any]:
@@ -100,18 +104,25 @@ def _objects(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _named(value: Any) -> tuple[str, dict[str, Any]] | None:
-    """Return name and arguments of a call object, or None if it is none."""
+def _named(value: Any) -> tuple[str, dict[str, Any], list[str]] | None:
+    """Return name, arguments and liberties of a call object; None if it is none, or holds more, which would be lost."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        if value.keys() - {"function", *_OTHERS}:
+            return None
         value = value["function"]
     if not isinstance(value, dict):
         return None
-    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
-    arguments: Any = next((value[key] for key in ARGUMENTS if key in value), {})
+    names = [key for key in _NAMES if isinstance(value.get(key), str)]
+    keys = [key for key in ARGUMENTS if key in value]
+    if len(names) != 1 or not value[names[0]] or len(keys) > 1 or value.keys() - {*names, *keys, *_OTHERS}:
+        return None
+    arguments: Any = value[keys[0]] if keys else {}
+    liberties: list[str] = []
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
         arguments = read.value if isinstance(read, jsonish.Reading) else None
-    return (name, arguments) if name and isinstance(arguments, dict) else None
+        liberties = [repair.code for repair in read.repairs] if isinstance(read, jsonish.Reading) else []
+    return (value[names[0]], arguments, liberties) if isinstance(arguments, dict) else None
 
 
 def events_of(calls: list[RawCall]) -> Iterator[Event]:

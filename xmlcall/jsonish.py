@@ -19,7 +19,7 @@ from .jsonmachine import MAX_DEPTH, Machine, finite
 from .jsonstring import Refused
 from .types import MISSING, Repair
 
-__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "read"]
+__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "is_strict", "read"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,11 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
     if kinds is None or "string" in kinds or isinstance(found, Unreadable) or not isinstance(found.value, str):
         return found
     return _decoded_twice(found, text, kinds, complete)
+
+
+def is_strict(text: str) -> bool:
+    """Say whether a text is JSON as it stands."""
+    return _strict(text) is not MISSING
 
 
 def _strict(text: str) -> Any:

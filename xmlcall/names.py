@@ -2,18 +2,54 @@
 
 A ladder: each rung allows one liberty more, and the first rung on which anything fits decides; if two names fit there, nothing
 does. `get_weather` is meant by `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER`; `weather__get` by
-`get` where no other tool ends in it.
+`get` where no other tool ends in it. A hyphen separates words and not a server from its tool: `delete` is not `undo-delete`.
+
+Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import regex
 
-__all__ = ["match_name", "match_tool"]
+__all__ = ["ToolNames", "match_name"]
 
-_SEPARATOR = regex.compile(r"__|[.:/\-]")
+_SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
+_MAX_LENGTH = 256
+
+
+class ToolNames:
+    """The declared names of tools.
+
+    Args:
+        names: all of them.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._exact = set(names)
+        self._folded: dict[str, set[str]] = {}
+        self._tails: dict[str, set[str]] = {}
+        for name in self._exact:
+            self._folded.setdefault(_fold(name), set()).add(name)
+            for tail in _tails(name):
+                self._tails.setdefault(_fold(tail), set()).add(name)
+
+    def meant_by(self, name: str) -> str | None:
+        """Find the one declared tool that a name means, or None."""
+        if name in self._exact:
+            return name
+        if not 0 < len(name) <= _MAX_LENGTH:
+            return None
+        bare = next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix)), name)
+        rungs = (
+            {bare} & self._exact,
+            self._folded.get(_fold(name), set()) | self._folded.get(_fold(bare), set()),
+            {tool for tail in _tails(bare) for tool in self._folded.get(_fold(tail), ())},
+            self._tails.get(_fold(bare), set()),
+        )
+        found = next((rung for rung in rungs if rung), set())
+        return next(iter(found)) if len(found) == 1 else None
 
 
 def match_name(name: str, declared: Iterable[str]) -> str | None:
@@ -23,30 +59,8 @@ def match_name(name: str, declared: Iterable[str]) -> str | None:
         name: as written.
         declared: the names that may be meant.
     """
-    return _only(known for known in declared if _fold(known) == _fold(name))
-
-
-def match_tool(name: str, declared: Iterable[str]) -> str | None:
-    """Find the one declared tool that a name means.
-
-    Args:
-        name: as written.
-        declared: the tools' names.
-    """
-    known = list(declared)
-    bare = next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix)), name)
-    rungs: tuple[Callable[[str], bool], ...] = (
-        lambda tool: tool == name,
-        lambda tool: tool == bare,
-        lambda tool: _fold(tool) == _fold(name) or _fold(tool) == _fold(bare),
-        lambda tool: any(_fold(part) == _fold(tool) for part in _tails(bare)),
-        lambda tool: any(_fold(part) == _fold(bare) for part in _tails(tool)),
-    )
-    for fits in rungs:
-        found = [tool for tool in known if fits(tool)]
-        if found:
-            return _only(found)
-    return None
+    found = [known for known in declared if _fold(known) == _fold(name)]
+    return found[0] if len(found) == 1 else None
 
 
 def _tails(name: str) -> list[str]:
@@ -56,8 +70,3 @@ def _tails(name: str) -> list[str]:
 
 def _fold(name: str) -> str:
     return _FOLDED.sub("", name).casefold()
-
-
-def _only(found: Iterable[str]) -> str | None:
-    names = list(found)
-    return names[0] if len(names) == 1 else None

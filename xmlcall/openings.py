@@ -95,7 +95,7 @@ class OpeningReader(ProseReader):
         """Begin a call as JSON alone, if it stands at the start of a line, or after a call, and its name is declared."""
         name = name_in(token.text)
         opening = self._state is ReplyState.OPENING
-        starts = opening or self._state is ReplyState.BLOCK or self._line_blank or self._after_call
+        starts = opening or self._line_blank or self._after_call
         if not starts or token.start < self._no_json_before or (name and not self._declared(name)):
             self._scanner.unread(token.text[1:])
             bracket = Token("text", token.text[0], token.start)
@@ -106,6 +106,9 @@ class OpeningReader(ProseReader):
         else:
             self._opening = Opening(token)
         self._begin_bare(token)
+
+    def _outside(self) -> ReplyState:
+        return ReplyState.BLOCK if self._wrapper else ReplyState.PROSE
 
     def _plain(self, token: Token) -> None:
         (self._text_in_block if self._state is ReplyState.BLOCK else self._text)(token)

@@ -23,6 +23,7 @@ from .states import REPLY_OTHERWISE, REPLY_TABLE, ReplyState
 __all__ = ["Parser"]
 
 _UNCUT = frozenset({"stop", "tool_calls"})
+_PROSE = frozenset({ReplyState.PROSE, ReplyState.BLOCK})
 _MODES = {ReplyState.CODE: Mode.CODE}
 
 
@@ -82,7 +83,7 @@ class Parser(OpeningReader):
         if self._closed:
             raise UsageError("this parser is closed; use a new one for each reply")
         cut = finish_reason not in _UNCUT
-        if cut and self._reader is None and self._state in (ReplyState.PROSE, ReplyState.BLOCK):
+        if cut and self._reader is None and self._state in _PROSE:
             self._leave_out_half_tag()
         self._scanner.close()
         events = self._drain()
@@ -91,7 +92,7 @@ class Parser(OpeningReader):
             events += self._drain()
         if self._state is ReplyState.OPENING:
             self._release_at_end()
-        if self._state is ReplyState.BLOCK:
+        if self._wrapper:
             self._repair("unclosed-block", (self._length, self._length))
         self._closed = True
         return events + self._take_events()
@@ -122,8 +123,8 @@ class Parser(OpeningReader):
         if self._reader is not None:
             self._call_token(token)
             return
-        if self._fence and self._state is ReplyState.PROSE and token.kind.startswith("reasoning"):
-            self._text(token)
+        if self._fence and self._state in _PROSE and token.kind.startswith("reasoning"):
+            self._plain(token)
             return
         if self._state is ReplyState.OPENING and token.kind != "ticks" and self._opening.on_fence_line:
             token = Token("text", token.text, token.start)  # what follows a fence on its line names a language
@@ -246,11 +247,33 @@ class Parser(OpeningReader):
         self._scanner.only()
         self._scanner.unread("".join(token.text for token in (*rest, *self._queue)))  # to be read as prose, not as a value
         self._queue.clear()
-        self._state = ReplyState.BLOCK if self._wrapper else ReplyState.PROSE
+        self._state = self._outside()
         if found:
             self._after_call, self._line_blank = True, True
 
+    def _call_in_block(self, token: Token) -> None:
+        if self._fence and not self._declared(token.attributes["name"]):
+            self._text_in_block(token)
+        else:
+            self._begin_call(token)
+
+    def _closer_in_block(self, token: Token) -> None:
+        (self._text_in_block if self._fence and not self._after_call else self._stray_tag)(token)
+
+    def _ticks_in_block(self, token: Token) -> None:
+        """Quotation between calls is quotation, too."""
+        count = len(token.text)
+        if self._line_blank and count >= 3:
+            if self._fence and count >= self._fence:
+                self._end_fence(token)
+                return
+            self._fence = self._fence or count
+        elif not self._fence:
+            self._state, self._code_ticks = ReplyState.CODE, count
+        self._text_in_block(token)
+
     def _text_in_block(self, token: Token) -> None:
+        self._note(token.text)
         blank = 0 if self._block_text else len(token.text) - len(token.text.lstrip())
         middle = token.start + blank
         if blank:

@@ -17,6 +17,7 @@ from .catalog import Catalog, Tools
 from .content import result_text
 from .dialects import select
 from .errors import UsageError
+from .names import match_name
 from .reply import write
 from .signature import example_arguments, example_values, parameters_of
 from .types import MISSING, InvalidCall, Tool, ToolCall, ToolResult
@@ -116,7 +117,8 @@ def feedback(
         lang: `en` or `zh`.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
     """
-    tool = Catalog.of(tools).get(call.name)
+    catalog = Catalog.of(tools)
+    tool = catalog.get(catalog.meant_by(call.name) or "")
     parameters = parameters_of(tool) if tool else ()
     example = _corrected(call, tool, dialect) if tool else ""
     return (
@@ -130,13 +132,21 @@ def feedback(
 _WHOLE = frozenset({"echo", "unknown-tool"})
 
 
+_MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
+
+
 def _corrected(call: InvalidCall, tool: Tool, dialect: str) -> str:
     """Write the call as it should look: values without an issue as they were, examples for the others and for what is missing."""
-    wrong = {regex.split(r"[.\[]", issue.path.removeprefix("$."))[0] for issue in call.issues}
     if any(issue.code in _WHOLE or issue.path == "$" for issue in call.issues):
         return ""
+    found = (_MEMBER.match(issue.path) for issue in call.issues)
+    wrong = {match[1] or match[2] for match in found if match}
     declared = [part.name for part in parameters_of(tool)]
-    kept = {each.name: each.text for each in call.raw.arguments if each.name in declared and each.name not in wrong}
+    kept: dict[str, Any] = {}
+    for each in call.raw.arguments:
+        name = each.name if each.name in declared else match_name(each.name, declared)
+        if name and not {name, each.name} & wrong:
+            kept.setdefault(name, each.text if each.value is MISSING else each.value)
     needed = [part.name for part in parameters_of(tool) if part.name in wrong or (part.required and part.name not in kept)]
     values = {**kept, **example_values(tool, needed)}
     ordered = {name: values[name] for name in declared if name in values}

@@ -38,9 +38,17 @@ class ProseReader:
             if not token.text:
                 return
         self._events.append(TextDelta(text=token.text, span=token.span))
-        _, newline, last = token.text.rpartition("\n")
+        self._note(token.text)
+
+    def _note(self, text: str) -> None:
+        """Keep track of where a line begins."""
+        _, newline, last = text.rpartition("\n")
         self._line_blank = not last.strip() and (bool(newline) or self._line_blank)
-        self._after_call = self._after_call and not token.text.strip()
+        self._after_call = self._after_call and not text.strip()
+
+    def _outside(self) -> ReplyState:
+        """Return the state after quotation and reasoning: where it began."""
+        return ReplyState.PROSE
 
     def _end_fence(self, token: Token) -> None:
         if self._fence_dropped:
@@ -51,11 +59,11 @@ class ProseReader:
 
     def _end_code(self, token: Token) -> None:
         if len(token.text) == self._code_ticks:
-            self._state = ReplyState.PROSE
+            self._state = self._outside()
         self._text(token)
 
     def _end_code_at_blank_line(self, token: Token) -> None:
-        self._state = ReplyState.PROSE
+        self._state = self._outside()
         self._text(token)
 
     def _stray_tag(self, token: Token) -> None:
@@ -85,7 +93,7 @@ class ProseReader:
             self._reasoning_text(token)
             return
         self._markup("reasoning", token)
-        self._state = ReplyState.PROSE
+        self._state = self._outside()
 
     def _reasoning_text(self, token: Token) -> None:
         self._events.append(ReasoningDelta(text=token.text, span=token.span))

@@ -60,8 +60,8 @@ _REASONING = "think|thinking|reasoning|seed:think"
 
 # Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
 _COMMON = {
-    "reasoning_open": rf"<(?:{_REASONING})>",
-    "reasoning_close": rf"</(?:{_REASONING})>",
+    "reasoning_open": rf"<(?i:{_REASONING})>",
+    "reasoning_close": rf"</(?i:{_REASONING})>",
     "ticks": r"`{1,64}",
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",

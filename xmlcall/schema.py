@@ -14,7 +14,7 @@ import regex
 
 from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
-from .schemapattern import with_time_limit
+from .schemapattern import is_covered, with_time_limit
 from .types import MISSING, Issue, Tool
 
 __all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "types_of", "validator_of"]
@@ -37,7 +37,7 @@ def check_schema(schema: Any) -> str | None:
     """
     if not isinstance(schema, Mapping):
         return f"the schema is not a JSON object but {_short(schema)}"
-    problem = _too_large(schema) or _bad_reference(schema)
+    problem = _too_large(schema) or _bad_reference(schema) or _unbounded(schema)
     if problem:
         return problem
     from jsonschema.exceptions import SchemaError
@@ -75,6 +75,14 @@ def _bad_reference(schema: Mapping[str, Any]) -> str | None:
             return f"$ref {_short(reference)} points outside the schema, and nothing is fetched"
         if resolve(node, schema) is MISSING:
             return f"$ref {_short(reference)} leads nowhere or in a circle"
+    return None
+
+
+def _unbounded(schema: Mapping[str, Any]) -> str | None:
+    """Refuse the one pair of keywords in which `jsonschema` runs patterns that `schemapattern.py` cannot stop."""
+    patterned = any("patternProperties" in node for node in nodes(schema))
+    if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
+        return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
     return None
 
 
@@ -123,7 +131,7 @@ def _not_evaluated() -> tuple[type[Exception], ...]:
     from jsonschema.exceptions import UnknownType
     from referencing.exceptions import Unresolvable
 
-    return (RecursionError, UnknownType, Unresolvable, re.error, regex.error)
+    return (RecursionError, OverflowError, UnknownType, Unresolvable, re.error, regex.error)
 
 
 def is_valid(validator: Any, value: Any, schema: Any) -> bool:
@@ -149,7 +157,8 @@ def _issues(error: Any) -> Iterator[Issue]:
         yield from (_missing(error, name) for name in error.validator_value if name not in error.instance)
     elif error.validator == "additionalProperties" and error.validator_value is False:
         declared = error.schema.get("properties", {})
-        yield from (_unexpected(error, name, declared) for name in error.instance if name not in declared)
+        extra = (name for name in error.instance if name not in declared and not is_covered(name, error.schema))
+        yield from (_unexpected(error, name, declared) for name in extra)
     else:
         yield _broken(error)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import regex
 
-__all__ = ["with_time_limit"]
+__all__ = ["is_covered", "with_time_limit"]
 
 _SECONDS = 0.05
 
@@ -52,7 +52,7 @@ def with_time_limit(validator_class: Any) -> Any:
         if not schema.get("patternProperties"):
             yield from original(validator, allowed, instance, schema) or ()
         elif validator.is_type(instance, "object"):
-            rest = {name: value for name, value in instance.items() if not _is_covered(name, schema)}
+            rest = {name: value for name, value in instance.items() if not is_covered(name, schema)}
             bare = {key: value for key, value in schema.items() if key != "patternProperties"}
             yield from original(validator, allowed, rest, bare) or ()
 
@@ -86,5 +86,6 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
 
 
-def _is_covered(name: str, schema: Mapping[str, Any]) -> bool:
-    return any(_pattern(pattern).search(name) for pattern in schema["patternProperties"])
+def is_covered(name: str, schema: Mapping[str, Any]) -> bool:
+    """Say whether a pattern of `patternProperties` fits a name."""
+    return any(_pattern(pattern).search(name) for pattern in schema.get("patternProperties", ()))

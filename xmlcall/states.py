@@ -46,12 +46,15 @@ REPLY_TABLE = {
     (ReplyState.OPENING, "json_open"): "_json_after_opening",
     (ReplyState.OPENING, "block_close"): "_body_after_opening",
     (ReplyState.BLOCK, "text"): "_text_in_block",
+    (ReplyState.BLOCK, "ticks"): "_ticks_in_block",
+    (ReplyState.BLOCK, "reasoning_open"): "_reasoning_open",
+    (ReplyState.BLOCK, "reasoning_close"): "_stray_tag",
     (ReplyState.BLOCK, "block_open"): "_repeated_block",
     (ReplyState.BLOCK, "block_close"): "_end_block",
-    (ReplyState.BLOCK, "call_open"): "_begin_call",
+    (ReplyState.BLOCK, "call_open"): "_call_in_block",
     (ReplyState.BLOCK, "json_open"): "_bare_json",
-    (ReplyState.BLOCK, "call_close"): "_stray_tag",
-    (ReplyState.BLOCK, "parameter_close"): "_stray_tag",
+    (ReplyState.BLOCK, "call_close"): "_closer_in_block",
+    (ReplyState.BLOCK, "parameter_close"): "_closer_in_block",
 }
 REPLY_OTHERWISE = {
     ReplyState.PROSE: "_text",

@@ -23,6 +23,7 @@ from .calldraft import CallDraft
 from .dialects import Dialect
 from .events import Event, Markup
 from .fork import Fork, Verdict
+from .names import match_name
 from .scanner import Token
 from .states import CallState
 from .value import Value
@@ -223,7 +224,9 @@ class ValueReader:
         self._release_closer()
         self._queue.appendleft(token)
         name = token.attributes.get("name") if token.kind == "parameter_open" else None
-        if name is not None and self._declared is not None and name not in self._declared:
+        if name is None or self._declared is None or name in self._declared:
+            return
+        if match_name(name, self._declared - self._draft.names) is None:
             self._draft.doubt_name(self._value, name)
 
     def _release_closer(self) -> None:
