@@ -90,10 +90,13 @@ class Opening:
 
     def begins_json(self, text: Token) -> bool:
         """Say whether text is the first of a JSON object right after a wrapper."""
-        json = text.text.lstrip()
-        in_time = self._length() + len(text.text) - len(json) <= _MAX_HELD  # as if the white space had come in pieces
         right_after = self.holds("block_open") and not self.holds("call_open") and not self.after_block().strip()
-        return in_time and right_after and json.startswith("{")
+        return right_after and self.begins_object(text)
+
+    def begins_object(self, text: Token) -> bool:
+        """Say whether a JSON object begins in text, before too much is held: as if its white space had come in pieces."""
+        json = text.text.lstrip()
+        return self._length() + len(text.text) - len(json) <= _MAX_HELD and json.startswith("{")
 
     def _length(self) -> int:
         return sum(len(part.text) for part in self.held)

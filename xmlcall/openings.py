@@ -75,7 +75,7 @@ class OpeningReader(ProseReader):
 
     def _is_body(self, token: Token) -> bool:
         """Say whether a JSON object with the arguments begins after a call's opener."""
-        if not token.text.lstrip().startswith("{") or not self._opening.holds("call_open"):
+        if not self._opening.holds("call_open") or not self._opening.begins_object(token):
             return False
         call = self._opening.call()
         return not self._dialects[call.dialect].parameter_elements and self._declared(call.attributes["name"])
