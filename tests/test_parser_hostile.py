@@ -84,7 +84,7 @@ def nested(depth: int) -> str:
 @pytest.mark.parametrize(("depth", "valid"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
 def test_the_depth_that_is_read(depth: int, valid: bool) -> None:
     tools = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "array"}}}}]
-    for text in (CALL.format(nested(depth)), CALL.format("<i>" * depth + "x" + "</i>" * depth)):
+    for text in (CALL.format(nested(depth)), CALL.format("<item>" * depth + "x" + "</item>" * depth)):
         call = parse(text, tools).calls[0]
         assert isinstance(call, ToolCall) is valid
 
