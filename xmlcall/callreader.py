@@ -4,10 +4,7 @@ Between parameters stand white space, their tags, or one JSON object with all ar
 How a value is read and ended is in `valuereader.py`; the transitions of both are `CALL_TABLE` of `states.py`.
 """
 
-from collections.abc import Callable
-
-from .dialects import Dialect
-from .events import Event, Markup
+from .events import Markup
 from .scanner import Mode, Token
 from .states import CALL_OTHERWISE, CALL_TABLE, CallState
 from .valuereader import ValueReader
@@ -19,32 +16,7 @@ _WAITING = frozenset({CallState.CLOSER, CallState.WRONG_CLOSER, CallState.CALL_C
 
 
 class CallReader(ValueReader):
-    """Reads one call.
-
-    Args:
-        index: the call's number in the reply.
-        opener: its opening tag.
-        dialect: the wire format.
-        declared: the tool's parameter names; None if any name is possible.
-        wrapped: whether a wrapper was opened around it.
-        emit: where events go.
-    """
-
-    def __init__(
-        self,
-        *,
-        index: int,
-        opener: Token,
-        dialect: Dialect,
-        declared: frozenset[str] | None,
-        wrapped: bool,
-        emit: Callable[[Event], None],
-    ) -> None:
-        super().__init__(index=index, opener=opener, dialect=dialect, declared=declared, wrapped=wrapped, emit=emit)
-        self._source: list[str] = []
-        self._between_text: list[str] = []
-        self._cut = False
-        self._done = False
+    """Reads one call: made like a ValueReader, fed with `take` and ended with `finish`."""
 
     @property
     def mode(self) -> Mode:

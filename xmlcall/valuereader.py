@@ -67,6 +67,10 @@ class ValueReader:
         self._unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
         self._fork: Fork
         self._dropping = False  # text stands between two parameters
+        self._between_text: list[str] = []
+        self._source: list[str] = []  # the texts of the tokens after the opener
+        self._cut = False
+        self._done = False
 
     def _open(self, token: Token) -> None:
         self._value = Value(index=self._index, opener=token, dialect=self._draft.dialect, emit=self._emit)
