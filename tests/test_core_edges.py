@@ -149,3 +149,15 @@ def test_members_of_a_wrapper_are_judged_one_by_one() -> None:
     fine = bind(RawCall(index=0, name="f", arguments=(RawArgument(name="arguments", text="{'b': 'x'}"),)), [tool])
     assert isinstance(fine, ToolCall)
     assert {repair.code for repair in fine.repairs} == {"arguments-wrapper", "json-single-quotes"}
+
+
+def test_parameters_of_odd_schemas() -> None:
+    circle: dict[str, Any] = {"type": "array"}
+    circle["items"] = {"$ref": "#/$defs/Circle"}
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "round": {"$ref": "#/$defs/Circle"}}}
+    root = {"type": "object", "anyOf": [True, {"$ref": "#/$defs/Node"}], "$defs": {"Node": node, "Circle": circle}}
+    assert [part.name for part in parameters_of(Tool(name="f", input_schema=root))] == ["next", "round"]
+
+
+def test_what_a_tool_may_leave_out() -> None:
+    assert Tool.from_openai({"type": "function", "function": {"name": "f"}}).input_schema == {"type": "object", "properties": {}}

@@ -48,7 +48,7 @@ class ProseReader:
 
     def _outside(self) -> ReplyState:
         """Return the state after quotation and reasoning: where it began."""
-        return ReplyState.PROSE
+        raise NotImplementedError
 
     def _end_fence(self, token: Token) -> None:
         if self._fence_dropped:
