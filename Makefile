@@ -27,7 +27,7 @@ demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP 
 test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
 	$(BIN)/python -m pytest -n auto
 
-coverage: $(VENV)/.dev $(VENV)/.node  ## the test suite, and every branch of the pure core must have run
+coverage: $(VENV)/.dev $(VENV)/.node  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term -k "not test_work_grows"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it

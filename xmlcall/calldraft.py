@@ -26,15 +26,25 @@ class CallDraft:
         index: the call's number in the reply.
         opener: its opening tag.
         dialect: the wire format.
+        declared: the tool's parameter names; None if any name is possible.
         emit: where events go.
     """
 
-    def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        *,
+        index: int,
+        opener: Token,
+        dialect: Dialect,
+        declared: frozenset[str] | None,
+        emit: Callable[[Event], None],
+    ) -> None:
         self.opener = opener
         self.dialect = dialect
         self.names: set[str] = set()  # parameters given so far
         self.given = False  # whether there was any, or a body
         self._index = index
+        self._declared = declared
         self._emit = emit
         self._arguments: list[RawArgument] = []
         self._issues: list[Issue] = []
@@ -93,8 +103,11 @@ class CallDraft:
 
     def _check_attributes(self, opener: Token) -> None:
         """Refuse arguments that are written as attributes: to leave them out would change the call."""
-        of_call = opener.kind == "call_open"
-        lost = opener.attributes.keys() - _ATTRIBUTES if of_call else opener.attributes.keys() & {"value"}
+        lost = opener.attributes.keys() - _ATTRIBUTES
+        if opener.kind == "parameter_open":
+            lost &= {"value"}
+        elif self._declared is not None:
+            lost &= self._declared
         for name in sorted(lost):
             tag = _tail(opener.text)
             message = f"A value stands between <parameter> tags, found the attribute {name!r} in {tag}"

@@ -4,6 +4,7 @@ A call is certain when a tag of its body follows its opener, or a wrapper stands
 ended, and which reader reads it is decided here. In a fence only calls of declared tools count (any tool when none are given).
 """
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
 
@@ -217,14 +218,18 @@ class OpeningReader(ProseReader):
 
     # What the Parser does with a call.
 
+    @abstractmethod
     def _begin_call(self, token: Token) -> None:
-        raise NotImplementedError
+        """Begin a call as tags."""
 
+    @abstractmethod
     def _begin_json(self, token: Token, dialect: Dialect) -> None:
-        raise NotImplementedError
+        """Begin a call as JSON in a wrapper."""
 
+    @abstractmethod
     def _begin_bare(self, token: Token) -> None:
-        raise NotImplementedError
+        """Begin what may be a call as JSON alone."""
 
+    @abstractmethod
     def _text_in_block(self, token: Token) -> None:
-        raise NotImplementedError
+        """Read text between the calls of a wrapper."""

@@ -83,8 +83,6 @@ class Parser(OpeningReader):
         if self._closed:
             raise UsageError("this parser is closed; use a new one for each reply")
         cut = finish_reason not in _UNCUT
-        if cut and self._reader is None and self._state in _PROSE:
-            self._leave_out_half_tag()
         self._scanner.close()
         events = self._drain()
         while self._reader is not None:  # what it gives back may open another call
@@ -96,13 +94,6 @@ class Parser(OpeningReader):
             self._repair("unclosed-block", (self._length, self._length))
         self._closed = True
         return events + self._take_events()
-
-    def _leave_out_half_tag(self) -> None:
-        """A reply that was cut in a tag does not show half of it; `<` alone is text."""
-        half = self._scanner.held()
-        if half.text.startswith("<") and len(half.text) > 1:
-            self._stray_tag(half)
-            self._scanner.skip(len(half.text))
 
     def _drain(self) -> list[Event]:
         while (token := self._next()) is not None:

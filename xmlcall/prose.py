@@ -4,6 +4,8 @@ What is quotation is decided from the left alone: inline code ends at as many ba
 at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and what stands in it is never a call.
 """
 
+from abc import ABC, abstractmethod
+
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta
 from .scanner import Token
 from .states import ReplyState
@@ -13,7 +15,7 @@ __all__ = ["ProseReader"]
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class ProseReader:
+class ProseReader(ABC):
     """The state of the prose, and the methods of its rows in `REPLY_TABLE`; the Parser adds those of calls.
 
     Args:
@@ -46,9 +48,9 @@ class ProseReader:
         self._line_blank = not last.strip() and (bool(newline) or self._line_blank)
         self._after_call = self._after_call and not text.strip()
 
+    @abstractmethod
     def _outside(self) -> ReplyState:
         """Return the state after quotation and reasoning: where it began."""
-        raise NotImplementedError
 
     def _end_fence(self, token: Token) -> None:
         if self._fence_dropped:

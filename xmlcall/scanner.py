@@ -123,10 +123,6 @@ class Scanner:
         """Say that no more text will come: what was held back is released."""
         self._closed = True
 
-    def held(self) -> Token:
-        """Return the beginning of a tag that is held back, as text; it is not taken."""
-        return Token("text", self._buffer[self._position :], self._offset + self._position)
-
     def only(self, *dialects: str, elements: Iterable[str] = ()) -> None:
         """Take the tags of these dialects alone for tags, as inside a call.
 
@@ -136,10 +132,6 @@ class Scanner:
         """
         rows = tuple(self._dialects[name] for name in dialects)
         self._patterns = _patterns(rows, element_tags(elements)) if rows else self._all
-
-    def skip(self, length: int) -> None:
-        """Leave out the next characters."""
-        self._position += length
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, to read them again."""

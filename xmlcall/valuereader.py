@@ -16,6 +16,7 @@ Tokens whose meaning is open wait in `_pending` or in a Fork; everything else is
 tokens are read again with the knowledge of which openers have closers, so that none is held twice: the cost is linear.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
@@ -33,7 +34,7 @@ __all__ = ["ValueReader"]
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 
 
-class ValueReader:
+class ValueReader(ABC):
     """The methods of `CALL_TABLE` for what stands in a value or waits after it.
 
     Args:
@@ -59,7 +60,7 @@ class ValueReader:
         self._declared = declared
         self._wrapped = wrapped
         self._emit = emit
-        self._draft = CallDraft(index=index, opener=opener, dialect=dialect, emit=emit)
+        self._draft = CallDraft(index=index, opener=opener, dialect=dialect, declared=declared, emit=emit)
         self._state = CallState.CALL
         self._queue: deque[Token] = deque()
         self._pending: list[Token] = []
@@ -274,8 +275,9 @@ class ValueReader:
             self._queue.extendleft(reversed([*self._fork.held, token]))
             self._state = CallState.VALUE
 
+    @abstractmethod
     def _end_here(self, token: Token) -> None:
-        raise NotImplementedError
+        """End the call at its closing tag."""
 
 
 def _is_element(token: Token) -> bool:
