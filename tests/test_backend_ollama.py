@@ -201,7 +201,7 @@ async def test_capabilities(
     fake.capabilities, fake.template = capabilities, template
     async with OllamaBackend("tiny", host=host) as backend:
         assert backend.capabilities == Capabilities(
-            server="ollama", native_tools=native_tools, context_length=16384, tool_role=tool_role
+            server="ollama", native_tools=native_tools, context_length=16384, tool_role=tool_role, constrains=True
         )
 
 

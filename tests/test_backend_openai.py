@@ -169,7 +169,7 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
     fake.props = llama_props(tools=tools, n_ctx=2048)
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities == Capabilities(
-            server="llama.cpp", native_tools=tools, context_length=2048, tool_role=tools, reasoning_open=False
+            server="llama.cpp", native_tools=tools, context_length=2048, tool_role=tools, continues=True, constrains=True
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
@@ -182,6 +182,7 @@ async def test_a_reply_begins_inside_the_thinking_that_the_prompt_opened(url: st
     fake.steps = reply(*texts)  # with the opener if llama.cpp knows the template's tags, else without
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities.reasoning_open
+        assert not backend.capabilities.continues
         assert text_of(await generate_all(backend)) == "\nhm</think>Hi"
     assert fake.bodies[0]["reasoning_format"] == "none"
 
@@ -198,7 +199,7 @@ async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: Fak
 async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any):
     fake.props = {"default_generation_settings": [], "chat_template_caps": caps}
     async with OpenAIBackend(url) as backend:
-        assert backend.capabilities == Capabilities(server="llama.cpp")
+        assert backend.capabilities == Capabilities(server="llama.cpp", continues=True, constrains=True)
 
 
 async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI):

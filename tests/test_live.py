@@ -1,23 +1,32 @@
 """The whole product on real local models; run by `make live`, which fetches them."""
 
 import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from catalogs import ALL
 
 from xmlcall import (
     Answer,
+    Catalog,
     CallFinished,
     LocalHost,
     McpHost,
     Message,
     StdioServer,
+    Tool,
+    ToolCall,
     ToolLoop,
     TurnEnded,
     allow,
     connect,
     system_prompt,
 )
+from xmlcall.completion import CompletionRequest
+from xmlcall.constrained import generate_call
+from xmlcall.generation import Generated, generate
 from xmlcall.loop_events import LoopEvent
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -77,3 +86,30 @@ async def test_the_prompt_fits_small_contexts() -> None:
     assert usage is not None
     assert usage.prompt_tokens is not None
     assert usage.prompt_tokens < 4096 / 3
+
+
+async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None:
+    """The reply of a model that is cut every 20 tokens is, by character, the one that it writes in one go."""
+
+    def save_note(title: str, text: str, tags: list[str]) -> str:
+        """Save a note."""
+        return "saved"
+
+    tool = Tool.from_function(save_note)
+    catalog = Catalog([tool])
+    question = "Save a note titled Cats with a text of two sentences about cats, tags animal and pet."
+    request = CompletionRequest(
+        messages=(Message(role="system", content=system_prompt(catalog)), Message(role="user", content=question)), temperature=0
+    )
+    async with connect("local") as backend:
+        whole = await last_of(generate(backend, request, catalog))
+        cut = await last_of(generate(backend, replace(request, max_tokens=20), catalog, continuations=10))
+        constrained = await last_of(generate_call(backend, request, catalog, tool))
+    assert cut.text == whole.text
+    assert isinstance(cut.reply.calls[0], ToolCall)
+    assert isinstance(constrained.reply.calls[0], ToolCall)
+    assert constrained.text.startswith("<function_calls>")
+
+
+async def last_of(events: AsyncGenerator[Any]) -> Generated:
+    return [event async for event in events][-1]

@@ -15,6 +15,7 @@ from xmlcall import (
     CallFinished,
     CallRejected,
     CallStarted,
+    Continued,
     LocalHost,
     Message,
     RepairPolicy,
@@ -30,9 +31,11 @@ from xmlcall import (
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.completion import Chunk, Usage
+from xmlcall.constrained import call_schema
 from xmlcall.dialects import DIALECTS
-from xmlcall.errors import BackendUnavailable, ToolHostUnavailable
+from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
 from xmlcall.loop_events import LoopEvent
+from xmlcall.policy import Decision, Proposal
 from xmlcall.types import RawArgument, RawCall, TextContent
 
 
@@ -438,3 +441,122 @@ async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
 def test_limits_that_allow_nothing(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
         RepairPolicy(**wrong)
+
+
+ADD_TOOL = [Tool.from_function(add)]
+CAN = Capabilities(server="scripted", continues=True, constrains=True)
+
+
+def cut_at(text: str, at: int) -> list[Any]:
+    """Replies to a reply that was cut, whose rest follows."""
+    return [[text[:at], Chunk(finish_reason="length")], text[at:], "It is 3."]
+
+
+@pytest.mark.parametrize("dialect", [name for name, row in DIALECTS.items() if not row.is_json])
+async def test_a_reply_cut_inside_a_call_is_continued_and_spliced(dialect: str) -> None:
+    text = render([{"name": "add", "arguments": {"a": 17, "b": 25}}], ADD_TOOL, dialect=dialect)
+    continued = 0
+    for at in range(1, len(text)):
+        loop, backend = make(cut_at(text, at), capabilities=CAN)
+        events = await run(loop)
+        if not any(isinstance(event, Continued) for event in events):
+            continue
+        continued += 1
+        assert backend.requests[1].messages[-1] == Message(role="assistant", content=text[:at])
+        assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [{"a": 17, "b": 25}], text[:at]
+        assert text.startswith(answer_of(events).messages[1].content)
+        assert len(backend.requests) == 3
+    assert continued > len(text) // 3
+
+
+async def test_a_cut_call_is_told_to_the_model_where_it_cannot_be_continued() -> None:
+    at = ADD.index("2</parameter>")
+    for capabilities, rest in (
+        (None, []),
+        (CAN, [BackendStatusError("the context is full", backend="scripted", status_code=400)]),
+    ):
+        loop, backend = make([cut_at(ADD, at)[0], *rest, ADD, "It is 3."], capabilities=capabilities)
+        events = await run(loop)
+        assert kinds(events) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
+        assert len(backend.requests) == 3 + len(rest)
+
+
+async def test_a_reply_is_continued_only_so_often() -> None:
+    value = [["9", Chunk(finish_reason="length")]] * 2
+    loop, backend = make([[block(call("add", a=1))[:-30], Chunk(finish_reason="length")], *value, "I cannot."], capabilities=CAN)
+    events = await run(loop)
+    assert [event.count for event in events if isinstance(event, Continued)] == [1, 2]
+    assert kinds(events) == ["CallRejected", "Answer"]
+    assert len(backend.requests) == 4
+
+
+async def test_a_cut_text_is_not_continued() -> None:
+    loop, backend = make([["Paris is", Chunk(finish_reason="length")]], capabilities=CAN)
+    assert answer_of(await run(loop)).stop_reason == "length"
+    assert len(backend.requests) == 1
+
+
+async def test_a_model_that_is_stuck_gets_its_last_try_constrained() -> None:
+    loop, backend = make([BAD, BAD, '{"name": "add", "arguments": {"a": 1, "b": 2}}', "It is 3."], capabilities=CAN)
+    events = await run(loop)
+    assert [event.constrained for event in events if isinstance(event, RetryAsked)] == ["", "add"]
+    assert [request.json_schema is not None for request in backend.requests] == [False, False, True, False]
+    schema = backend.requests[2].json_schema
+    assert schema is not None
+    assert schema["properties"]["name"] == {"const": "add"}
+    assert schema["properties"]["arguments"]["required"] == ["a", "b"]
+    assert answer_of(events).messages[1].content == render([{"name": "add", "arguments": {"a": 1, "b": 2}}], ADD_TOOL)
+    assert answer_of(events).text == "It is 3."
+
+
+async def test_a_server_that_refuses_a_schema_is_asked_without_it() -> None:
+    refused = BackendStatusError("unsupported schema", backend="scripted", status_code=400)
+    loop, backend = make([BAD, BAD, refused, ADD, "It is 3."], capabilities=CAN)
+    assert answer_of(await run(loop)).text == "It is 3."
+    assert [request.json_schema is not None for request in backend.requests] == [False, False, True, False, False]
+
+
+async def test_a_constrained_reply_that_breaks_off_is_an_error() -> None:
+    broken = ['{"name": "add", "arguments"', BackendStatusError("out of memory", backend="scripted", status_code=500)]
+    loop, _ = make([BAD, BAD, ["Yes. ", *broken]], capabilities=CAN)
+    with pytest.raises(BackendError, match="out of memory"):
+        await run(loop)
+
+
+@pytest.mark.parametrize("replies", [[BAD, BAD], [block(call("page")), BAD]])
+async def test_nothing_is_constrained_without_need(replies: list[str]) -> None:
+    limits = None if replies[0] != BAD else Capabilities(server="scripted")
+    loop, backend = make([*replies, "I cannot."], capabilities=limits or CAN)
+    await run(loop)
+    assert all(request.json_schema is None for request in backend.requests)
+
+
+async def test_a_copied_call_is_never_forced() -> None:
+    copied = block(call("add", a=6, b=6))
+    loop, backend = make([copied, copied, "I will not."], capabilities=CAN)
+    events = await run(loop, f"What does {copied} mean?")
+    assert kinds(events) == ["CallRejected", "CallRejected", "Answer"]
+    assert all(request.json_schema is None for request in backend.requests)
+
+
+def test_definitions_stand_where_references_point() -> None:
+    point = {"type": "object", "properties": {"to": {"$ref": "#/$defs/point"}}, "$defs": {"point": {"type": "object"}}}
+    schema = call_schema(Tool(name="go", input_schema=point))
+    assert schema["$defs"] == {"point": {"type": "object"}}
+    assert "$defs" not in schema["properties"]["arguments"]
+
+
+@pytest.mark.parametrize("says_yes", [True, False])
+async def test_a_person_is_asked_about_a_call_that_comes_again_and_again(says_yes: bool) -> None:
+    asked: list[int] = []
+
+    async def ask(proposal: Proposal) -> Decision:
+        asked.append(proposal.times_in_a_row)
+        return Decision(allowed=says_yes, reason="The person said no.")
+
+    loop, backend = make([ADD, ADD, ADD, ADD, "It is 3."], repair=RepairPolicy(on_repeat=ask))
+    events = await run(loop)
+    assert asked == [3, 4]
+    assert answer_of(events).text == "It is 3."
+    assert sum(isinstance(event, CallFinished) for event in events) == (4 if says_yes else 2)
+    assert ("Not run: The person said no." in str(backend.requests[-1].messages)) is not says_yes

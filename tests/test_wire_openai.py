@@ -78,6 +78,7 @@ def test_openai_body_with_everything():
     body = openai.request_body(request, "m")
     assert body["tools"] == [WEATHER_DICT]
     assert (body["temperature"], body["seed"], body["stop"]) == (0.0, 0, ["</x>"])
+    assert "response_format" not in body
     assert (body["grammar"], body["max_tokens"]) == ("root ::= x", 6)
     assert body["stream"] is True
 
@@ -364,3 +365,10 @@ def test_the_estimate_of_tokens_stays_below(text: str, least: int):
 )
 def test_the_role_tool_needs_a_template_that_asks_for_it(capabilities: list[str], template: str, expected: bool):
     assert ollama.tool_role_of(capabilities, template) is expected
+
+
+def test_a_schema_for_the_reply() -> None:
+    request = CompletionRequest(messages=HISTORY[:1], json_schema={"type": "object"})
+    form = openai.request_body(request, "m")["response_format"]
+    assert form == {"type": "json_schema", "json_schema": {"name": "reply", "schema": {"type": "object"}}}
+    assert ollama.chat_body(request, "m", num_ctx=1)["format"] == {"type": "object"}

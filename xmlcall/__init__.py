@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ToolCallStart,
         coalesce,
     )
+    from .generation import Continued
     from .hosts.local import LocalHost
     from .hosts.mcp import McpHost
     from .loop import ToolLoop
@@ -66,6 +67,7 @@ _MODULES = {
     ".hosts.mcp": "McpHost",
     ".loop": "ToolLoop",
     ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent RetryAsked TurnEnded TurnStarted",
+    ".generation": "Continued",
     ".parser": "Parser",
     ".policy": "Decision Policy Proposal allow",
     ".prompt": "system_prompt",

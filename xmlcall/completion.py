@@ -23,6 +23,12 @@ class Usage:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
 
+    def __add__(self, more: "Usage") -> "Usage":
+        """Return the sum; a count that neither knows stays None."""
+        names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+        known = {name: [count for each in (self, more) if (count := getattr(each, name)) is not None] for name in names}
+        return Usage(**{name: sum(counts) if counts else None for name, counts in known.items()})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
@@ -48,12 +54,14 @@ class CompletionRequest:
     """What to generate.
 
     Args:
-        messages: the conversation, system message first.
+        messages: the conversation, system message first. If the last is the model's own, the reply goes on with it; only for
+            servers whose capabilities say that they can.
         tools: sent to the server's own function calling (mode "native"); empty otherwise.
         max_tokens: None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
         stop: strings that end the generation.
+        json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
         extra: further fields, sent as they are.
     """
 
@@ -63,4 +71,5 @@ class CompletionRequest:
     temperature: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)

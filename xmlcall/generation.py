@@ -5,6 +5,9 @@ inventing results, so the stream is closed, which ends the generation on the ser
 stop string would do this worse: it also fires inside values, in reasoning and between two blocks.
 
 The kept text is the model's own, character by character, so that the next prompt starts with what the server has cached.
+
+A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
+model's message, and what comes is read on by the same parser, as if there had been no cut.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,12 +18,24 @@ from .backends.base import Backend
 from .binding import bind
 from .catalog import Catalog
 from .completion import Chunk, CompletionRequest, Usage
+from .errors import BackendStatusError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
 from .reply import reply_of
-from .types import RawCall, Reply
+from .types import Message, RawCall, Reply
 
-__all__ = ["Generated", "generate", "generate_native"]
+__all__ = ["Continued", "Generated", "generate", "generate_native"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """A reply was cut inside a call, and the model was asked to go on with it.
+
+    Args:
+        count: how often this reply was continued, from 1.
+    """
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +65,7 @@ class _Watch:
         self.done = False
         self.end: int | None = None  # offset of the end of the last call or block
         self.inside = False  # a wrapper is open
+        self.calling = False  # a call is open
         self._parallel = parallel
         self._finished = False
         self._waiting: list[Event] = []
@@ -80,9 +96,9 @@ class _Watch:
             case Markup(kind="block_open"):
                 self.inside, self._finished = True, False
             case ToolCallStart():
-                self._finished = False
+                self._finished, self.calling = False, True
             case ToolCallEnd(span=span):
-                self.end, self._finished = span[1], not self.inside
+                self.end, self._finished, self.calling = span[1], not self.inside, False
             case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
                 self.end, self.inside, self._finished = span[1], False, True
 
@@ -94,8 +110,8 @@ def _may_follow(event: Event) -> bool:
 
 
 async def generate(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, *, parallel: bool = True
-) -> AsyncGenerator[Event | Generated]:
+    backend: Backend, request: CompletionRequest, catalog: Catalog, *, parallel: bool = True, continuations: int = 0
+) -> AsyncGenerator[Event | Continued | Generated]:
     """Generate a reply in which calls are text.
 
     Args:
@@ -103,6 +119,7 @@ async def generate(
         request: the conversation.
         catalog: what was offered.
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
+        continuations: how often a reply that was cut inside a call is continued, if the backend can.
 
     Yields:
         The parser's events as they come, then one Generated.
@@ -111,25 +128,47 @@ async def generate(
         BackendError: from the stream.
     """
     parser = Parser(catalog, reasoning_open=backend.capabilities.reasoning_open)
-    watch, last, text, reasoning = _Watch(parallel=parallel), Chunk(), "", ""
-    async with aclosing(backend.stream(request)) as stream:
-        async for chunk in stream:
-            last = _merge(last, chunk)
-            if chunk.reasoning:
-                reasoning += chunk.reasoning
-                yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))
-            text += chunk.text
-            for event in watch.pass_on(parser.feed(chunk.text)):
-                yield event
-            if watch.done:
-                break
+    watch, last, usage, text, reasoning = _Watch(parallel=parallel), Chunk(), Usage(), "", ""
+    left = continuations if backend.capabilities.continues else 0
+    for count in range(left + 1):
+        if count:
+            yield Continued(count=count)
+        last, begun = Chunk(), len(text)
+        async with aclosing(_stream(backend, request, text)) as stream:
+            async for chunk in stream:
+                last = _merge(last, chunk)
+                if chunk.reasoning:
+                    reasoning += chunk.reasoning
+                    yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))
+                text += chunk.text
+                for event in watch.pass_on(parser.feed(chunk.text)):
+                    yield event
+                if watch.done:
+                    break
+        usage = usage + (last.usage or Usage())
+        if watch.done or last.finish_reason != "length" or len(text) == begun or not (watch.calling or watch.inside):
+            break
     finish_reason = "stop" if watch.done else last.finish_reason or "stop"
     for event in watch.pass_on(parser.close(finish_reason)):
         yield event
     kept, events = _cut(text, watch)
     reply = reply_of(events, catalog, finish_reason=finish_reason)
     reply = replace(reply, reasoning=reasoning + reply.reasoning)
-    yield Generated(reply=reply, text=kept, usage=last.usage or Usage())
+    yield Generated(reply=reply, text=kept, usage=usage)
+
+
+async def _stream(backend: Backend, request: CompletionRequest, begun: str) -> AsyncGenerator[Chunk]:
+    """Stream a reply, or the rest of one; a server that refuses to go on (the context may be full) leaves it as cut as it was."""
+    if begun:
+        request = replace(request, messages=(*request.messages, Message(role="assistant", content=begun)))
+    try:
+        async with aclosing(backend.stream(request)) as stream:
+            async for chunk in stream:
+                yield chunk
+    except BackendStatusError:
+        if not begun:
+            raise
+        yield Chunk(finish_reason="length")
 
 
 def _merge(last: Chunk, chunk: Chunk) -> Chunk:

@@ -16,27 +16,20 @@ from typing import Any, Literal, Self
 
 from . import prompt
 from .backends.base import Backend
+from .calling import Calling, outcome
 from .catalog import Catalog
 from .completion import CompletionRequest, Usage
+from .constrained import generate_call
 from .content import result_text
-from .errors import ToolHostError, UsageError
+from .errors import UsageError
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
-from .loop_events import (
-    Answer,
-    CallDenied,
-    CallFinished,
-    CallRejected,
-    CallStarted,
-    LoopEvent,
-    RetryAsked,
-    TurnEnded,
-    TurnStarted,
-)
-from .policy import Policy, Proposal, allow, echo_of
+from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
-from .types import InvalidCall, Issue, Message, ToolCall, ToolResult
+from .tool import Tool
+from .types import InvalidCall, Message, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
 
@@ -97,14 +90,13 @@ class ToolLoop:
         self.backend = backend
         self.router = Router(hosts)
         self._mode = mode
-        self._policy = policy if callable(policy) else allow(policy)
+        self._calling = Calling(router=self.router, policy=policy if callable(policy) else allow(policy), timeout=timeout)
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder = reminder
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
-        self._timeout = timeout
         self._catalog: Catalog | None = None
         self._stack = AsyncExitStack()
 
@@ -180,7 +172,7 @@ class ToolLoop:
                         yield event
             assert generated is not None
             reply = generated.reply
-            state.usage = _sum(state.usage, generated.usage)
+            state.usage = state.usage + generated.usage
             state.messages.append(self._said(generated))
             state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
@@ -189,13 +181,18 @@ class ToolLoop:
                 break
             answered: Answered = []
             for call in reply.calls:
-                async for event in self._call(call, state, catalog, answered):
+                async for event in self._calling.run(call, catalog, state.attempts, self._sources(state, catalog)):
                     yield event
+                    if ended := outcome(event):
+                        answered.append(ended)
+                    if isinstance(event, CallFinished):
+                        state.seen.append(result_text(event.result))
             state.messages += self._told(answered, state.attempts, catalog)
             if stop_reason := state.attempts.after(answered):
                 break
-            if state.attempts.retries:
-                yield RetryAsked(retry=state.attempts.retries, limit=self._repair.max_format_retries)
+            if retry := state.attempts.retries:
+                forced = self._forced(state, catalog)
+                yield RetryAsked(retry=retry, limit=self._repair.max_format_retries, constrained=forced.name if forced else "")
         else:
             stop_reason = "max_turns"
         yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
@@ -222,7 +219,19 @@ class ToolLoop:
         )
         if native:
             return generate_native(self.backend, request, catalog)
-        return generate(self.backend, request, catalog, parallel=self._parallel)
+        if forced := self._forced(state, catalog):
+            return generate_call(self.backend, request, catalog, forced)
+        continuations = self._repair.max_format_retries
+        return generate(self.backend, request, catalog, parallel=self._parallel, continuations=continuations)
+
+    def _forced(self, state: _Run, catalog: Catalog) -> Tool | None:
+        """Return the tool that the next reply has to call, because the model cannot write the call in any other way."""
+        stuck = state.attempts.stuck
+        if self._mode == "native" or stuck is None or not self.backend.capabilities.constrains:
+            return None
+        if any(issue.code == "echo" for issue in stuck.issues):
+            return None
+        return catalog.get(catalog.meant_by(stuck.name) or "")
 
     def _system(self, catalog: Catalog) -> str:
         instructions = dict(self.router.instructions())
@@ -244,43 +253,6 @@ class ToolLoop:
             elif isinstance(call, InvalidCall):
                 told.append(Message(role="user", content=prompt.feedback(call, catalog, lang=self._lang)))
         return told
-
-    async def _call(
-        self, call: ToolCall | InvalidCall, state: _Run, catalog: Catalog, answered: Answered
-    ) -> AsyncGenerator[LoopEvent]:
-        """Check, approve and run one call; its outcome goes to `answered`."""
-        tool = catalog.get(call.name)
-        if isinstance(call, ToolCall):
-            call = echo_of(call, self._sources(state, catalog)) or (call if tool else _not_offered(call))
-        if isinstance(call, InvalidCall) or tool is None:
-            assert isinstance(call, InvalidCall)
-            answered.append((call, None))
-            yield CallRejected(call=call)
-            return
-        if state.attempts.is_one_too_many(call):
-            reason = f"The same call with the same arguments came {self._repair.max_repeats + 1} times in a row."
-            answered.append((call, ToolResult.error(f"Not run: {reason}")))
-            yield CallDenied(call=call, reason=reason)
-            return
-        host, host_tool = self.router.origin(call.name)
-        decision = await self._policy(Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool))
-        if not decision.allowed:
-            answered.append((call, ToolResult.error(f"Not run: {decision.reason}")))
-            yield CallDenied(call=call, reason=decision.reason)
-            return
-        yield CallStarted(call=call, host=host.name, host_tool=host_tool)
-        result, failure = await self._result(call)
-        answered.append((call, result))
-        state.seen.append(result_text(result))
-        yield CallFinished(call=call, result=result, failure=failure)
-
-    async def _result(self, call: ToolCall) -> tuple[ToolResult, str]:
-        """Run a call; a server that fails is an error for the model, not the end of the run."""
-        try:
-            result = await self.router.call(call.name, call.arguments, self._timeout)
-        except ToolHostError as error:
-            return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
-        return replace(result, call_id=call.id), ""
 
     def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
         """Yield the texts by others that a call must not be copied from."""
@@ -317,16 +289,3 @@ def _with_system(system: str, messages: list[Message]) -> list[Message]:
     if messages[0].role == "system":
         return [replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:]]
     return [Message(role="system", content=system), *messages]
-
-
-def _not_offered(call: ToolCall) -> InvalidCall:
-    message = f"There is no tool {call.name!r}: no tools are offered."
-    return InvalidCall(
-        id=call.id, name=call.name, issues=(Issue(code="unknown-tool", got=call.name, message=message),), raw=call.raw
-    )
-
-
-def _sum(total: Usage, more: Usage) -> Usage:
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
-    added = {name: (getattr(total, name) or 0) + getattr(more, name) for name in names if getattr(more, name) is not None}
-    return replace(total, **added)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .completion import Usage
 from .events import Event
+from .generation import Continued
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 
 __all__ = [
@@ -91,10 +92,12 @@ class RetryAsked:
     Args:
         retry: which one in a row, from 1.
         limit: how many are asked for.
+        constrained: the tool whose call the server will force, if the backend can and the model is stuck; else "".
     """
 
     retry: int
     limit: int
+    constrained: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,4 +120,6 @@ class Answer:
     usage: Usage
 
 
-LoopEvent = Event | TurnStarted | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | RetryAsked | Answer
+LoopEvent = (
+    Event | TurnStarted | Continued | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | RetryAsked | Answer
+)

@@ -23,12 +23,14 @@ class Proposal:
         tool: as offered to the model.
         host: the server's name.
         host_tool: the tool's own name there.
+        times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
     """
 
     call: ToolCall
     tool: Tool
     host: str
     host_tool: str
+    times_in_a_row: int = 1
 
     @property
     def target(self) -> str:

@@ -1,8 +1,9 @@
 """How often a model may try again, and what its conversation keeps of failed attempts.
 
 Two budgets that do not share: replies in a row whose calls cannot run as they were written, and results in a row that are errors.
-A good call refills them. The same call with the same arguments may run only so often in a row: a model that repeats itself does
-not read its results, and nothing that it repeats is dropped in silence, the run ends and says why.
+A good call refills them. The last retry after a call that came twice is made with the reply constrained to a call of that tool,
+where the server can. The same call with the same arguments may run only so often in a row: a model that repeats itself does not
+read its results, and nothing that it repeats is dropped in silence: a person is asked, or the run ends and says why.
 
 Failed attempts are taken out of the conversation once a correct one follows, because a model that sees its own broken calls in
 its history writes more of them. A reply in which some calls ran stays: its results are needed.
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .errors import UsageError
+from .policy import Policy
 from .types import InvalidCall, Message, ToolCall, ToolResult
 
 __all__ = ["Answered", "Attempts", "RepairPolicy"]
@@ -25,9 +27,11 @@ class RepairPolicy:
     """Limits of a run.
 
     Args:
-        max_format_retries: how many replies in a row may be answered with feedback on calls that cannot run.
+        max_format_retries: how many replies in a row may be answered with feedback on calls that cannot run; and how often a
+            reply that was cut inside a call is continued.
         max_tool_errors: how many results in a row may be errors.
         max_repeats: how often the same call with the same arguments may run in a row.
+        on_repeat: asked about one that comes more often; None ends the run.
         keep_failed: whether failed attempts stay in the conversation after they were corrected.
 
     Raises:
@@ -37,6 +41,7 @@ class RepairPolicy:
     max_format_retries: int = 2
     max_tool_errors: int = 5
     max_repeats: int = 2
+    on_repeat: Policy | None = None
     keep_failed: bool = False
 
     def __post_init__(self) -> None:
@@ -52,22 +57,36 @@ class Attempts:
 
     Args:
         policy: its limits.
+
+    Attributes:
+        retries: replies in a row whose calls could not run.
+        stuck: a call that could not run, came again as it was, and has one retry left; None otherwise.
     """
 
     policy: RepairPolicy
     retries: int = 0
+    stuck: InvalidCall | None = None
     _errors: int = 0
     _repeats: int = 0
     _last: str = ""
+    _stopped: str = ""
     _failed_from: int | None = None
     _failed_texts: set[str] = field(default_factory=set)
 
-    def is_one_too_many(self, call: ToolCall) -> bool:
-        """Count a call that is about to run; say whether it was made too often in a row."""
+    def count(self, call: ToolCall) -> int:
+        """Count a call that is about to run; return how often it came in a row, this time included."""
         key = json.dumps([call.name, call.arguments], sort_keys=True, default=str)
         self._repeats = self._repeats + 1 if key == self._last else 1
         self._last = key
-        return self._repeats > self.policy.max_repeats
+        return self._repeats
+
+    def stop(self, reason: str) -> None:
+        """End the run after this reply.
+
+        Args:
+            reason: as in `Answer.stop_reason`.
+        """
+        self._stopped = reason
 
     def came_before(self, call: InvalidCall) -> bool:
         """Say whether the model wrote the same call before, although it could not run."""
@@ -76,13 +95,15 @@ class Attempts:
     def after(self, answered: Answered) -> str:
         """Count the outcome of a reply's calls; return why the run has to end, or ""."""
         invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
+        again = next((call for call in invalid if self.came_before(call)), None)
         self._failed_texts |= {call.raw.text for call in invalid}
         for _, result in answered:
             if result is not None:
                 self._errors = self._errors + 1 if result.is_error else 0
         self.retries = self.retries + 1 if invalid else 0
-        if self._repeats > self.policy.max_repeats:
-            return "repeated_call"
+        self.stuck = again if self.retries == self.policy.max_format_retries else None
+        if self._stopped:
+            return self._stopped
         if self.retries > self.policy.max_format_retries:
             return "invalid_calls"
         return "tool_errors" if self._errors > self.policy.max_tool_errors else ""

@@ -24,6 +24,8 @@ class Capabilities:
         context_length: tokens that prompt and reply share; None if it does not say.
         tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
         reasoning_open: the chat template ends the prompt in an open `<think>`.
+        continues: a last message of the model's own is continued, from its last character on.
+        constrains: `json_schema` of a request is obeyed.
     """
 
     server: str
@@ -31,6 +33,8 @@ class Capabilities:
     context_length: int | None = None
     tool_role: bool | None = None
     reasoning_open: bool = False
+    continues: bool = False
+    constrains: bool = False
 
 
 class Backend(Protocol):

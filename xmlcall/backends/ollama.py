@@ -164,6 +164,7 @@ class OllamaBackend:
             native_tools=None if abilities is None else "tools" in abilities,
             context_length=self._num_ctx,
             tool_role=tool_role_of(abilities or (), shown.template or ""),
+            constrains=True,  # whether it continues depends on the template, and cannot be asked
         )
 
     def _missing(self, present: list[str]) -> BackendStatusError:

@@ -14,7 +14,7 @@ from ..policy import Decision, Policy, Proposal, allow
 from .display import Display
 from .lines import LineReader
 
-__all__ = ["Stopped", "approval", "is_interactive"]
+__all__ = ["Stopped", "approval", "approval_of_repeats", "is_interactive"]
 
 _QUESTION = "Run it? [y]es / [n]o / [a]lways this tool (this session) / [s]top: "
 _ATTEMPTS = 5
@@ -47,6 +47,21 @@ def approval(patterns: list[str], display: Display) -> Policy:
         display: where to ask.
     """
     return allow(patterns, _Asking(display))
+
+
+def approval_of_repeats(display: Display) -> Policy | None:
+    """Make the policy for a call that comes again and again: each time the person is asked; None if there is nobody.
+
+    Args:
+        display: where to ask.
+    """
+    if not is_interactive():
+        return None
+
+    async def ask(proposal: Proposal) -> Decision:
+        return await _Asking(display)(proposal)  # a new one, which has no answer from before
+
+    return ask
 
 
 class _Asking:

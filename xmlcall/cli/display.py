@@ -16,7 +16,18 @@ from rich.text import Text
 from ..completion import Usage
 from ..content import result_text
 from ..events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent, TurnEnded, TurnStarted
+from ..generation import Continued
+from ..loop_events import (
+    Answer,
+    CallDenied,
+    CallFinished,
+    CallRejected,
+    CallStarted,
+    LoopEvent,
+    RetryAsked,
+    TurnEnded,
+    TurnStarted,
+)
 from ..policy import Proposal
 from ..types import InvalidCall, Reply, ToolCall
 from .jsonform import json_text
@@ -62,6 +73,11 @@ class Display:
         match event:
             case TurnStarted():
                 self._status.start("Waiting for the model ...")
+            case Continued():
+                self.line("cut", "the reply was cut off inside a call; the model goes on with it", style="dim")
+                self._status.start("Waiting for the model ...")
+            case RetryAsked() if event.constrained:
+                self.line("retry", f"the next reply is constrained to a call of {visible(event.constrained)}", style="dim")
             case TurnEnded():
                 self._end_turn(event.reply)
             case CallStarted():
@@ -100,6 +116,8 @@ class Display:
         self.console.print(
             Text.assemble("The model wants to run ", (visible(proposal.target), "bold"), f" (server {visible(proposal.host)}):")
         )
+        if proposal.times_in_a_row > 1:
+            self._print(f"  the same call with the same arguments, now {proposal.times_in_a_row} times in a row", "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
             self._print(f"  {visible(row)}")
 

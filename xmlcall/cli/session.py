@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ..backends.connect import connect
 from ..loop import ToolLoop
 from ..loop_events import Answer
+from ..repair import RepairPolicy
 from ..types import Message
-from .approval import approval, is_interactive
+from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .servers import described, hosts_of, servers_of
@@ -79,6 +80,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
         hosts_of(servers, options),
         mode=options.mode,
         policy=approval(_allowed(options), display),
+        repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,

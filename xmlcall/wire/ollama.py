@@ -59,6 +59,8 @@ def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[s
     }
     if request.tools:
         body["tools"] = [tool_dict(tool) for tool in request.tools]
+    if request.json_schema is not None:
+        body["format"] = dict(request.json_schema)
     return body | dict(request.extra) | {"options": options | dict(mapping(request.extra.get("options"))), "stream": True}
 
 

@@ -74,6 +74,10 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if schema is None else {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}}
+
+
 def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     """Write the body of `POST /v1/chat/completions`, always streaming; `extra` wins over what it repeats."""
     optional = {
@@ -82,6 +86,7 @@ def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
         "temperature": request.temperature,
         "seed": request.seed,
         "stop": list(request.stop),
+        "response_format": _response_format(request.json_schema),
     }
     return {
         "model": model,
