@@ -10,8 +10,8 @@ from catalogs import ALL
 
 from xmlcall import (
     Answer,
-    Catalog,
     CallFinished,
+    Catalog,
     LocalHost,
     McpHost,
     Message,
