@@ -9,7 +9,8 @@ import sys
 from collections import Counter
 
 from xmlcall import Catalog, ToolCall, parse
-from xmlcall.bench.bfcl import AST_CATEGORIES, BfclCase, read_cases
+from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
+from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import oracle_calls
@@ -17,7 +18,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.reply import write
 
 
-def verdict(case: BfclCase) -> str:
+def verdict(case: Case) -> str:
     """Return why a case's own answer is not right after its way through text; "" if it is."""
     wanted = oracle_calls(case)
     if error := judge(wanted, case.tools, case.answers, case.category):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from ..tool import Tool
-from .bfcl import BfclCase
+from .case import Case
 from .judge import Call
 
 __all__ = ["oracle_calls"]
@@ -14,12 +14,14 @@ __all__ = ["oracle_calls"]
 _LEFT_OUT: Final = object()
 
 
-def oracle_calls(case: BfclCase) -> list[Call]:
+def oracle_calls(case: Case) -> list[Call]:
     """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such.
 
     Args:
         case: with answers; without any there is nothing to call.
     """
+    if case.exact:
+        return list(case.exact)
     tools = {tool.name: tool for tool in reversed(case.tools)}
     return [(name, _chosen(values, tools[name])) for answer in case.answers for name, values in answer.items()]
 

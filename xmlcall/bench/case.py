@@ -1,0 +1,70 @@
+"""A question that a model is measured on, and what counts as a right answer to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..tool import Tool
+from .judge import Call, judge
+
+__all__ = ["Case", "Expects", "judge_case"]
+
+Expects = Literal["calls", "any_call", "no_call"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A question, the tools offered, and what is expected.
+
+    Args:
+        id: unique in its suite.
+        category: part of the suite that it belongs to; samples are drawn evenly from all.
+        messages: the conversation so far, each with `role` and `content`, the person's question last.
+        tools: what is offered.
+        expects: `calls` (those of `answers` or `exact`), `any_call` (one that is valid), or `no_call`.
+        answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; `""` among the values: may be left out.
+        exact: the expected calls, if their arguments must be equal to the last character.
+        disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
+    """
+
+    id: str
+    category: str
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[Tool, ...]
+    expects: Expects = "calls"
+    answers: tuple[Mapping[str, Any], ...] = ()
+    exact: tuple[Call, ...] = ()
+    disputed: bool = False
+
+
+def judge_case(case: Case, calls: Sequence[Call]) -> str:
+    """Judge the calls of a reply.
+
+    Args:
+        case: what was asked.
+        calls: the valid ones, in order.
+
+    Returns:
+        "" if right, else what is wrong: BFCL's error type, `wrong_value` where values must be exact, or `false_call`.
+    """
+    if case.expects == "no_call":
+        return "false_call" if calls else ""
+    if case.expects == "any_call":
+        return "" if calls else "wrong_count"
+    if not case.exact:
+        return judge(calls, case.tools, case.answers, case.category)
+    if [name for name, _ in calls] != [name for name, _ in case.exact]:
+        return "wrong_count" if len(calls) != len(case.exact) else "wrong_func_name"
+    same = all(_identical(dict(got), dict(wanted)) for (_, got), (_, wanted) in zip(calls, case.exact, strict=True))
+    return "" if same else "wrong_value"
+
+
+def _identical(one: Any, other: Any) -> bool:
+    """Compare values and their types: `1`, `1.0` and `true` are equal in Python and differ in JSON."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_identical(each, other[key]) for key, each in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(_identical(*pair) for pair in zip(one, other, strict=True))
+    return bool(one == other)
