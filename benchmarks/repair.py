@@ -8,8 +8,8 @@ two rounds. Three ways on the same cases:
     feedback     what is wrong is told, nothing is forced
     constrained  the same, and the last round is forced to a call if the model repeats the damaged one
 
-"Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl; the table
-is written to results/repair.md from them.
+"Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl, from which a
+run that was stopped goes on (remove it to begin anew); the table is written to results/repair.md.
 """
 
 import asyncio
@@ -225,18 +225,21 @@ def report(rows: list[dict[str, Any]], model: str) -> str:
 
 
 async def main() -> None:
-    """Run all ways on all cases; write the replies as they come, then the table."""
+    """Run all ways on all cases, going on where the kept replies end; then write the table."""
     model = sys.argv[1] if len(sys.argv) > 1 else "local"
+    kept = RESULTS / "repair.jsonl"
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {(row["id"], row["way"]) for row in rows}
     cases = damaged_cases(60, seed=20261121)
-    rows: list[dict[str, Any]] = []
     async with connect(model) as backend:
         name = backend.model
-        with (RESULTS / "repair.jsonl").open("w") as kept:
-            for number, damaged in enumerate(cases, 1):
-                for way in WAYS:
+        for number, damaged in enumerate(cases, 1):
+            for way in WAYS:
+                if (damaged.case.id, way) not in done:
                     rows.append(await attempt(backend, damaged, way))
-                    print(json.dumps(rows[-1], ensure_ascii=False), file=kept, flush=True)
-                print(f"\r{number} of {len(cases)} cases", end="", file=sys.stderr)
+                    with kept.open("a") as file:
+                        print(json.dumps(rows[-1], ensure_ascii=False), file=file)
+            print(f"\r{number} of {len(cases)} cases", end="", file=sys.stderr)
     (RESULTS / "repair.md").write_text(report(rows, name))
     print((RESULTS / "repair.md").read_text())
 

@@ -60,6 +60,7 @@ layer("reply", "errors types events catalog dialects parser parameters binding")
 layer("content", "types")
 layer("signature", "types references schema")
 layer("prompt", "errors types names catalog dialects content reply signature")
+layer("offering", "types")
 layer("wire", "errors types completion catalog")
 # -- I/O --
 layer("download", "errors")
@@ -77,9 +78,9 @@ layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    "errors types tool completion catalog content prompt policy repair backends hosts generation constrained calling loop_events",
+    "errors types tool completion catalog content prompt offering policy repair backends hosts generation constrained calling loop_events",
 )
-layer("bench", "tool")
+layer("bench", "errors types tool completion catalog names content dialects prompt offering parser reply backends hosts generation loop loop_events policy repair models download sources")
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")
 

@@ -46,11 +46,15 @@ class Generated:
         reply: read and bound.
         text: what goes into the history.
         usage: the server's count.
+        raw: all that came, also what nobody is shown.
+        server_reasoning: what came in the server's own reasoning field.
     """
 
     reply: Reply
     text: str
     usage: Usage
+    raw: str
+    server_reasoning: str = ""
 
 
 class _Watch:
@@ -154,7 +158,7 @@ async def generate(
     kept, events = _cut(text, watch)
     reply = reply_of(events, catalog, finish_reason=finish_reason)
     reply = replace(reply, reasoning=reasoning + reply.reasoning)
-    yield Generated(reply=reply, text=kept, usage=usage)
+    yield Generated(reply=reply, text=kept, usage=usage, raw=text, server_reasoning=reasoning)
 
 
 async def _stream(backend: Backend, request: CompletionRequest, begun: str) -> AsyncGenerator[Chunk]:
@@ -214,4 +218,4 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
                 yield ToolCallEnd(raw=raw, span=raw.span)
     calls = tuple(bind(raw, catalog) for raw in raws)
     reply = Reply(text=text, reasoning=reasoning, calls=calls, finish_reason=last.finish_reason or "stop")
-    yield Generated(reply=reply, text=text, usage=last.usage or Usage())
+    yield Generated(reply=reply, text=text, usage=last.usage or Usage(), raw=text, server_reasoning=reasoning)

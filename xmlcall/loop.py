@@ -26,6 +26,7 @@ from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .offering import with_reminder, with_system
 from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
@@ -94,7 +95,7 @@ class ToolLoop:
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._parallel = parallel
-        self._reminder = reminder
+        self._reminder_wanted = reminder
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
@@ -158,8 +159,8 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        state = _Run(messages=self._opened(messages), attempts=Attempts(self._repair))
-        self._remind(state.messages, await self.catalog())
+        opened = with_reminder(self._reminder(await self.catalog()), self._opened(messages))
+        state = _Run(messages=list(opened), attempts=Attempts(self._repair))
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -204,19 +205,13 @@ class ToolLoop:
             raise UsageError("the last message must be the person's (role 'user') or a result")
         return opened
 
-    def _remind(self, messages: list[Message], catalog: Catalog) -> None:
-        """Put the reminder at the end of the person's message; it stays there, so that the prompt cache holds."""
-        last = messages[-1]
-        text = prompt.reminder(catalog, lang=self._lang) if self._reminder and self._mode == "xml" else ""
-        if text and last.role == "user" and not last.content.endswith(text):
-            messages[-1] = replace(last, content=f"{last.content}\n\n{text}")
+    def _reminder(self, catalog: Catalog) -> str:
+        return prompt.reminder(catalog, lang=self._lang) if self._reminder_wanted and self._mode == "xml" else ""
 
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
-        request = replace(
-            self._sampling, messages=tuple(_with_system(system, state.messages)), tools=tuple(catalog) if native else ()
-        )
+        request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
         if native:
             return generate_native(self.backend, request, catalog)
         if forced := self._forced(state, catalog):
@@ -280,12 +275,3 @@ def _identified(generated: Generated) -> Generated:
     """Give each call an id that is unique in the conversation; the core's ids only count the calls of one reply."""
     calls = tuple(replace(call, id=f"call_{secrets.token_hex(12)}") for call in generated.reply.calls)
     return replace(generated, reply=replace(generated.reply, calls=calls))
-
-
-def _with_system(system: str, messages: list[Message]) -> list[Message]:
-    """Put the tool prompt first; the caller's own system message follows in the same message, because models expect one."""
-    if not system:
-        return messages
-    if messages[0].role == "system":
-        return [replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:]]
-    return [Message(role="system", content=system), *messages]

@@ -22,7 +22,7 @@ class Case:
         messages: the conversation so far, each with `role` and `content`, the person's question last.
         tools: what is offered.
         expects: `calls` (those of `answers` or `exact`), `any_call` (one that is valid), or `no_call`.
-        answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; `""` among the values: may be left out.
+        answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
     """

@@ -24,6 +24,7 @@ COMMANDS = {
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",
+    "bench": "measure how well a model calls tools",
 }
 
 _EPILOG = """examples:

@@ -10,7 +10,7 @@ from typing import Never
 
 from ..errors import UsageError
 
-__all__ = ["CommandParser", "add_model_options", "add_server_options"]
+__all__ = ["CommandParser", "add_model_options", "add_server_options", "number"]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -42,7 +42,7 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_number(float, above=0),
+        type=number(float, above=0),
         metavar="SECONDS",
         help='time for a server to start and for each call (default: 30 to start; for a call the "timeout" of the file, else 60)',
     )
@@ -59,14 +59,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument(
         "--temperature",
-        type=_number(float, least=0),
+        type=number(float, least=0),
         default=0.0,
         metavar="NUMBER",
         help="randomness (default: %(default)g: small models call tools best so)",
     )
     model.add_argument(
         "--max-tokens",
-        type=_number(int, least=1),
+        type=number(int, least=1),
         default=2048,
         metavar="N",
         help="the most that one reply may have (default: 2048)",
@@ -74,7 +74,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--seed", type=int, metavar="N", help="makes a random reply repeatable, as far as the server can")
     model.add_argument(
         "--context",
-        type=_number(int, least=1),
+        type=number(int, least=1),
         metavar="N",
         help="tokens that prompt and reply share, for a local file or Ollama; other servers decide themselves",
     )
@@ -104,15 +104,21 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "(default: %(default)s)",
     )
     tools.add_argument(
-        "--max-turns", type=_number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
+        "--max-turns", type=number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
     tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
 
 
-def _number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
-    """Make an argument type: a finite number within a limit."""
+def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
+    """Make an argument type: a finite number within a limit.
+
+    Args:
+        kind: whole numbers or all.
+        least: the smallest.
+        above: what it has to be greater than.
+    """
     limit = f"at least {least:g}" if math.isfinite(least) else f"above {above:g}"
     words = f"a {'whole ' if kind is int else ''}number {limit}"
 

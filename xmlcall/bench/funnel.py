@@ -1,0 +1,221 @@
+"""From a kept reply to the stage of the funnel that it reached.
+
+The reply is played again through the same code that reads a model's stream, so that a verdict is the product's own. The stages
+of a case that needs calls, each reached only through the one before (`parsed_as_written` and `valid_as_written` are side
+branches, which say how much the parser's tolerances and the conversions are worth):
+
+    completed -> intent -> parsed_with_repairs -> tool_known -> valid -> call_correct
+                        `-> parsed_as_written               `-> valid_as_written
+
+A case that needs no call ends in one of four ways: refused rightly, a false call, a malformed attempt (never counted as right),
+empty.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..backends.base import Capabilities
+from ..backends.scripted import ScriptedBackend
+from ..completion import Chunk
+from ..generation import Generated
+from ..types import InvalidCall, Reply, ToolCall
+from ..wire.openai import native_call
+from .case import Case, judge_case
+from .ways import Settings, Way, generation
+
+__all__ = ["METRICS", "STAGES", "Verdict", "judge_reply", "rates", "read_reply"]
+
+STAGES = (
+    *("completed", "intent", "parsed_as_written", "parsed_with_repairs", "tool_known"),
+    *("valid_as_written", "valid", "call_correct"),
+)
+METRICS = (*STAGES, "task_correct", "refused_rightly", "false_call", "malformed_attempt", "empty", "recovered")
+"""In the order of a report. The denominators: cases that need calls for the stages, all cases for `completed` and `task_correct`,
+cases that need none for the next four, first replies without a valid call for `recovered` (only in runs with feedback)."""
+
+# Issues that mean that the text could not be read as a call, and not that the call is wrong.
+_UNREADABLE = frozenset({"truncated-call", "ambiguous"})
+_TAG = re.compile(r"</?(?:function_calls|invoke|parameter|tool_call|tool_use|function[=_ ]|arg_key|tools?\b)")
+
+# What a failure is called: of issues, of the judge's errors.
+_ISSUE_CODES = {
+    "unknown-tool": "unknown_tool",
+    "missing-argument": "missing_required",
+    "unexpected-argument": "unknown_param",
+    "wrong-type": "bad_type",
+    "invalid-value": "bad_value",
+    "duplicate-argument": "duplicate_param",
+    "malformed-value": "bad_value_syntax",
+    "ambiguous": "ambiguous",
+    "truncated-call": "unclosed_tag",
+    "echo": "echo",
+}
+_JUDGE_CODES = {
+    "wrong_func_name": "wrong_tool",
+    "unexpected_param": "unknown_param",
+    "cannot_find_match": "wrong_value",
+    "type_error": "bad_type",
+    "value_error": "wrong_value",
+    "dict_checker": "wrong_value",
+    "list_dict_checker": "wrong_value",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a reply.
+
+    Args:
+        case: what was asked.
+        reached: the metrics of `METRICS` that hold.
+        counted: the metrics that the reply counts for; `reached` is a part of them.
+        failure: a code of why it is not right; "" if it is.
+        repairs: codes of all tolerances and conversions.
+        reply: as read.
+        row: as kept.
+    """
+
+    case: Case
+    reached: frozenset[str]
+    counted: frozenset[str]
+    failure: str
+    repairs: tuple[str, ...]
+    reply: Reply
+    row: Mapping[str, Any]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the task is done."""
+        return "task_correct" in self.reached
+
+
+async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False) -> Reply:
+    """Read a kept reply as if it came from the model now.
+
+    Args:
+        kept: a round of a line of `replies.jsonl`.
+        case: what was asked.
+        way: how calls are read.
+        settings: of the run.
+        reasoning_open: the model's prompts end in an open `<think>`.
+    """
+    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
+    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
+    backend = ScriptedBackend(
+        [[chunk, Chunk(finish_reason=kept.get("finish_reason", "stop"))]],
+        capabilities=Capabilities(server="scripted", reasoning_open=reasoning_open),
+    )
+    events = [event async for event in generation(way, case, (), backend, settings)]
+    assert isinstance(events[-1], Generated)
+    return events[-1].reply
+
+
+async def judge_reply(
+    row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False
+) -> Verdict:
+    """Judge a line of `replies.jsonl` by its last round.
+
+    Args:
+        row: the line.
+        case: what was asked.
+        way: how calls are read.
+        settings: of the run.
+        reasoning_open: as for `read_reply`.
+    """
+    replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
+    reply, kept = replies[-1], row["rounds"][-1]
+    no_call = case.expects == "no_call"
+    reached, failure = _without_call(reply, kept, case) if no_call else _through_funnel(reply, kept, case, way)
+    counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
+    if settings.feedback and replies[0].calls and _valid(replies[0]) is None:
+        counted.add("recovered")
+        reached |= {"recovered"} if _valid(reply) else set()
+    return Verdict(
+        case=case,
+        reached=frozenset(reached),
+        counted=frozenset(counted),
+        failure=failure,
+        repairs=tuple(repair.code for repair in reply.repairs),
+        reply=reply,
+        row=row,
+    )
+
+
+_NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
+_COMPLETE = ("stop", "tool_calls")
+
+
+def _valid(reply: Reply) -> list[ToolCall] | None:
+    """Return the calls if there are any and all are valid."""
+    calls = [call for call in reply.calls if isinstance(call, ToolCall)]
+    return calls if calls and len(calls) == len(reply.calls) else None
+
+
+def _attempted(reply: Reply, kept: Mapping[str, Any], case: Case) -> bool:
+    """Say whether a reply means to call a tool, readable or not: by a call, a tag of one, or a tool's name before a bracket."""
+    text = kept.get("text", "")
+    names = "|".join(re.escape(tool.name) for tool in case.tools)
+    return bool(reply.calls or _TAG.search(text) or (names and re.search(rf"(?:{names})[\"'`]?\s*[({{,:]", text)))
+
+
+def _without_call(reply: Reply, kept: Mapping[str, Any], case: Case) -> tuple[set[str], str]:
+    reached = {"completed"} if reply.finish_reason in _COMPLETE else set()
+    if any(isinstance(call, ToolCall) for call in reply.calls):
+        return reached | {"false_call"}, "false_call"
+    if _attempted(reply, kept, case):
+        return reached | {"malformed_attempt"}, "malformed_attempt"
+    if not kept.get("text", "").strip():
+        return reached | {"empty"}, "empty"
+    return reached | {"refused_rightly", "task_correct"}, ""
+
+
+def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way) -> tuple[set[str], str]:
+    """Follow a reply down the funnel; return the stages reached and the code of the first failure."""
+    if reply.finish_reason not in _COMPLETE:
+        return set(), "truncated" if reply.finish_reason != "context_overflow" else "context_overflow"
+    reached = {"completed"}
+    if not _attempted(reply, kept, case):
+        return reached, "prose_only" if kept.get("text", "").strip() else "no_call"
+    reached.add("intent")
+    if not reply.calls:
+        return reached, "unread_call"
+    issues = [issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
+    if unreadable := [code for code in issues if code in _UNREADABLE]:
+        return reached, _ISSUE_CODES[unreadable[0]]
+    reached.add("parsed_with_repairs")
+    conversions = _conversions(reply)
+    if len(reply.repairs) == len(conversions) and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
+        reached.add("parsed_as_written")
+    if "unknown-tool" in issues:
+        return reached, "unknown_tool"
+    reached.add("tool_known")
+    if (valid := _valid(reply)) is None:
+        return reached, _ISSUE_CODES[issues[0]]
+    reached |= {"valid"} if conversions else {"valid", "valid_as_written"}
+    if error := judge_case(case, [(call.name, call.arguments) for call in valid]):
+        return reached, _JUDGE_CODES.get(error.partition(":")[0], error)
+    return reached | {"call_correct", "task_correct"}, ""
+
+
+def _conversions(reply: Reply) -> list[str]:
+    """Return the codes of what binding changed, without what the parser tolerated."""
+    calls = (call for call in reply.calls if isinstance(call, ToolCall))
+    return [repair.code for call in calls for repair in call.repairs[len(call.raw.repairs) :]]
+
+
+def rates(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
+    """Count each metric.
+
+    Args:
+        verdicts: of one way.
+
+    Returns:
+        Metric -> how many reached it, and of how many that it counts for.
+    """
+    verdicts = list(verdicts)
+    return {
+        metric: (sum(metric in each.reached for each in verdicts), sum(metric in each.counted for each in verdicts))
+        for metric in METRICS
+    }

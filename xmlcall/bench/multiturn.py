@@ -1,0 +1,326 @@
+"""BFCL's tasks of several turns: a person asks one thing after another, and tools change a state that is compared in the end.
+
+A task is played through a `ToolLoop` and judged after each turn, by the rules of BFCL V4. Next to the state of the model's tools
+there is a second one, on which the expected calls are run. A turn is right if both states are equal and each result of an
+expected call is among the results that the model got so far; how it came there is its own affair. Where nothing should be called,
+BFCL's scorer runs what was called and does not judge it; neither does the verdict here, but `false_calls` names the turn.
+"""
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..backends.base import Backend, Capabilities
+from ..completion import Chunk, CompletionRequest, Usage
+from ..content import result_text
+from ..errors import ContextOverflow
+from ..loop import ToolLoop
+from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ..types import Message
+from .judge import Call
+from .statehost import StateHost, read_call
+
+__all__ = [
+    "DISPUTED_MULTI_TURN",
+    "MULTI_TURN_CATEGORIES",
+    "MultiTurnCase",
+    "Reference",
+    "hosts_of",
+    "read_multi_turn",
+    "run_case",
+]
+
+MULTI_TURN_CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+
+# An expected call has an argument that its own tool does not take (173), or uses a tool before it is offered (49).
+DISPUTED_MULTI_TURN = frozenset({*(f"{category}_173" for category in MULTI_TURN_CATEGORIES), "multi_turn_miss_func_49"})
+
+_MORE_TOOLS = "I have updated some more functions you can choose from. What about now?"  # in place of a message, BFCL's words
+_MAX_STEPS = 20  # BFCL's limit of replies with calls in a turn; one more reply may end it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiTurnCase:
+    """A task of several turns.
+
+    Args:
+        id: unique in its suite.
+        category: one of `MULTI_TURN_CATEGORIES`.
+        turns: what the person says in each, as messages with `role` and `content`.
+        classes: the backends whose tools are offered.
+        initial_config: the state that each of them begins with, by class.
+        path: the methods that the authors had in mind, as `class.method`.
+        withheld: turn -> the tools that are not offered before it.
+        truth: the expected calls of each turn, in Python's notation; none where nothing should be called.
+        disputed: nobody can be right who keeps to the tools as they are described; reported with and without these.
+    """
+
+    id: str
+    category: str
+    turns: tuple[tuple[Mapping[str, str], ...], ...]
+    classes: tuple[str, ...]
+    initial_config: Mapping[str, Any]
+    path: tuple[str, ...] = ()
+    withheld: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    truth: tuple[tuple[str, ...], ...] = ()
+    disputed: bool = False
+
+
+def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
+    """Yield the tasks of a category.
+
+    Args:
+        wheel: the file of `bfcl-eval`.
+        category: one of `MULTI_TURN_CATEGORIES`.
+
+    Raises:
+        KeyError: the wheel has no such category.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        rows = _rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
+        truths = _rows(archive, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
+    for row, truth in zip(rows, truths, strict=True):
+        yield MultiTurnCase(
+            id=row["id"],
+            category=category,
+            turns=tuple(tuple(messages) or ({"role": "user", "content": _MORE_TOOLS},) for messages in row["question"]),
+            classes=tuple(row["involved_classes"]),
+            initial_config=row["initial_config"],
+            path=tuple(row["path"]),
+            withheld={int(turn): tuple(names) for turn, names in row.get("missed_function", {}).items()},
+            truth=tuple(tuple(calls) for calls in truth["ground_truth"]),
+            disputed=row["id"] in DISPUTED_MULTI_TURN,
+        )
+
+
+def _rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in archive.read(name).decode("utf-8").splitlines() if line.strip()]
+
+
+def hosts_of(case: MultiTurnCase) -> tuple[StateHost, ...]:
+    """Return the tools of a task, each backend in its first state.
+
+    Args:
+        case: the task.
+
+    Raises:
+        UsageError: a package that a backend needs is not installed.
+        BackendUnavailable: BFCL's wheel cannot be fetched.
+    """
+    withheld = {name for names in case.withheld.values() for name in names}
+    long_context = "long_context" in case.category
+    return tuple(
+        StateHost(name, case.initial_config.get(name), long_context=long_context, withheld=withheld) for name in case.classes
+    )
+
+
+class Reference:
+    """The state that the expected calls lead to; turns are judged in their order, each once.
+
+    Args:
+        case: the task.
+    """
+
+    def __init__(self, case: MultiTurnCase) -> None:
+        self._truth = case.truth
+        self._hosts = hosts_of(case)
+        self._got: Counter[str] = Counter()
+
+    def calls(self, turn: int) -> list[Call]:
+        """Return the expected calls of a turn.
+
+        Args:
+            turn: its number, from 0.
+        """
+        read = [read_call(text) for text in self._truth[turn]]
+        return [self._host(name).named(name, positional, by_name) for name, positional, by_name in read]
+
+    def replay(self, turn: int) -> list[str]:
+        """Run the expected calls of a turn.
+
+        Args:
+            turn: its number, from 0.
+
+        Returns:
+            Their results.
+        """
+        return [result_text(self._host(name).run(name, arguments)) for name, arguments in self.calls(turn)]
+
+    def judge(self, turn: int, hosts: Sequence[StateHost], results: Sequence[str]) -> str:
+        """Run the expected calls of a turn and compare.
+
+        Args:
+            turn: its number, from 0.
+            hosts: the model's.
+            results: what the model's calls of this turn returned.
+
+        Returns:
+            "" if right, else `no_call`, `state` or `response`.
+        """
+        expected = self.replay(turn)
+        self._got.update(results)
+        if not expected:
+            return ""
+        if not results:
+            return "no_call"
+        if not all(_agrees(mine, theirs) for mine, theirs in zip(hosts, self._hosts, strict=True)):
+            return "state"
+        return "" if Counter(expected) <= self._got else "response"
+
+    def _host(self, name: str) -> StateHost:
+        return next(host for host in self._hosts if name in host)
+
+
+def _agrees(host: StateHost, reference: StateHost) -> bool:
+    state = host.state
+    return all(name in state and state[name] == value for name, value in reference.state.items())
+
+
+async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _MAX_STEPS, **options: Any) -> dict[str, Any]:
+    """Play a task and judge it; it ends with the first turn that is wrong, because no later one can mend it.
+
+    Args:
+        case: the task.
+        backend: open; it stays so.
+        max_steps: how many replies with calls a turn may take.
+        options: of the `ToolLoop`, such as `mode`, `repair` or `max_tokens`.
+
+    Returns:
+        A JSON object: `id`, `category`, `valid`, `failed_turn` and `error` (None and "" if valid, else `no_call`, `state`,
+        `response`, `too_many_steps` or `context_overflow`), `false_calls` (the turns with calls where none should be), `turns`
+        (per turn `replies`, all that the model wrote, `calls` in order, and `stop_reason`), `usage`.
+
+    Raises:
+        BackendError: the model server failed otherwise than by a prompt that is too long.
+        UsageError: a package that a backend needs is not installed, or an option cannot be.
+    """
+    hosts, reference, recorder = hosts_of(case), Reference(case), _Recorder(backend)
+    turns, messages = list[_Turn](), list[Message]()
+    async with ToolLoop(recorder, hosts, policy=["*"], max_turns=max_steps + 1, **options) as loop:
+        for number, said in enumerate(case.turns):
+            await _release(loop, hosts, case.withheld.get(number, ()))
+            turns.append(turn := _Turn(replies=recorder.begin_turn()))
+            messages = await _play(loop, _with_said(messages, said), turn)
+            turn.error = _STOPS.get(turn.stop_reason) or reference.judge(number, hosts, turn.results)
+            if turn.error:
+                break
+    return _report(case, turns)
+
+
+_STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What happened in a turn."""
+
+    replies: list[str]
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    stop_reason: str = ""
+    error: str = ""
+
+    def note(self, event: LoopEvent) -> None:
+        match event:
+            case TurnEnded(usage=usage):
+                self.usage = self.usage + usage
+            case CallFinished(call=call, result=result):
+                self.results.append(text := result_text(result))
+                told = {"name": call.name, "arguments": call.arguments, "result": text, "is_error": result.is_error}
+                self.calls.append(told)
+            case CallDenied(call=denied, reason=reason):
+                self.calls.append({"name": denied.name, "arguments": denied.arguments, "denied": reason})
+            case CallRejected(call=invalid):
+                issues = [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in invalid.issues]
+                self.calls.append({"name": invalid.name, "issues": issues})
+            case Answer(stop_reason=stop_reason):
+                self.stop_reason = stop_reason
+
+
+def _report(case: MultiTurnCase, turns: Sequence[_Turn]) -> dict[str, Any]:
+    error = turns[-1].error
+    return {
+        "id": case.id,
+        "category": case.category,
+        "valid": not error,
+        "failed_turn": len(turns) - 1 if error else None,
+        "error": error,
+        "false_calls": [number for number, turn in enumerate(turns) if turn.results and not case.truth[number]],
+        "turns": [{"replies": turn.replies, "calls": turn.calls, "stop_reason": turn.stop_reason} for turn in turns],
+        "usage": asdict(sum((turn.usage for turn in turns), Usage())),
+    }
+
+
+async def _play(loop: ToolLoop, messages: Sequence[Message], turn: _Turn) -> list[Message]:
+    """Run a turn; return the conversation after it."""
+    try:
+        async with aclosing(loop.run(messages)) as events:
+            async for event in events:
+                turn.note(event)
+                if isinstance(event, Answer):
+                    return list(event.messages)
+    except ContextOverflow:
+        turn.stop_reason = "context_overflow"
+    return list(messages)
+
+
+async def _release(loop: ToolLoop, hosts: Sequence[StateHost], names: Sequence[str]) -> None:
+    await loop.catalog()  # the hosts are watched for changes from the first list on
+    released = [host.release(names) for host in hosts]
+    if any(released):
+        await loop.router.changed.wait()
+
+
+def _with_said(messages: Sequence[Message], said: Sequence[Mapping[str, str]]) -> list[Message]:
+    """Add what the person says; if results came last, to these: two messages of one role may not follow each other."""
+    spoken = [Message(role="user", content=message["content"]) for message in said]
+    if messages and messages[-1].role == "user":
+        joined = replace(messages[-1], content="\n\n".join([messages[-1].content, spoken[0].content]))
+        return [*messages[:-1], joined, *spoken[1:]]
+    return [*messages, *spoken]
+
+
+class _Recorder:
+    """A backend that is open and stays open; what the model writes is kept as it came."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._replies: list[str] = []
+
+    @property
+    def model(self) -> str:
+        return self._backend.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._backend.capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        pass
+
+    def begin_turn(self) -> list[str]:
+        """Return the list that the replies from now on are added to."""
+        self._replies = []
+        return self._replies
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        replies, text = self._replies, ""
+        try:
+            async with aclosing(self._backend.stream(request)) as stream:
+                async for chunk in stream:
+                    text += chunk.text
+                    yield chunk
+        finally:
+            replies.append(text)

@@ -1,0 +1,171 @@
+"""What a run says: rates with their intervals, failures by code, tokens and seconds; and what changed between two runs.
+
+A report is a plain dict, the same that `--json` prints; tables for terminal and Markdown and the HTML page are made of it.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .funnel import METRICS, Verdict, judge_reply, rates
+from .stats import mcnemar, wilson
+from .store import Run
+from .ways import way_of
+
+__all__ = ["LEAST_CASES", "compared", "judged", "reported", "table_of"]
+
+LEAST_CASES = 100
+"""Below this, intervals are wider than most differences between prompts."""
+
+_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+
+
+async def judged(run: Run) -> dict[str, list[Verdict]]:
+    """Judge all replies of a run with this version's parser.
+
+    Args:
+        run: open.
+
+    Returns:
+        Way -> its verdicts, in the order of the cases.
+    """
+    reasoning_open = bool(run.about.get("reasoning_open"))
+    return {
+        way: [
+            await judge_reply(row, case, way_of(way), run.settings, reasoning_open=reasoning_open)
+            for case, row in run.of_way(way)
+        ]
+        for way in run.about["ways"]
+    }
+
+
+def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
+    """Return the report of a run.
+
+    Args:
+        run: what was measured.
+        verdicts: from `judged`.
+
+    Returns:
+        `run`, and by way `metrics`, `undisputed` (without disputed cases), `failures`, `repairs`, `categories` and `cost`; at the
+        top once more the `metrics` of the first way.
+    """
+    ways = {way: _reported_way(list(of_way)) for way, of_way in verdicts.items()}
+    metrics = next(iter(ways.values()))["metrics"] if ways else {}
+    return {"run": run.about, "metrics": metrics, "ways": ways, "warnings": _warnings(run, verdicts)}
+
+
+def _reported_way(verdicts: list[Verdict]) -> dict[str, Any]:
+    categories = dict.fromkeys(verdict.case.category for verdict in verdicts)
+    return {
+        "metrics": _metrics(verdicts),
+        "undisputed": _metrics([verdict for verdict in verdicts if not verdict.case.disputed]),
+        "failures": dict(Counter(verdict.failure for verdict in verdicts if verdict.failure).most_common()),
+        "repairs": dict(Counter(code for verdict in verdicts for code in set(verdict.repairs)).most_common()),
+        "categories": {
+            category: _metrics([verdict for verdict in verdicts if verdict.case.category == category]) for category in categories
+        },
+        "cost": _cost(verdicts),
+    }
+
+
+def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
+    """Return count, total and interval of each metric that counts for some case."""
+    found = {}
+    for metric, (count, total) in rates(verdicts).items():
+        if total:
+            low, high = wilson(count, total)
+            found[metric] = {"count": count, "total": total, "low": round(low, 4), "high": round(high, 4)}
+    return found
+
+
+def _cost(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Return tokens and seconds of all rounds; the prompt's share of one tool, where the server counts tokens."""
+    rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
+    usages = [kept.get("usage") or {} for kept in rounds]
+    tokens = {name: sum(usage.get(name) or 0 for usage in usages) for name in _TOKENS}
+    seconds = [kept.get("seconds", 0.0) for kept in rounds]
+    first = [kept.get("first_event_seconds", 0.0) for kept in rounds]
+    found: dict[str, float] = {"replies": len(rounds), **tokens, "seconds": round(sum(seconds), 1)}
+    if rounds:
+        found["median_seconds"] = round(statistics.median(seconds), 2)
+        found["median_seconds_to_first_event"] = round(statistics.median(first), 2)
+    if sum(seconds):
+        found["completion_tokens_per_second"] = round(tokens["completion_tokens"] / sum(seconds), 1)
+    return found
+
+
+def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    found = []
+    for way, of_way in verdicts.items():
+        if len(of_way) < len(run.cases):
+            found.append(f"{way}: {len(of_way)} of {len(run.cases)} cases were answered; go on with the same command")
+        if len(of_way) < LEAST_CASES:
+            found.append(f"{way}: {len(of_way)} cases are too few to tell small differences from chance")
+    return found
+
+
+# What people look at first, then the funnel, then the requests that need no call.
+_SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
+
+
+def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the table of a report: a row a metric, a column a way.
+
+    Args:
+        report: from `reported`.
+
+    Returns:
+        The header and the rows, as text.
+    """
+    ways = report["ways"]
+    rows = [
+        [metric, *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
+        for metric in _SHOWN
+        if any(metric in of_way["metrics"] for of_way in ways.values())
+    ]
+    return ["", *ways], rows
+
+
+def _cell(rate: Mapping[str, float] | None) -> str:
+    if rate is None:
+        return "-"
+    share = 100 * rate["count"] / rate["total"]
+    return f"{share:.1f} % [{100 * rate['low']:.0f}-{100 * rate['high']:.0f}]  {rate['count']}/{rate['total']}"
+
+
+def compared(first: Sequence[Verdict], second: Sequence[Verdict]) -> dict[str, Any]:
+    """Compare two ways, or two runs, on the cases that both answered.
+
+    Args:
+        first: verdicts of one.
+        second: verdicts of the other.
+
+    Returns:
+        Per metric the counts of both, the pairs that changed and the p-value of the exact McNemar test; and the ids of the cases
+        that only one of them has right.
+    """
+    others = {verdict.case.id: verdict for verdict in second}
+    pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]
+    metrics = {metric: _paired(pairs, metric) for metric in METRICS if any(metric in one.counted for one, _ in pairs)}
+    return {
+        "cases": len(pairs),
+        "metrics": metrics,
+        "only_first_right": [one.case.id for one, other in pairs if one.is_right and not other.is_right],
+        "only_second_right": [one.case.id for one, other in pairs if other.is_right and not one.is_right],
+    }
+
+
+def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str) -> dict[str, float]:
+    counted = [(metric in one.reached, metric in other.reached) for one, other in pairs if metric in one.counted]
+    only_first, only_second = counted.count((True, False)), counted.count((False, True))
+    both = counted.count((True, True))
+    return {
+        "first": both + only_first,
+        "second": both + only_second,
+        "total": len(counted),
+        "only_first": only_first,
+        "only_second": only_second,
+        "p": round(mcnemar(only_first, only_second), 5),
+    }

@@ -1,0 +1,147 @@
+"""Asks a subject every case in every way, and keeps the replies as they came.
+
+Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
+transport is no answer: it is tried again, and if that does not help, the case stays open for the next start of the same run.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from .. import prompt
+from ..backends.base import Backend
+from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
+from ..generation import Generated
+from ..types import InvalidCall, Message, RawCall
+from .case import Case
+from .store import Run, request_key
+from .subjects import Subject
+from .ways import Settings, Way, catalog_of, conversation, generation
+
+__all__ = ["Failed", "execute"]
+
+ATTEMPTS = 4
+FIRST_WAIT = 1.0  # seconds; each further wait is twice as long
+_RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
+
+Failed = Callable[[Case, Way, BackendError], None]
+
+
+async def execute(
+    run: Run,
+    ways: Sequence[Way],
+    subject: Subject,
+    *,
+    concurrency: int = 1,
+    progress: Callable[[int], None] = lambda answered: None,
+    failed: Failed = lambda case, way, error: None,
+) -> int:
+    """Answer what is not answered yet.
+
+    Args:
+        run: open; replies are added to it.
+        ways: of calling.
+        subject: what is measured.
+        concurrency: requests at the same time.
+        progress: told how many more requests are answered; first, how many were before.
+        failed: told of each request that got no answer.
+
+    Returns:
+        How many requests got no answer.
+    """
+    settings, done = run.settings, run.done()
+    messages = {(case.id, way.name): conversation(way, case, settings) for case in run.cases for way in ways}
+    wanted = [
+        (case, way, key)
+        for case in run.cases
+        for way in ways
+        if (key := request_key(way, case, messages[case.id, way.name], settings, subject.name)) not in done
+    ]
+    progress(len(run.cases) * len(ways) - len(wanted))
+    limit, failures = asyncio.Semaphore(concurrency), 0
+
+    async def one(case: Case, way: Way, key: str) -> None:
+        nonlocal failures
+        async with limit:
+            try:
+                backend = subject.backend(case, way)
+                rounds = await _patiently(case, way, messages[case.id, way.name], backend, settings)
+            except BackendError as error:
+                failures += 1
+                failed(case, way, error)
+                return
+            run.add({"key": key, "case": case.id, "way": way.name, "rounds": rounds})
+            progress(1)
+
+    await _all(one(*each) for each in wanted)
+    return failures
+
+
+async def _all(work: Iterable[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
+
+
+async def _patiently(
+    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+) -> list[dict[str, Any]]:
+    """Answer a case; try again what may go better the next time."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return await _rounds(case, way, messages, backend, settings)
+        except ContextOverflow:
+            return [{"text": "", "finish_reason": "context_overflow"}]
+        except (BackendUnavailable, BackendProtocolError, BackendStatusError) as error:
+            hopeless = isinstance(error, BackendStatusError) and error.status_code not in _RETRIED_STATUS
+            if hopeless or attempt == ATTEMPTS - 1:
+                raise
+        await asyncio.sleep(FIRST_WAIT * 2**attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _rounds(
+    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+) -> list[dict[str, Any]]:
+    """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
+    rounds: list[dict[str, Any]] = []
+    for left in range(settings.feedback, -1, -1):
+        generated, kept = await _reply(case, way, messages, backend, settings)
+        rounds.append(kept)
+        calls = generated.reply.calls
+        if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):
+            break
+        told = prompt.results([(call, None) for call in calls], catalog_of(case), lang=settings.lang)
+        messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
+    return rounds
+
+
+async def _reply(
+    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+) -> tuple[Generated, dict[str, Any]]:
+    started, first = time.monotonic(), None
+    last: Any = None
+    async with aclosing(generation(way, case, messages, backend, settings)) as events:
+        async for event in events:
+            first = time.monotonic() - started if first is None else first
+            last = event
+    assert isinstance(last, Generated)
+    calls = [_kept_call(call.raw) for call in last.reply.calls] if way.is_native else []
+    kept = {
+        "text": last.raw,
+        "reasoning": last.server_reasoning,
+        "calls": calls,
+        "finish_reason": last.reply.finish_reason,
+        "usage": asdict(last.usage),
+        "seconds": round(time.monotonic() - started, 3),
+        "first_event_seconds": round(first or 0.0, 3),
+    }
+    return last, {name: value for name, value in kept.items() if value not in ("", [])}
+
+
+def _kept_call(raw: RawCall) -> list[str]:
+    """Return the name and the text of the arguments of a call that the server parsed."""
+    return [raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")]

@@ -1,0 +1,52 @@
+"""The verdicts of a run as they were when it was made, so that a later reading can tell what it changed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .funnel import Verdict
+from .store import Run
+
+__all__ = ["changes", "keep_scores"]
+
+
+def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+    """Write `scores.json` into the folder of a run.
+
+    Args:
+        run: what was measured.
+        verdicts: from `report.judged`.
+    """
+    text = json.dumps(_scores(verdicts), ensure_ascii=False, indent=0)
+    (run.folder / "scores.json").write_text(text + "\n", encoding="utf-8")
+
+
+def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
+    """Tell which verdicts differ from those that were kept.
+
+    Args:
+        run: what was measured.
+        verdicts: of now.
+
+    Returns:
+        Per difference `way`, `case`, `before` and `now`: the metrics that a reply reached, and its failure.
+    """
+    file = run.folder / "scores.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    now = _scores(verdicts)
+    return [
+        {"way": way, "case": case, "before": before[way][case], "now": score}
+        for way, scores in now.items()
+        for case, score in scores.items()
+        if case in before.get(way, {}) and before[way][case] != score
+    ]
+
+
+def _scores(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, Any]]:
+    return {
+        way: {
+            verdict.case.id: {"reached": sorted(verdict.reached), "failure": verdict.failure, "repairs": sorted(verdict.repairs)}
+            for verdict in of_way
+        }
+        for way, of_way in verdicts.items()
+    }

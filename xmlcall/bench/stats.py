@@ -1,0 +1,40 @@
+"""The statistics of a report: Wilson intervals for rates, exact McNemar tests for paired comparisons; by SciPy."""
+
+from typing import Any
+
+from ..errors import UsageError
+
+__all__ = ["mcnemar", "wilson"]
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """Return the Wilson 95 % interval of a rate, as shares from 0 to 1.
+
+    Args:
+        count: how many.
+        total: of how many; of none, nothing is known.
+    """
+    if not total:
+        return 0.0, 1.0
+    interval = _scipy_stats().binomtest(count, total).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the p-value of the exact McNemar test: could both be equally good?
+
+    Args:
+        only_first: pairs in which only the first is right.
+        only_second: pairs in which only the second is right.
+    """
+    if not only_first + only_second:
+        return 1.0
+    return float(_scipy_stats().binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+
+def _scipy_stats() -> Any:
+    try:
+        import scipy.stats
+    except ImportError as error:
+        raise UsageError("reports need SciPy: install it with: pip install 'xmlcall[bench]'") from error
+    return scipy.stats

@@ -1,0 +1,101 @@
+"""The suites by name, and samples of them.
+
+A sample takes as many cases of each category, drawn with a seed; half of a sample is for tuning a prompt and the other half for
+reporting, so that no case that a prompt was fitted to is in a published number. Cases of different categories take turns, so
+that the first part of a run is a sample, too.
+"""
+
+import hashlib
+import json
+import random
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
+from typing import Literal
+
+from ..errors import UsageError
+from .bfcl import AST_CATEGORIES, read_cases
+from .case import Case
+from .data import bfcl_wheel
+from .smoke import smoke_cases
+from .wire import wire_cases
+
+__all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample"]
+
+Half = Literal["tuning", "report", "all"]
+
+_CORE = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
+_LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance")
+
+
+def _bfcl(categories: Iterable[str]) -> list[Case]:
+    wheel = bfcl_wheel()
+    return [case for category in categories for case in read_cases(wheel, category)]
+
+
+def _format_sensitivity() -> list[Case]:
+    """Return the 200 cases that BFCL compares formats on."""
+    with zipfile.ZipFile(bfcl_wheel()) as archive:
+        wanted = json.loads(archive.read("bfcl_eval/data/BFCL_v4_format_sensitivity.json"))
+    ids = {each for category in wanted.values() for each in category}
+    return [case for case in _bfcl(AST_CATEGORIES) if case.id in ids]
+
+
+SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
+    "smoke": (smoke_cases, "50 cases of our own, half of them in Chinese"),
+    "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
+    "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
+    "bfcl-core": (lambda: _bfcl(_CORE), "BFCL's simple, multiple and parallel questions, and irrelevant ones; 1,240"),
+    "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
+}
+"""Name -> how to get its cases, and a line about it."""
+
+
+def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
+    """Return the cases of a suite, or a sample of them.
+
+    Args:
+        suite: a name of `SUITES`.
+        limit: how many at most; None for all.
+        seed: of the sample.
+        half: which half of the sample.
+
+    Raises:
+        UsageError: there is no such suite.
+        BackendUnavailable: its data cannot be fetched.
+    """
+    if suite not in SUITES:
+        raise UsageError(f"unknown suite {suite!r}; known: {', '.join(SUITES)}")
+    return sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)
+
+
+def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
+    """Draw cases, the same number of each category as far as there are enough, in turns.
+
+    Args:
+        cases: of a suite.
+        limit: how many at most.
+        seed: the same seed draws the same cases; a larger limit draws those of a smaller one and more.
+        half: every other case of each category.
+    """
+    by_category: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        by_category[case.category].append(case)
+    for category, of_category in by_category.items():
+        random.Random(f"{seed} {category}").shuffle(of_category)
+    turns = [case for row in zip_longest(*by_category.values()) for case in row if case is not None][:limit]
+    if half == "all":
+        return turns
+    chosen: list[Case] = []
+    seen: dict[str, int] = defaultdict(int)
+    for case in turns:
+        if seen[case.category] % 2 == (half == "report"):
+            chosen.append(case)
+        seen[case.category] += 1
+    return chosen
+
+
+def fingerprint(cases: Iterable[Case]) -> str:
+    """Hash the ids of cases, to tell whether two runs asked the same."""
+    return hashlib.sha256("\n".join(case.id for case in cases).encode()).hexdigest()[:16]

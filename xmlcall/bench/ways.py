@@ -1,0 +1,145 @@
+"""The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
+
+A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
+the server's function calling; `origin` is the kind of prompt that browser extensions paste into a chat, worded anew: many
+rules, a fenced block, every value a string.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from .. import prompt
+from ..backends.base import Backend
+from ..catalog import Catalog
+from ..completion import CompletionRequest
+from ..dialects import DIALECTS
+from ..errors import UsageError
+from ..generation import generate, generate_native
+from ..offering import with_reminder, with_system
+from ..tool import Tool
+from ..types import Message
+from .case import Case
+from .origin import origin_prompt
+
+__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "prompt_hash", "way_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is the same for all cases and ways of a run.
+
+    Args:
+        lang: language of the prompts.
+        parallel: whether one reply may hold several calls.
+        reminder: whether the person's message ends in a reminder of the tools.
+        max_tokens: of each reply.
+        temperature: of the sampling.
+        seed: of the sampling and of the choice of cases.
+        feedback: how many times a reply without a valid call is answered with what is wrong.
+    """
+
+    lang: str = "en"
+    parallel: bool = True
+    reminder: bool = True
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 1
+    feedback: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way of calling.
+
+    Args:
+        name: what people type.
+        dialect: the wire format that the prompt asks for; "" for the server's own function calling.
+    """
+
+    name: str
+    dialect: str
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server offers the tools and finds the calls."""
+        return not self.dialect
+
+
+def way_of(name: str) -> Way:
+    """Return a way by its name.
+
+    Args:
+        name: `xml`, `native`, `origin` or the name of a dialect.
+
+    Raises:
+        UsageError: there is no such way.
+    """
+    fixed = {"xml": "function_calls", "origin": "function_calls", "native": ""}
+    if name in fixed or name in DIALECTS:
+        return Way(name=name, dialect=fixed.get(name, name))
+    raise UsageError(f"unknown way of calling {name!r}; known: {', '.join([*fixed, *DIALECTS])}")
+
+
+def conversation(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
+    """Return the messages of a case as the model gets them.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    messages = [Message(role=message["role"], content=message["content"]) for message in case.messages]
+    if way.is_native:
+        return tuple(messages)
+    catalog = catalog_of(case)
+    if way.name == "origin":
+        return with_system(origin_prompt(catalog), messages)
+    shown: dict[str, Any] = {"dialect": way.dialect, "lang": settings.lang}
+    reminder = prompt.reminder(catalog, **shown) if settings.reminder else ""
+    system = prompt.system_prompt(catalog, parallel=settings.parallel, **shown)
+    return with_system(system, with_reminder(reminder, messages))
+
+
+def catalog_of(case: Case) -> Catalog:
+    """Return the tools of a case; of two with one name, which a few of BFCL's cases have, the first."""
+    return Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
+
+
+def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Backend, settings: Settings) -> AsyncGenerator[Any]:
+    """Generate a reply: events, and a Generated last.
+
+    Args:
+        way: how calls are read.
+        case: the question.
+        messages: the conversation so far.
+        backend: open.
+        settings: of the run.
+    """
+    catalog = catalog_of(case)
+    request = CompletionRequest(
+        messages=messages,
+        tools=tuple(catalog) if way.is_native else (),
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        seed=settings.seed,
+    )
+    if way.is_native:
+        return generate_native(backend, request, catalog)
+    return generate(backend, request, catalog, parallel=settings.parallel)
+
+
+def prompt_hash(way: Way, settings: Settings) -> str:
+    """Hash the prompt of a way around a fixed tool, to tell whether two runs used the same.
+
+    Args:
+        way: how tools are offered.
+        settings: of the run.
+    """
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
+    case = Case(id="", category="", messages=({"role": "user", "content": "?"},), tools=tools)
+    text = json.dumps([[message.role, message.content] for message in conversation(way, case, settings)], ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,86 @@
+"""`xmlcall bench`: how well a model calls tools, and at which layer it fails."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from . import bench_read, bench_run
+from .options import number
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Measure how well a model calls tools, and at which layer it fails."
+EPILOG = """examples:
+  xmlcall bench run --model local --suite smoke --way xml --way native --out run1
+  xmlcall bench report run1
+  xmlcall bench compare run1:xml run1:native
+  xmlcall bench show run1 smoke-en-01
+
+A run is a folder; the same command takes up a run that was stopped. `xmlcall bench ACTION --help` tells more.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for action, (declare, _, summary) in _ACTIONS.items():
+        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
+        declare(added)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return _ACTIONS[options.action][1](options)
+
+
+def _declare_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
+    parser.add_argument(
+        "--fail-under",
+        metavar="METRIC=VALUE",
+        type=bench_read.gate,
+        action="append",
+        default=[],
+        help="exit with 1 if a metric of any way is below a share from 0 to 1, such as call_correct=0.8 (may be repeated)",
+    )
+
+
+def _declare_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("first", metavar="A", help="folder of a run, or RUN:WAY if it has several ways")
+    parser.add_argument("second", metavar="B", help="the other one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--max-drop",
+        metavar="POINTS",
+        type=number(float, least=0),
+        help="exit with 1 if call_correct or task_correct of B is lower by more percentage points",
+    )
+
+
+def _declare_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("case", metavar="CASE", help="id of a case")
+    parser.add_argument("--way", help="only this way of calling")
+
+
+def _declare_rescore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+# Action -> its arguments, what runs it, its summary.
+_ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str]] = {
+    "run": (bench_run.declare, bench_run.execute, "ask a model the cases of a suite, in one or more ways of calling"),
+    "report": (_declare_report, bench_read.report, "tell the rates of runs, with their failures and costs"),
+    "compare": (_declare_compare, bench_read.compare, "compare two runs or ways on the cases that both answered"),
+    "show": (_declare_show, bench_read.show, "show a case: the prompt, the raw reply, how it was read, what was expected"),
+    "rescore": (
+        _declare_rescore,
+        bench_read.rescore,
+        "read and judge the kept replies again; tell what changed",
+    ),
+}

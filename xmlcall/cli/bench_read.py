@@ -1,0 +1,224 @@
+"""`xmlcall bench report`, `compare`, `show` and `rescore`: read runs; no model is needed."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .exits import FAILED, OK, complain
+from .jsonform import json_text
+from .plain import plain, visible
+
+__all__ = ["compare", "gate", "report", "rescore", "show"]
+
+
+def gate(text: str) -> tuple[str, float]:
+    """Read `METRIC=VALUE`."""
+    from ..bench.funnel import METRICS
+
+    metric, _, value = text.partition("=")
+    try:
+        least = float(value)
+    except ValueError:
+        least = -1.0
+    if metric not in METRICS or not 0 <= least <= 1:
+        raise argparse.ArgumentTypeError(f"expected METRIC=VALUE, a metric of {', '.join(METRICS)} and 0 to 1, got {text[:60]!r}")
+    return metric, least
+
+
+def report(options: argparse.Namespace) -> int:
+    """Tell the rates of runs."""
+    from ..bench.report import judged, reported
+    from ..bench.store import read_run
+
+    runs = [read_run(folder) for folder in options.runs]
+    verdicts = [asyncio.run(judged(run)) for run in runs]
+    found = [reported(*each) for each in zip(runs, verdicts, strict=True)]
+    if options.html:
+        from ..bench.page import page
+
+        options.html.write_text(page(list(zip(runs, verdicts, found, strict=True))), encoding="utf-8")
+        print(options.html)
+    elif options.json:
+        print(json_text(found[0] if len(found) == 1 else {"runs": found}))
+    else:
+        for folder, each in zip(options.runs, found, strict=True):
+            (_print_markdown if options.markdown else _print_tables)(folder, each)
+    return _gates(options.fail_under, found)
+
+
+def _gates(gates: Sequence[tuple[str, float]], found: Sequence[Mapping[str, Any]]) -> int:
+    """Compare every way with the gates; a metric that no case counts for is not met."""
+    code = OK
+    for metric, least in gates:
+        for each in found:
+            for way, of_way in each["ways"].items():
+                rate = of_way["metrics"].get(metric, {"count": 0, "total": 0})
+                share = rate["count"] / rate["total"] if rate["total"] else 0.0
+                if share < least:
+                    complain(f"{way}: {metric} is {share:.3f} ({rate['count']}/{rate['total']}), expected at least {least:g}")
+                    code = FAILED
+    return code
+
+
+def _title(folder: Path, found: Mapping[str, Any]) -> str:
+    about = found["run"]
+    sampled = f", {about['limit']} cases" if about["limit"] else ""
+    half = f", half {about['half']}" if about["half"] != "all" else ""
+    return f"{folder}: {about['model']} on {about['suite']}{sampled}{half}, {about['started'][:10]}"
+
+
+def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..bench.report import table_of
+
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(Text(visible(_title(folder, found)), style="bold"))
+    header, rows = table_of(found)
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row), style="bold" if row[0] in ("call_correct", "parsed_as_written") else "")
+    console.print(table)
+    for line in _details(found):
+        console.print(Text(line))
+    for warning in found["warnings"]:
+        console.print(Text(f"note: {warning}", style="yellow"))
+
+
+def _details(found: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for way, of_way in found["ways"].items():
+        for title in ("failures", "repairs"):
+            if counts := of_way[title]:
+                lines.append(f"{way}: {title}: {', '.join(f'{visible(code)} {count}' for code, count in counts.items())}")
+        cost = of_way["cost"]
+        lines.append(f"{way}: {', '.join(f'{name} {value}' for name, value in cost.items())}")
+    return lines
+
+
+def _print_markdown(folder: Path, found: Mapping[str, Any]) -> None:
+    from ..bench.report import table_of
+
+    header, rows = table_of(found)
+    print(f"## {_title(folder, found)}\n")
+    for row in (header, ["---"] * len(header), *rows):
+        print(f"| {' | '.join(row)} |")
+    print("\n" + "\n".join(f"- {line}" for line in [*_details(found), *found["warnings"]]) + "\n")
+
+
+def _verdicts(text: str) -> list[Any]:
+    """Return the verdicts of `RUN` or `RUN:WAY`."""
+    from ..bench.report import judged
+    from ..bench.store import read_run
+
+    folder, _, way = (text, "", "") if Path(text).exists() else text.rpartition(":")
+    run = read_run(Path(folder or text))
+    ways = run.about["ways"]
+    if (way or len(ways) > 1) and way not in ways:
+        raise UsageError(
+            f"expected one way of {text}, such as {text.removesuffix(f':{way}')}:{ways[0]}; it has {', '.join(ways)}"
+        )
+    return list(asyncio.run(judged(run))[way or ways[0]])
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Compare two runs or ways."""
+    from ..bench.report import compared
+
+    found = compared(_verdicts(options.first), _verdicts(options.second))
+    if not found["cases"]:
+        raise UsageError(f"{options.first} and {options.second} have no case in common")
+    if options.json:
+        print(json_text(found))
+    else:
+        _print_comparison(options, found)
+    return _drop(found["metrics"], options.max_drop)
+
+
+def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
+    print(f"A = {options.first}, B = {options.second}, {found['cases']} cases that both answered\n")
+    print(f"{'':20} {'A':>6} {'B':>6} {'of':>6} {'only A':>7} {'only B':>7} {'p':>8}")
+    for metric, pair in found["metrics"].items():
+        counts = (pair[name] for name in ("first", "second", "total"))
+        shown = " ".join(f"{count:>6}" for count in counts)
+        print(f"{metric:20} {shown} {pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}")
+    for title, ids in (("only A is right", found["only_first_right"]), ("only B is right", found["only_second_right"])):
+        print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")
+
+
+def _drop(metrics: Mapping[str, Any], most: float | None) -> int:
+    code = OK
+    for metric in ("call_correct", "task_correct") if most is not None else ():
+        pair = metrics.get(metric)
+        if pair and pair["total"] and 100 * (pair["first"] - pair["second"]) / pair["total"] > (most or 0.0):
+            complain(f"{metric} fell from {pair['first']} to {pair['second']} of {pair['total']}, more than {most:g} points")
+            code = FAILED
+    return code
+
+
+def show(options: argparse.Namespace) -> int:
+    """Show a case."""
+    from ..bench.report import judged
+    from ..bench.store import read_run
+    from ..bench.ways import conversation, way_of
+
+    run = read_run(options.run)
+    if options.case not in run.by_id:
+        raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(list(run.by_id)[:5])}")
+    case = run.by_id[options.case]
+    ways = [options.way] if options.way else run.about["ways"]
+    verdicts = asyncio.run(judged(run))
+    for way in ways:
+        if way not in verdicts:
+            raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
+        print(f"===== {case.id}, {way}: the prompt\n")
+        for message in conversation(way_of(way), case, run.settings):
+            print(f"--- {message.role}\n{plain(message.content)}\n")
+        for verdict in verdicts[way]:
+            if verdict.case.id == case.id:
+                _show_verdict(verdict, way)
+    return OK
+
+
+def _show_verdict(verdict: Any, way: str) -> None:
+    for number, kept in enumerate(verdict.row["rounds"], 1):
+        print(f"===== {verdict.case.id}, {way}: the reply of round {number}\n")
+        print(plain(kept.get("text", "")))
+        for name, arguments in kept.get("calls", ()):
+            print(f"the server's call: {visible(name)} {visible(arguments)}")
+    print(f"\n===== {verdict.case.id}, {way}: read as\n")
+    for call in verdict.reply.calls:
+        shown = getattr(call, "arguments", None)
+        told = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
+        print(f"{visible(call.name)}: {plain(told)}")
+    print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
+    expected = {"calls": verdict.case.exact or verdict.case.answers, "any_call": "any valid call", "no_call": "no call"}
+    print(f"expected: {plain(json_text(expected[verdict.case.expects]))}")
+    print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
+    print(f"verdict: {verdict.failure or 'right'}\n")
+
+
+def rescore(options: argparse.Namespace) -> int:
+    """Judge the kept replies again and tell what changed."""
+    from ..bench.report import judged
+    from ..bench.scores import changes, keep_scores
+    from ..bench.store import read_run
+
+    run = read_run(options.run)
+    verdicts = asyncio.run(judged(run))
+    found = changes(run, verdicts)
+    keep_scores(run, verdicts)
+    if options.json:
+        print(json_text(found))
+        return OK
+    for change in found:
+        before, now = (change[name]["failure"] or "right" for name in ("before", "now"))
+        print(f"{change['way']} {visible(change['case'])}: {before} -> {now}")
+    print(f"{sum(map(len, verdicts.values()))} replies judged again, {len(found)} changed")
+    return OK

@@ -1,0 +1,192 @@
+"""`xmlcall bench run`: ask a model the cases of a suite."""
+
+import argparse
+import datetime
+import platform
+import shlex
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ..errors import BackendError
+from .exits import FAILED, OK, complain, run_async
+from .options import number
+
+__all__ = ["declare", "execute"]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    from ..bench.subjects import STAND_INS
+    from ..bench.suites import SUITES
+
+    suites = "; ".join(f"{name}: {about}" for name, (_, about) in SUITES.items())
+    parser.add_argument(
+        "--model",
+        default="local",
+        help=f"as for `xmlcall run`; or a stand-in that tests the harness: {', '.join(STAND_INS)} (default: %(default)s)",
+    )
+    parser.add_argument("--suite", choices=tuple(SUITES), default="smoke", help=f"{suites} (default: %(default)s)")
+    parser.add_argument(
+        "--way",
+        dest="ways",
+        action="append",
+        metavar="WAY",
+        help="xml: our prompt; native: the server's function calling; origin: the prompt of browser extensions; or the name of a "
+        "wire format, such as hermes (may be repeated; default: xml)",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
+    parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")
+    parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample and the model (default: %(default)s)")
+    parser.add_argument(
+        "--feedback", type=number(int, least=0), default=0, metavar="N", help="rounds of feedback on calls that cannot run"
+    )
+    parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
+    parser.add_argument("--max-tokens", type=number(int, least=1), default=512, metavar="N", help="of a reply (default: 512)")
+    parser.add_argument("--temperature", type=number(float, least=0), default=0.0, metavar="NUMBER", help="(default: 0)")
+    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
+    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
+    parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the action."""
+    return run_async(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    from ..bench.runner import execute as answer_all
+    from ..bench.store import create_or_resume
+    from ..bench.subjects import STAND_INS, model_subject, stand_in
+    from ..bench.suites import cases_of
+    from ..bench.ways import Settings, way_of
+
+    ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
+    settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
+    cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
+    async with AsyncExitStack() as stack:
+        if options.model in STAND_INS:
+            subject, server = stand_in(options.model, cases), {"server": "none"}
+        else:
+            backend = await _opened(stack, options)
+            subject, server = model_subject(backend), _server(backend)
+        about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
+        run = create_or_resume(options.out, about, cases)
+        with _Bar(len(cases) * len(ways)) as bar:
+            failures = await answer_all(
+                run, ways, subject, concurrency=options.concurrency, progress=bar.advance, failed=bar.failed
+            )
+    await _keep_scores(run)
+    if failures:
+        complain(f"{failures} requests got no answer (see above); they are not scored: give the same command again to go on")
+        return FAILED
+    print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
+    return OK
+
+
+async def _opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
+    from ..backends.connect import connect
+    from .waiting import Opening, error_console
+
+    opening = Opening(error_console())
+    backend = connect(options.model, context_length=options.context, progress=opening.progress)
+    opening.model = backend.model or opening.model
+    async with opening:
+        return await stack.enter_async_context(backend)
+
+
+def _server(backend: Any) -> dict[str, Any]:
+    known = backend.capabilities
+    return {"server": known.server, "context_length": known.context_length, "reasoning_open": known.reasoning_open}
+
+
+def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: list[Any]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from ..bench.suites import fingerprint
+    from ..bench.ways import prompt_hash
+
+    return {
+        "xmlcall": version("xmlcall"),
+        "suite": options.suite,
+        "limit": options.limit,
+        "half": options.half,
+        "cases": fingerprint(cases),
+        "ways": [way.name for way in ways],
+        "prompts": {way.name: prompt_hash(way, settings) for way in ways},
+        "settings": asdict(settings),
+        "libraries": _libraries("xllamacpp", "ollama"),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["xmlcall", *sys.argv[1:]]),
+        "commit": _commit(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def _libraries(*names: str) -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str:
+    """Return the commit that this code is of, "" outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+async def _keep_scores(run: Any) -> None:
+    from ..bench.report import judged
+    from ..bench.scores import keep_scores
+
+    keep_scores(run, await judged(run))
+
+
+class _Bar:
+    """The progress of a run, with the time that is left; on standard error, if that is a terminal.
+
+    Args:
+        total: requests.
+    """
+
+    def __init__(self, total: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        from .waiting import error_console
+
+        console = error_console()
+        columns = (TextColumn("replies"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        off = not console.is_terminal
+        self._progress = Progress(*columns, console=console, disable=off, transient=True)
+        self._task = self._progress.add_task("", total=total)
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def advance(self, answered: int) -> None:
+        """Count answered requests."""
+        self._progress.advance(self._task, answered)
+
+    def failed(self, case: Any, way: Any, error: BackendError) -> None:
+        """Tell of a request without an answer."""
+        complain(f"{case.id} ({way.name}): {error}")
