@@ -78,9 +78,14 @@ layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    "errors types tool completion catalog content prompt offering policy repair backends hosts generation constrained calling loop_events",
+    """errors types tool completion catalog content prompt offering policy repair backends hosts generation constrained calling
+    loop_events""",
 )
-layer("bench", "errors types tool completion catalog names content dialects prompt offering parser reply backends hosts generation loop loop_events policy repair models download sources")
+layer(
+    "bench",
+    """errors types tool events completion catalog names content dialects prompt offering wire parser reply backends hosts generation
+    loop loop_events policy repair models download sources""",
+)
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")
 

@@ -11,6 +11,7 @@ import random
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import Literal
 
@@ -97,5 +98,6 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
 
 
 def fingerprint(cases: Iterable[Case]) -> str:
-    """Hash the ids of cases, to tell whether two runs asked the same."""
-    return hashlib.sha256("\n".join(case.id for case in cases).encode()).hexdigest()[:16]
+    """Hash cases, to tell whether two runs asked the same."""
+    text = json.dumps([asdict(case) for case in cases], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
