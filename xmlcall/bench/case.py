@@ -9,7 +9,7 @@ from .judge import Call, judge
 
 __all__ = ["Case", "Expects", "judge_case"]
 
-Expects = Literal["calls", "any_call", "no_call"]
+Expects = Literal["calls", "any_call", "no_call", "task"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,8 @@ class Case:
         category: part of the suite that it belongs to; samples are drawn evenly from all.
         messages: the conversation so far, each with `role` and `content`, the person's question last.
         tools: what is offered.
-        expects: `calls` (those of `answers` or `exact`), `any_call` (one that is valid), or `no_call`.
+        expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
+            judged by the state that they lead to, see `multiturn`).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.

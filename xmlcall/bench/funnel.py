@@ -124,6 +124,8 @@ async def judge_reply(
         settings: of the run.
         reasoning_open: as for `read_reply`.
     """
+    if "outcome" in row:
+        return _of_task(row, case)
     replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
     reply, kept = replies[-1], row["rounds"][-1]
     no_call = case.expects == "no_call"
@@ -140,6 +142,17 @@ async def judge_reply(
         repairs=tuple(repair.code for repair in reply.repairs),
         reply=reply,
         row=row,
+    )
+
+
+def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
+    """Take the verdict of a task of several turns, which was judged while it was played."""
+    outcome = row["outcome"]
+    cut = outcome["error"] == "context_overflow"
+    reached = {"completed", "task_correct"} if outcome["valid"] else set() if cut else {"completed"}
+    counted = frozenset({"completed", "task_correct"})
+    return Verdict(
+        case=case, reached=frozenset(reached), counted=counted, failure=outcome["error"], repairs=(), reply=Reply(), row=row
     )
 
 

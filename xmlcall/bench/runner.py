@@ -13,12 +13,22 @@ from typing import Any
 
 from .. import prompt
 from ..backends.base import Backend
-from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
+from ..errors import (
+    BackendError,
+    BackendProtocolError,
+    BackendStatusError,
+    BackendUnavailable,
+    ContextOverflow,
+    UsageError,
+)
 from ..generation import Generated
+from ..repair import RepairPolicy
 from ..types import InvalidCall, Message, RawCall
 from .case import Case
+from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject
+from .suites import tasks_of
 from .ways import Settings, Way, catalog_of, conversation, generation
 
 __all__ = ["Failed", "execute"]
@@ -52,7 +62,7 @@ async def execute(
     Returns:
         How many requests got no answer.
     """
-    settings, done = run.settings, run.done()
+    settings, done, tasks = run.settings, run.done(), tasks_of(run.cases)
     messages = {(case.id, way.name): conversation(way, case, settings) for case in run.cases for way in ways}
     wanted = [
         (case, way, key)
@@ -68,12 +78,15 @@ async def execute(
         async with limit:
             try:
                 backend = subject.backend(case, way)
-                rounds = await _patiently(case, way, messages[case.id, way.name], backend, settings)
+                if case.expects == "task":
+                    answer = await _task(tasks[case.id], way, backend, settings)
+                else:
+                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, settings)}
             except BackendError as error:
                 failures += 1
                 failed(case, way, error)
                 return
-            run.add({"key": key, "case": case.id, "way": way.name, "rounds": rounds})
+            run.add({"key": key, "case": case.id, "way": way.name, **answer})
             progress(1)
 
     await _all(one(*each) for each in wanted)
@@ -84,6 +97,27 @@ async def _all(work: Iterable[Any]) -> None:
     async with asyncio.TaskGroup() as group:
         for each in work:
             group.create_task(each)
+
+
+async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Settings) -> dict[str, Any]:
+    """Play a task of several turns; it is judged at once, because only then is there a state to judge."""
+    if way.name not in ("xml", "native"):
+        raise UsageError(f"tasks of several turns are played with --way xml or native, not {way.name}")
+    started = time.monotonic()
+    outcome = await run_case(
+        task,
+        backend,
+        mode="native" if way.is_native else "xml",
+        lang=settings.lang,
+        parallel=settings.parallel,
+        reminder=settings.reminder,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        seed=settings.seed,
+        repair=RepairPolicy(max_format_retries=settings.feedback),
+    )
+    kept = {"usage": outcome.pop("usage"), "seconds": round(time.monotonic() - started, 3)}
+    return {"rounds": [kept], "outcome": outcome}
 
 
 async def _patiently(

@@ -57,6 +57,8 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
 
 def _oracle(case: Case, way: Way, number: int) -> list[Chunk]:
     del number
+    if case.expects == "task":
+        raise UsageError("the stand-ins do not play tasks of several turns")
     calls = oracle_calls(case)
     if case.expects == "no_call":
         return [Chunk(text="I have no tool for that; in plain words: it depends.")]

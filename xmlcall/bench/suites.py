@@ -19,10 +19,11 @@ from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, read_cases
 from .case import Case
 from .data import bfcl_wheel
+from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
 from .smoke import smoke_cases
 from .wire import wire_cases
 
-__all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample"]
+__all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample", "tasks_of"]
 
 Half = Literal["tuning", "report", "all"]
 
@@ -43,12 +44,35 @@ def _format_sensitivity() -> list[Case]:
     return [case for case in _bfcl(AST_CATEGORIES) if case.id in ids]
 
 
+def tasks_of(cases: Iterable[Case]) -> dict[str, MultiTurnCase]:
+    """Return the tasks of several turns behind cases that expect one, by id.
+
+    Args:
+        cases: of any suite.
+
+    Raises:
+        BackendUnavailable: their data cannot be fetched.
+    """
+    wanted = {case.id: case.category for case in cases if case.expects == "task"}
+    categories = dict.fromkeys(wanted.values())
+    return {task.id: task for name in categories for task in read_multi_turn(bfcl_wheel(), name) if task.id in wanted}
+
+
+def _multi_turn() -> list[Case]:
+    tasks = (task for category in MULTI_TURN_CATEGORIES for task in read_multi_turn(bfcl_wheel(), category))
+    return [
+        Case(id=task.id, category=task.category, messages=task.turns[0], tools=(), expects="task", disputed=task.disputed)
+        for task in tasks
+    ]
+
+
 SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "smoke": (smoke_cases, "50 cases of our own, half of them in Chinese"),
     "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
     "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
     "bfcl-core": (lambda: _bfcl(_CORE), "BFCL's simple, multiple and parallel questions, and irrelevant ones; 1,240"),
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
+    "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),
 }
 """Name -> how to get its cases, and a line about it."""
 

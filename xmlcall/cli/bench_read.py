@@ -198,7 +198,14 @@ def _show_verdict(verdict: Any, way: str) -> None:
         told = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
         print(f"{visible(call.name)}: {plain(told)}")
     print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
-    expected = {"calls": verdict.case.exact or verdict.case.answers, "any_call": "any valid call", "no_call": "no call"}
+    if "outcome" in verdict.row:
+        print(plain(json_text(verdict.row["outcome"])))
+    expected = {
+        "calls": verdict.case.exact or verdict.case.answers,
+        "any_call": "any valid call",
+        "no_call": "no call",
+        "task": "the state of the expected calls",
+    }
     print(f"expected: {plain(json_text(expected[verdict.case.expects]))}")
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
     print(f"verdict: {verdict.failure or 'right'}\n")

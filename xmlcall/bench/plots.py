@@ -1,0 +1,240 @@
+"""The pictures of a report page: the funnel of a way, ways side by side, and growth with the number of tools.
+
+Matplotlib draws; what it writes is then made fit to stand inside an HTML page. Colours are variables of the page, so that a
+picture follows its theme; text stays text in the page's own font; style attributes, which the page's policy forbids, become
+attributes of their own. The same rates give the same characters.
+
+A picture is as wide as a phone's screen, and one unit is one pixel there: its text can be read without zooming.
+"""
+
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["comparison", "funnel", "growth"]
+
+Rates = Mapping[str, Mapping[str, float]]
+"""Metric -> `count`, `total`, `low` and `high`, as in a report."""
+
+# Colours that stand for variables of the page until the picture is drawn.
+_INKS = {"text": "#000001", "muted": "#000002", "line": "#000003", "track": "#000004", "first": "#000005", "second": "#000006"}
+_VARIABLES = {colour: f"var(--{name})" for name, colour in _INKS.items()}
+
+_WIDTH = 400
+_TEXT, _SMALL = 12.5, 11.0
+
+# The stages as they are drawn: a side branch is indented and says what the tolerances are worth.
+_FUNNEL = (
+    ("completed", False),
+    ("intent", False),
+    ("parsed_as_written", True),
+    ("parsed_with_repairs", False),
+    ("tool_known", False),
+    ("valid_as_written", True),
+    ("valid", False),
+    ("call_correct", False),
+)
+_BAR_LEFT, _BAR_RIGHT = 150, 300
+
+
+def funnel(rates: Rates, *, name: str) -> str:
+    """Draw how many replies reach each stage, and how many are lost on the way to it.
+
+    Args:
+        rates: of one way.
+        name: unique in the page.
+
+    Returns:
+        An `svg` element.
+    """
+    shown = [(stage, is_branch, rates[stage]) for stage, is_branch in _FUNNEL if stage in rates]
+    with _canvas(len(shown) * 28 + 4) as (figure, axes):
+        before: float | None = None
+        for row, (stage, is_branch, rate) in enumerate(shown):
+            _stage(axes, row * 28 + 16, _words(stage), rate, is_branch=is_branch)
+            if not is_branch:
+                _lost(axes, row * 28 + 16, rate["count"], before)
+                before = rate["count"]
+        return _svg(figure, name, "Funnel: the share of replies that reach each stage")
+
+
+def _stage(axes: "Axes", y: float, title: str, rate: Mapping[str, float], *, is_branch: bool) -> None:
+    share = rate["count"] / rate["total"]
+    left, height = (10, 7) if is_branch else (0, 15)
+    full = _BAR_RIGHT - _BAR_LEFT
+    axes.barh(y, full, left=_BAR_LEFT, height=height, color=_INKS["track"])
+    axes.barh(y, full * share, left=_BAR_LEFT, height=height, color=_INKS["second" if is_branch else "first"])
+    ink = _INKS["muted" if is_branch else "text"]
+    _text(axes, left, y, title, color=ink, size=_SMALL if is_branch else _TEXT)
+    _text(axes, _BAR_RIGHT + 52, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
+
+
+def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
+    if before is not None and count < before:
+        _text(axes, _WIDTH, y, f"−{before - count:g}", color=_INKS["muted"], size=_SMALL, ha="right")
+
+
+_PAIR = (
+    ("call_correct", "first", "o", 9),
+    ("parsed_as_written", "second", "D", 20),
+)  # metric, ink, marker, place below the label
+
+
+def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
+    """Draw two rates of each way with their intervals, one way below the other.
+
+    Args:
+        ways: label and rates of each.
+        name: unique in the page.
+
+    Returns:
+        An `svg` element.
+    """
+    top, step = 44, 52
+    bottom = top + len(ways) * step
+    with _canvas(bottom + 18) as (figure, axes):
+        _legend(axes, _PAIR)
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            axes.plot([_across(share)] * 2, [top - 12, bottom - 4], color=_INKS["line"], linewidth=1)
+            _text(axes, _across(share), bottom + 8, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="center")
+        for row, (label, rates) in enumerate(ways):
+            _text(axes, 0, top + row * step, label, color=_INKS["text"], size=_TEXT)
+            for place, (metric, ink, marker) in enumerate(_PAIR):
+                if metric in rates:
+                    _dot(axes, top + row * step + 17 + 12 * place, rates[metric], ink, marker)
+        return _svg(figure, name, "Call correct and parsed as written, with 95 % intervals")
+
+
+def _across(share: float) -> float:
+    return 12 + share * (_WIDTH - 80)
+
+
+def _dot(axes: "Axes", y: float, rate: Mapping[str, float], ink: str, marker: str) -> None:
+    share = rate["count"] / rate["total"]
+    axes.plot([_across(rate["low"]), _across(rate["high"])], [y, y], color=_INKS[ink], linewidth=2, solid_capstyle="round")
+    axes.plot([_across(share)], [y], marker=marker, markersize=8 if marker == "o" else 6.5, color=_INKS[ink])
+    _text(axes, _WIDTH, y, f"{100 * share:.1f} %", color=_INKS["muted"], size=_SMALL, ha="right")
+
+
+def _legend(axes: "Axes", metrics: Sequence[tuple[str, str, str]]) -> None:
+    for place, (metric, ink, marker) in enumerate(metrics):
+        left = 6 + place * 130
+        axes.plot([left], [10], marker=marker, markersize=7 if marker == "o" else 5.5, color=_INKS[ink])
+        _text(axes, left + 10, 10, _words(metric), color=_INKS["muted"], size=_SMALL)
+
+
+_GROWTH = (("call_correct", "first", "o"), ("tool_known", "second", "D"))
+
+
+def growth(sizes: Sequence[tuple[str, Rates]], *, name: str) -> str:
+    """Draw two rates over catalogs of growing size, with their intervals.
+
+    Args:
+        sizes: label and rates of each, from small to large.
+        name: unique in the page.
+
+    Returns:
+        An `svg` element.
+    """
+    top, bottom = 38, 208
+    with _canvas(bottom + 24) as (figure, axes):
+        _legend(axes, _GROWTH)
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            y = bottom - share * (bottom - top)
+            axes.plot([44, _WIDTH], [y, y], color=_INKS["line"], linewidth=1)
+            _text(axes, 36, y, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="right")
+        places = [62 + index * (_WIDTH - 90) / max(len(sizes) - 1, 1) for index in range(len(sizes))]
+        for x, (label, _) in zip(places, sizes, strict=True):
+            _text(axes, x, bottom + 14, label, color=_INKS["muted"], size=_SMALL, ha="center")
+        for metric, ink, marker in _GROWTH:
+            points = [(x, rates[metric]) for x, (_, rates) in zip(places, sizes, strict=True) if metric in rates]
+            _curve(axes, points, top, bottom, ink, marker)
+        return _svg(figure, name, "Call correct and tool known, by the number of tools offered")
+
+
+def _curve(
+    axes: "Axes", points: Sequence[tuple[float, Mapping[str, float]]], top: float, bottom: float, ink: str, marker: str
+) -> None:
+    def up(share: float) -> float:
+        return bottom - share * (bottom - top)
+
+    # The two curves stand a little apart, so that an interval does not hide the other's.
+    shift = 2 if marker == "o" else -2
+    xs = [x + shift for x, _ in points]
+    axes.plot(xs, [up(rate["count"] / rate["total"]) for _, rate in points], color=_INKS[ink], linewidth=2, marker=marker)
+    for x, (_, rate) in zip(xs, points, strict=True):
+        axes.plot([x, x], [up(rate["low"]), up(rate["high"])], color=_INKS[ink], linewidth=1)
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _text(axes: "Axes", x: float, y: float, text: str, *, color: str, size: float, ha: str = "left") -> None:
+    axes.text(x, y, text, color=color, fontsize=size, ha=ha, va="center_baseline", parse_math=False)
+
+
+@contextmanager
+def _canvas(height: float) -> Iterator[tuple["Figure", "Axes"]]:
+    """Open a picture whose unit is a pixel, counted from the upper left corner."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("the HTML report needs Matplotlib: install it with: pip install 'xmlcall[bench]'") from error
+    with rc_context({"svg.fonttype": "none", "font.family": "DejaVu Sans"}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of glyphs that Matplotlib's font lacks and the page's fonts have
+        figure = Figure(figsize=(_WIDTH / 72, height / 72))
+        figure.patch.set_visible(False)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set(xlim=(0, _WIDTH), ylim=(height, 0), autoscale_on=False)
+        yield figure, axes
+
+
+_NO_METADATA: Mapping[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+def _svg(figure: "Figure", name: str, title: str) -> str:
+    """Write a picture as an element of an HTML page."""
+    from lxml import etree
+    from matplotlib import rc_context
+
+    drawn = io.BytesIO()
+    with rc_context({"svg.hashsalt": name}):  # ids are hashes; with the name in them no two pictures share one
+        figure.savefig(drawn, format="svg", metadata=_NO_METADATA)
+    root = etree.fromstring(drawn.getvalue(), etree.XMLParser(remove_comments=True, remove_blank_text=True, no_network=True))
+    for element in list(root.iter()):
+        element.tag = etree.QName(element).localname
+        if element.tag in ("metadata", "style"):
+            element.getparent().remove(element)
+        else:
+            _plain_attributes(element)
+    etree.cleanup_namespaces(root)
+    attributes = {"class": "plot", "viewBox": root.get("viewBox", ""), "role": "img", "aria-label": title}
+    root.attrib.clear()
+    root.attrib.update(attributes)
+    return etree.tostring(root, encoding="unicode")
+
+
+def _plain_attributes(element: Any) -> None:
+    """Turn styles into attributes, colours into variables; drop the ids that nothing refers to, and the font."""
+    styles = (part.partition(":") for part in element.attrib.pop("style", "").split(";") if part.strip())
+    named = {key.strip(): value.strip() for key, _, value in styles}
+    named.pop("font-family", None)
+    for key, value in named.items():
+        element.set(key, _VARIABLES.get(value, value))
+    if link := element.attrib.pop("{http://www.w3.org/1999/xlink}href", None):
+        element.set("href", link)
+    if element.tag == "g":
+        element.attrib.pop("id", None)
+    if "rotate(-0" in element.get("transform", ""):
+        del element.attrib["transform"]
