@@ -8,8 +8,8 @@ two rounds. Three ways on the same cases:
     feedback     what is wrong is told, nothing is forced
     constrained  the same, and the last round is forced to a call if the model repeats the damaged one
 
-"Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl, from which a
-run that was stopped goes on (remove it to begin anew); the table is written to results/repair.md.
+"Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl, from which
+a run that was stopped goes on (remove it to begin anew); the table is written to results/repair.md.
 """
 
 import asyncio

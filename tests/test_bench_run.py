@@ -48,7 +48,11 @@ def start(folder: Path, *ways: str, cases: list[Case] = CASES, **settings: Any) 
     about = {
         "ways": list(ways or ("xml",)),
         "settings": {name: getattr(Settings(**settings), name) for name in Settings.__dataclass_fields__},
-        **{"model": "m", "suite": "s", "limit": None, "half": "all", "started": "2026-11-21"},
+        "model": "m",
+        "suite": "s",
+        "limit": None,
+        "half": "all",
+        "started": "2026-11-21",
     }
     return create_or_resume(folder, about, cases)
 

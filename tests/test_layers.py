@@ -83,8 +83,8 @@ layer(
 )
 layer(
     "bench",
-    """errors types tool events completion catalog names content dialects prompt offering wire parser reply backends hosts generation
-    loop loop_events policy repair models download sources""",
+    """errors types tool events completion catalog names content dialects prompt offering wire parser reply backends hosts
+    generation loop loop_events policy repair models download sources""",
 )
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")

@@ -30,6 +30,7 @@ _VARIABLES = {colour: f"var(--{name})" for name, colour in _INKS.items()}
 
 _WIDTH = 400
 _TEXT, _SMALL = 12.5, 11.0
+_GRID = (0, 0.25, 0.5, 0.75, 1)
 
 # The stages as they are drawn: a side branch is indented and says what the tolerances are worth.
 _FUNNEL = (
@@ -42,7 +43,7 @@ _FUNNEL = (
     ("valid", False),
     ("call_correct", False),
 )
-_BAR_LEFT, _BAR_RIGHT = 150, 300
+_BAR_LEFT, _BAR_RIGHT = 146, 288
 
 
 def funnel(rates: Rates, *, name: str) -> str:
@@ -74,7 +75,7 @@ def _stage(axes: "Axes", y: float, title: str, rate: Mapping[str, float], *, is_
     axes.barh(y, full * share, left=_BAR_LEFT, height=height, color=_INKS["second" if is_branch else "first"])
     ink = _INKS["muted" if is_branch else "text"]
     _text(axes, left, y, title, color=ink, size=_SMALL if is_branch else _TEXT)
-    _text(axes, _BAR_RIGHT + 52, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
+    _text(axes, _BAR_RIGHT + 66, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
 
 
 def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
@@ -82,10 +83,8 @@ def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
         _text(axes, _WIDTH, y, f"−{before - count:g}", color=_INKS["muted"], size=_SMALL, ha="right")
 
 
-_PAIR = (
-    ("call_correct", "first", "o", 9),
-    ("parsed_as_written", "second", "D", 20),
-)  # metric, ink, marker, place below the label
+# What is drawn in a pair: the metric, its ink and its marker.
+_PAIR = (("call_correct", "first", "o"), ("parsed_as_written", "second", "D"))
 
 
 def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
@@ -98,23 +97,25 @@ def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
     Returns:
         An `svg` element.
     """
-    top, step = 44, 52
+    top, step = 40, 58
     bottom = top + len(ways) * step
-    with _canvas(bottom + 18) as (figure, axes):
+    with _canvas(bottom + 8) as (figure, axes):
         _legend(axes, _PAIR)
-        for share in (0, 0.25, 0.5, 0.75, 1):
-            axes.plot([_across(share)] * 2, [top - 12, bottom - 4], color=_INKS["line"], linewidth=1)
-            _text(axes, _across(share), bottom + 8, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="center")
         for row, (label, rates) in enumerate(ways):
-            _text(axes, 0, top + row * step, label, color=_INKS["text"], size=_TEXT)
+            y = top + row * step
+            _text(axes, 0, y, label, color=_INKS["text"], size=_TEXT)
+            for share in _GRID:
+                axes.plot([_across(share)] * 2, [y + 11, y + 43], color=_INKS["line"], linewidth=1)
             for place, (metric, ink, marker) in enumerate(_PAIR):
                 if metric in rates:
-                    _dot(axes, top + row * step + 17 + 12 * place, rates[metric], ink, marker)
+                    _dot(axes, y + 20 + 15 * place, rates[metric], ink, marker)
+        for share in _GRID:
+            _text(axes, _across(share), bottom, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="center")
         return _svg(figure, name, "Call correct and parsed as written, with 95 % intervals")
 
 
 def _across(share: float) -> float:
-    return 12 + share * (_WIDTH - 80)
+    return 14 + share * (_WIDTH - 90)
 
 
 def _dot(axes: "Axes", y: float, rate: Mapping[str, float], ink: str, marker: str) -> None:
@@ -147,7 +148,7 @@ def growth(sizes: Sequence[tuple[str, Rates]], *, name: str) -> str:
     top, bottom = 38, 208
     with _canvas(bottom + 24) as (figure, axes):
         _legend(axes, _GROWTH)
-        for share in (0, 0.25, 0.5, 0.75, 1):
+        for share in _GRID:
             y = bottom - share * (bottom - top)
             axes.plot([44, _WIDTH], [y, y], color=_INKS["line"], linewidth=1)
             _text(axes, 36, y, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="right")
@@ -219,9 +220,10 @@ def _svg(figure: "Figure", name: str, title: str) -> str:
         else:
             _plain_attributes(element)
     etree.cleanup_namespaces(root)
-    attributes = {"class": "plot", "viewBox": root.get("viewBox", ""), "role": "img", "aria-label": title}
+    attributes = {"class": "plot", "viewBox": str(root.get("viewBox")), "role": "img", "aria-label": title}
     root.attrib.clear()
-    root.attrib.update(attributes)
+    for key, value in attributes.items():
+        root.set(key, value)
     return etree.tostring(root, encoding="unicode")
 
 

@@ -121,9 +121,7 @@ def _verdicts(text: str) -> list[Any]:
     run = read_run(Path(folder or text))
     ways = run.about["ways"]
     if (way or len(ways) > 1) and way not in ways:
-        raise UsageError(
-            f"expected one way of {text}, such as {text.removesuffix(f':{way}')}:{ways[0]}; it has {', '.join(ways)}"
-        )
+        raise UsageError(f"expected RUN:WAY, such as {run.folder}:{ways[0]}, got {text!r}; the run has {', '.join(ways)}")
     return list(asyncio.run(judged(run))[way or ways[0]])
 
 

@@ -1,0 +1,380 @@
+"""The report of runs as one HTML file that needs nothing else: no network, no server, no library.
+
+What models, servers and data sets wrote is hostile here. Three things keep it text: the template escapes every value; what has
+no glyph of its own is written as an escape, so that nothing hides or reorders what stands around it; and the page's policy
+admits only the script and the style of the template itself, by their hashes. The script finds all that it needs in the page's
+elements: no value is ever put into it.
+"""
+
+import base64
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import REPAIRS
+from ..types import MISSING, InvalidCall, ToolCall
+from .case import Case
+from .funnel import METRICS, STAGES, Verdict
+from .judge import Call, judge
+from .oracle import oracle_calls
+from .plots import comparison, funnel, growth
+from .report import compared
+from .store import Run
+from .ways import Settings, conversation, way_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+__all__ = ["page"]
+
+Shown = tuple[Run, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
+"""A run, its verdicts by way, and its report."""
+
+PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
+DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
+LABEL_LIMIT = 46  # characters that fit into a picture's width
+
+# Control characters but tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+_MEANINGS = {
+    "completed": "The reply came to its end.",
+    "intent": "It means to call a tool, readable or not.",
+    "parsed_as_written": "All calls were read without a repair.",
+    "parsed_with_repairs": "All calls were read, with repairs where needed.",
+    "tool_known": "All calls name tools that were offered.",
+    "valid_as_written": "All arguments fit their schemas without a conversion.",
+    "valid": "All arguments fit their schemas.",
+    "call_correct": "The calls are the expected ones.",
+    "task_correct": "The expected calls, or rightly none.",
+    "refused_rightly": "No call was needed, and none was made.",
+    "false_call": "No call was needed, and one was made.",
+    "malformed_attempt": "No call was needed, and a broken one was made.",
+    "empty": "No call was needed, and the reply is empty.",
+    "recovered": "The first reply had no valid call; after feedback one came.",
+}
+_FAILURES = {
+    "truncated": "The reply was cut before its end.",
+    "context_overflow": "The prompt did not fit into the context.",
+    "prose_only": "Words instead of a call.",
+    "no_call": "The reply is empty.",
+    "unread_call": "Something like a call that cannot be read as one.",
+    "unclosed_tag": "The reply ended inside a call.",
+    "ambiguous": "The call can be read in two ways.",
+    "unknown_tool": "No tool of this name was offered.",
+    "wrong_tool": "Another tool was expected.",
+    "wrong_count": "More or fewer calls than expected.",
+    "missing_required": "A required parameter is missing.",
+    "missing_optional": "A parameter that the request asks for is missing.",
+    "unknown_param": "A parameter that the tool or the answer does not have.",
+    "duplicate_param": "A parameter was given twice.",
+    "bad_type": "A value has the wrong type.",
+    "bad_value": "A value breaks another rule of its schema.",
+    "bad_value_syntax": "A value is no readable JSON.",
+    "wrong_value": "A value is not an accepted one.",
+    "echo": "The call repeats text of somebody else.",
+    "false_call": _MEANINGS["false_call"],
+    "malformed_attempt": _MEANINGS["malformed_attempt"],
+    "empty": _MEANINGS["empty"],
+}
+_BRANCHES = ("parsed_as_written", "valid_as_written")
+_ORDER = ("call_correct", "parsed_as_written", *(name for name in METRICS if name not in ("call_correct", "parsed_as_written")))
+_COSTS = {
+    "replies": "replies",
+    "prompt_tokens": "prompt tokens",
+    "cached_tokens": "of them cached",
+    "completion_tokens": "reply tokens",
+    "completion_tokens_per_second": "reply tokens a second",
+    "seconds": "seconds in all",
+    "median_seconds": "median seconds a reply",
+    "median_seconds_to_first_event": "median seconds to its first text",
+}
+
+
+def page(runs: Sequence[Shown]) -> str:
+    """Render the report of runs as a page.
+
+    Args:
+        runs: each with its verdicts (`report.judged`) and its report (`report.reported`).
+
+    Returns:
+        The text of an HTML file.
+    """
+    template, texts = _environment().get_template("page.html.j2"), _Texts()
+    columns = _columns(runs)
+    return template.render(
+        style_hash=_hash(template, "style"),
+        script_hash=_hash(template, "script"),
+        runs=[_run_facts(run, columns, number) for number, (run, _, _) in enumerate(runs)],
+        columns=columns,
+        pairs=_pairs(columns),
+        overview=_overview(columns),
+        growths=_growths(columns),
+        metrics=[metric for metric in _ORDER if any(metric in column["metrics"] for column in columns)],
+        categories=list(dict.fromkeys(category for column in columns for category in column["report"]["categories"])),
+        costs={key: title for key, title in _COSTS.items() if any(column["report"]["cost"].get(key) for column in columns)},
+        rows=[row for column in columns for row in _rows(column, texts)],
+        texts=texts,
+        meanings={**_FAILURES, **_MEANINGS, **REPAIRS},
+        branches=_BRANCHES,
+    )
+
+
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number)
+    return environment
+
+
+def _hash(template: "Template", block: str) -> str:
+    """Return the hash by which the page's policy knows a block of the template."""
+    text = "".join(template.blocks[block](template.new_context()))
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _visible(value: Any) -> Any:
+    """Write what has no glyph of its own as an escape; markup and what is no text stay."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _percent(rate: Mapping[str, float]) -> str:
+    return f"{100 * rate['count'] / rate['total']:.1f}"
+
+
+def _bounds(rate: Mapping[str, float]) -> str:
+    return f"{100 * rate['low']:.0f}–{100 * rate['high']:.0f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _json(value: Any, *, sort: bool = False) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=sort, default=repr)
+    except RecursionError:
+        return "[nested too deeply to be shown]"
+
+
+class _Texts:
+    """The texts of prompts, each paragraph kept once: rules and tools repeat from case to case."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def parts(self, text: str) -> str:
+        """Return the numbers of a text's paragraphs, which in a row make the text again."""
+        paragraphs = re.split(r"(?<=\n\n)(?!\n)", text)
+        return " ".join(str(self.numbers.setdefault(each, len(self.numbers))) for each in paragraphs)
+
+
+# -- runs and ways -----------------------------------------------------------------------------------------------------
+
+
+def _columns(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Return every way of every run, in the order of all tables."""
+    names = _run_names([run.about for run, _, _ in runs])
+    return [
+        {
+            "number": number,
+            "run": run,
+            "way": way,
+            "label": f"{name} · {way}" if name else way,
+            "run_name": name,
+            "verdicts": verdicts[way],
+            "report": report["ways"][way],
+            "metrics": report["ways"][way]["metrics"],
+        }
+        for number, (name, (run, verdicts, report), way) in enumerate(
+            (name, shown, way) for name, shown in zip(names, runs, strict=True) for way in shown[2]["ways"]
+        )
+    ]
+
+
+def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name runs by what they differ in; one run needs no name."""
+    facts = [[str(about.get("model")), str(about.get("suite")), _date(about)] for about in abouts]
+    differing = [place for place in range(3) if len({fact[place] for fact in facts}) > 1]
+    names = [" · ".join(fact[place] for place in differing) for fact in facts]
+    alike = len(set(names)) < len(names)
+    return [f"run {number} · {name}".removesuffix(" · ") if alike else name for number, name in enumerate(names, 1)]
+
+
+def _date(about: Mapping[str, Any]) -> str:
+    return str(about.get("started", ""))[:10]
+
+
+def _run_facts(run: Run, columns: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+    """Return what stands above the numbers of a run."""
+    about, settings = run.about, run.about["settings"]
+    told = {"server": "server", "context_length": "tokens of context", "half": "half", "limit": "limit"}
+    facts = [f"{len(run.cases)} cases", *(f"{title} {about[key]}" for key, title in told.items() if about.get(key))]
+    facts += [f"{_words(key)} {_word_of(value)}" for key, value in settings.items()]
+    provenance = {
+        _words(key): value if isinstance(value, str) else _json(value) for key, value in about.items() if key != "settings"
+    }
+    own = [column for column in columns if column["run"] is run]
+    pictures = [funnel(column["metrics"], name=f"funnel-{column['number']}") for column in own]
+    return {
+        "number": number,
+        "title": f"{about.get('model')} on {about.get('suite')}",
+        "date": _date(about),
+        "facts": facts,
+        "provenance": provenance,
+        "ways": list(zip(own, pictures, strict=True)),
+        "disputed": sum(case.disputed for case in run.cases),
+    }
+
+
+def _word_of(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _label(text: str) -> str:
+    text = _visible(text)
+    return text if len(text) <= LABEL_LIMIT else f"{text[: LABEL_LIMIT - 1]}…"
+
+
+def _overview(columns: Sequence[Mapping[str, Any]]) -> str:
+    """Draw all ways side by side, if there are two to compare."""
+    if len(columns) < 2:
+        return ""
+    return comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison")
+
+
+def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Compare the first way with each other one on the cases that both answered."""
+    found = [(column, compared(columns[0]["verdicts"], column["verdicts"])) for column in columns[1:]]
+    return [
+        {"label": column["label"], "cases": each["cases"], **each["metrics"]["task_correct"]}
+        for column, each in found
+        if each["cases"]
+    ]
+
+
+def _growths(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Draw for each way how its rates change with the number of tools offered, which is the category of suite `catalog`."""
+    return [
+        (column["label"], growth(_sizes(column["report"]["categories"]), name=f"growth-{column['number']}"))
+        for column in columns
+        if column["run"].about.get("suite") == "catalog"
+    ]
+
+
+def _sizes(categories: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    numbered = [(re.search(r"\d+", category), category) for category in categories]
+    ordered = sorted((int(match[0]) if match else 0, category) for match, category in numbered)
+    return [(str(size) if size else _label(category), categories[category]) for size, category in ordered]
+
+
+# -- cases -------------------------------------------------------------------------------------------------------------
+
+
+def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
+    for verdict in column["verdicts"]:
+        case, rounds = verdict.case, verdict.row["rounds"]
+        got = [(call.name, _arguments(call)) for call in verdict.reply.calls]
+        yield {
+            "column": column,
+            "case": case,
+            "question": case.messages[-1]["content"] if case.messages else "",
+            "verdict": verdict,
+            "repairs": list(dict.fromkeys(verdict.repairs)),
+            "seconds": f"{sum(kept.get('seconds', 0.0) for kept in rounds):.2f}",
+            "rounds": rounds,
+            "prompt": [
+                _prompt_part(message, texts) for message in conversation(way_of(column["way"]), case, column["run"].settings)
+            ],
+            "calls": [_read_call(call) for call in verdict.reply.calls],
+            "expected": _expected(case),
+            "diff": [] if verdict.is_right else _difference(case, got),
+        }
+
+
+def _prompt_part(message: Any, texts: _Texts) -> dict[str, Any]:
+    text, over = message.content[:PROMPT_LIMIT], max(len(message.content) - PROMPT_LIMIT, 0)
+    return {"role": message.role, "length": len(message.content), "parts": texts.parts(text), "over": over}
+
+
+def _arguments(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
+    """Return the arguments of a call; of an invalid one as they were written."""
+    if isinstance(call, ToolCall):
+        return call.arguments
+    return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
+
+
+def _read_call(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    issues = call.issues if isinstance(call, InvalidCall) else ()
+    return {"text": _call_text(call.name, _arguments(call)), "issues": issues, "is_valid": isinstance(call, ToolCall)}
+
+
+def _call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
+    return f"{name} {_json(arguments, sort=sort)}"
+
+
+def _expected(case: Case) -> dict[str, str]:
+    """Say what counts as right."""
+    if case.expects != "calls":
+        return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
+    if case.exact:
+        return {"text": "\n".join(_call_text(*call) for call in case.exact), "note": "Equal to the last character."}
+    calls = [_call_text(name, accepted) for answer in case.answers for name, accepted in answer.items()]
+    return {"text": "\n".join(calls), "note": 'A list holds the accepted values; "" means that it may be left out.'}
+
+
+def _difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
+    """Compare accepted calls with those of a reply, line by line; nothing if there is nothing to compare."""
+    if case.expects != "calls" or not got:
+        return []
+    expected, got = _nearest(case, got)
+    sides = [
+        [line for call in calls for line in _call_text(*call, sort=True).split("\n")][:DIFF_LIMIT] for calls in (expected, got)
+    ]
+    lines = list(difflib.unified_diff(*sides, lineterm="", n=DIFF_LIMIT))[3:]
+    return [(line[:1], line[1:]) for line in lines]
+
+
+def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
+    """Return accepted calls that differ from a reply's only where they must, and the reply's in the order of these."""
+    if case.exact:
+        return list(case.exact), list(got)
+    expected, ordered, left = [], [], list(got)
+    for answer, (name, arguments) in zip(case.answers, oracle_calls(case), strict=True):
+        if mate := next((call for call in left if call[0] == name), None):
+            left.remove(mate)
+            ordered.append(mate)
+            arguments = _nearer(case, answer, arguments, mate[1])
+        expected.append((name, arguments))
+    return expected, ordered + left
+
+
+def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], got: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take each argument of the reply's call that leaves the expected call right."""
+    (name,) = answer
+    for key in {**got, **expected}:
+        changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
+        if not judge([(name, changed)], case.tools, [answer], "simple"):
+            expected = changed
+    return expected
