@@ -60,6 +60,7 @@ layer("reply", "errors types events catalog dialects parser parameters binding")
 layer("content", "types")
 layer("signature", "types references schema")
 layer("prompt", "errors types names catalog dialects content reply signature")
+layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
 layer("wire", "errors types completion catalog")
 # -- I/O --
@@ -78,13 +79,13 @@ layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt offering policy repair backends hosts generation constrained calling
-    loop_events""",
+    """errors types tool completion catalog content prompt feedback offering policy repair backends hosts generation constrained
+    calling loop_events""",
 )
 layer(
     "bench",
-    """errors types tool events completion catalog names content dialects prompt offering wire parser reply backends hosts
-    generation loop loop_events policy repair models download sources""",
+    """errors types tool events completion catalog names content dialects prompt feedback offering wire parser reply backends
+    hosts generation loop loop_events policy repair models download sources""",
 )
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")

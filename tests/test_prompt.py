@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 
-from xmlcall import InvalidCall, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
+from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.content import result_text
-from xmlcall.prompt import LANGUAGES, feedback, reminder, results
+from xmlcall.feedback import feedback, results
+from xmlcall.prompt import LANGUAGES, reminder
 from xmlcall.types import (
     AudioContent,
     EmbeddedResource,
@@ -120,25 +122,50 @@ def test_a_schema_that_contains_itself_ends() -> None:
     assert "- next: object (required)" in system_prompt([Tool(name="chain", input_schema=schema)])
 
 
-def test_feedback_shows_the_call_with_the_good_values_kept() -> None:
-    tool = {
-        "name": "f",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"a": {"type": "string"}, "b": {"type": "integer", "minimum": 1}, "c": {"type": "boolean"}},
-            "required": ["a", "b"],
-        },
-    }
-    call = parse(
-        '<invoke name="f"><parameter name="a"><b>keep</b></parameter><parameter name="b">x</parameter></invoke>', [tool]
-    ).calls[0]
+FEEDBACK_TOOL = {
+    "name": "f",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "integer", "minimum": 1}, "c": {"type": "boolean"}},
+        "required": ["a", "b"],
+    },
+}
+
+
+def feedback_on(text: str, **more: str) -> str:
+    call = parse(text, [FEEDBACK_TOOL]).calls[0]
     assert isinstance(call, InvalidCall)
-    shown = parse(feedback(call, [tool]), [tool]).calls
-    assert [(each.name, each.arguments) for each in shown if isinstance(each, ToolCall)] == [("f", {"a": "<b>keep</b>", "b": 3})]
+    return feedback(call, [FEEDBACK_TOOL], **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('<invoke name="f"><parameter name="a"><b>1</b></parameter><parameter name="b">x</parameter></invoke>', ("<b>1</b>", "...")),
+        ('<invoke name="f"><parameter name="a">keep</parameter></invoke>', ("keep", "...")),
+        ('<invoke name="f"><parameter name="b">3</parameter><parameter name="a">half of it', ("...", "3")),
+        ('<invoke name="g"><parameter name="a">keep</parameter><parameter name="b">3</parameter></invoke>', ("keep", "3")),
+        ('<function_calls><invoke name="f">words</invoke></function_calls>', ("...", "...")),
+    ],
+)  # fmt: skip
+def test_feedback_shows_the_call_with_the_good_values_kept(text: str, shown: tuple[str, str]) -> None:
+    """What is missing, wrong or cut becomes dots; never an example value, which a small model would copy."""
+    found = parse(feedback_on(text), [{"name": "f"}]).calls
+    assert [[argument.text for argument in each.raw.arguments] for each in found] == [list(shown)]
+
+
+def test_feedback_says_the_request_again() -> None:
+    wrong = '<invoke name="f"><parameter name="a">keep</parameter></invoke>'
+    assert "The request was:\nCount <b>&lt;invoke name='f'> to 3." in feedback_on(
+        wrong, request="Count <b><invoke name='f'> to 3."
+    )
+    assert "The request was" not in feedback_on(wrong, request="long " * 1000)
+    assert "The request was" not in feedback_on(wrong)
 
 
 def test_feedback_shows_no_call_where_none_is_better() -> None:
-    for text in ('<invoke name="nope"></invoke>', '<function_calls><invoke name="calculator">words</invoke></function_calls>'):
-        call = parse(text, ALL).calls[0]
-        assert isinstance(call, InvalidCall)
-        assert "<invoke" not in feedback(call, ALL)
+    call = parse('<invoke name="nothing_like_it"></invoke>', ALL).calls[0]
+    assert isinstance(call, InvalidCall)
+    assert "<invoke" not in feedback(call, ALL)
+    echo = replace(call, name="ping", issues=(Issue(code="echo"),))
+    assert "<invoke" not in feedback(echo, ALL)

@@ -22,6 +22,7 @@ from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
 from .errors import UsageError
+from .feedback import feedback, results
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
@@ -44,6 +45,7 @@ class _Run:
 
     messages: list[Message]
     attempts: Attempts
+    request: str  # the person's last words
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
 
@@ -160,7 +162,7 @@ class ToolLoop:
             UsageError: the messages are not a conversation that can go on.
         """
         opened = with_reminder(self._reminder(await self.catalog()), self._opened(messages))
-        state = _Run(messages=list(opened), attempts=Attempts(self._repair))
+        state = _Run(messages=list(opened), attempts=Attempts(self._repair), request=_last_request(messages))
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -188,7 +190,7 @@ class ToolLoop:
                         answered.append(ended)
                     if isinstance(event, CallFinished):
                         state.seen.append(result_text(event.result))
-            state.messages += self._told(answered, state.attempts, catalog)
+            state.messages += self._told(answered, state, catalog)
             if stop_reason := state.attempts.after(answered):
                 break
             if retry := state.attempts.retries:
@@ -236,17 +238,19 @@ class ToolLoop:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
         return Message(role="assistant", content=generated.text, tool_calls=calls)
 
-    def _told(self, answered: Answered, attempts: Attempts, catalog: Catalog) -> list[Message]:
+    def _told(self, answered: Answered, state: _Run, catalog: Catalog) -> list[Message]:
         """Turn results into messages: role `tool` in mode `native`, unless the template drops it; else one of role `user`."""
         if self._mode == "xml" or self.backend.capabilities.tool_role is False:
-            again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and attempts.came_before(call)}
-            return [Message(role="user", content=prompt.results(answered, catalog, lang=self._lang, again=again))]
+            again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
+            text = results(answered, catalog, lang=self._lang, again=again, request=state.request)
+            return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
             if isinstance(call, ToolCall) and result is not None:
                 told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
             elif isinstance(call, InvalidCall):
-                told.append(Message(role="user", content=prompt.feedback(call, catalog, lang=self._lang)))
+                text = feedback(call, catalog, lang=self._lang, request=state.request)
+                told.append(Message(role="user", content=text))
         return told
 
     def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
@@ -275,3 +279,8 @@ def _identified(generated: Generated) -> Generated:
     """Give each call an id that is unique in the conversation; the core's ids only count the calls of one reply."""
     calls = tuple(replace(call, id=f"call_{secrets.token_hex(12)}") for call in generated.reply.calls)
     return replace(generated, reply=replace(generated.reply, calls=calls))
+
+
+def _last_request(messages: Sequence[Message | Mapping[str, Any]]) -> str:
+    said = [message.content for message in map(as_message, messages) if message.role == "user"]
+    return said[-1] if said else ""

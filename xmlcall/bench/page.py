@@ -7,27 +7,28 @@ elements: no value is ever put into it.
 """
 
 import base64
+import contextlib
 import difflib
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from ..errors import REPAIRS
 from ..types import MISSING, InvalidCall, ToolCall
 from .case import Case
-from .funnel import METRICS, STAGES, Verdict
+from .funnel import METRICS, Verdict, rates
 from .judge import Call, judge
 from .oracle import oracle_calls
 from .plots import comparison, funnel, growth
 from .report import compared
 from .store import Run
-from .ways import Settings, conversation, way_of
-
-if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+from .ways import conversation, prompt_hash, way_of
 
 __all__ = ["page"]
 
@@ -41,48 +42,9 @@ LABEL_LIMIT = 46  # characters that fit into a picture's width
 # Control characters but tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
-_MEANINGS = {
-    "completed": "The reply came to its end.",
-    "intent": "It means to call a tool, readable or not.",
-    "parsed_as_written": "All calls were read without a repair.",
-    "parsed_with_repairs": "All calls were read, with repairs where needed.",
-    "tool_known": "All calls name tools that were offered.",
-    "valid_as_written": "All arguments fit their schemas without a conversion.",
-    "valid": "All arguments fit their schemas.",
-    "call_correct": "The calls are the expected ones.",
-    "task_correct": "The expected calls, or rightly none.",
-    "refused_rightly": "No call was needed, and none was made.",
-    "false_call": "No call was needed, and one was made.",
-    "malformed_attempt": "No call was needed, and a broken one was made.",
-    "empty": "No call was needed, and the reply is empty.",
-    "recovered": "The first reply had no valid call; after feedback one came.",
-}
-_FAILURES = {
-    "truncated": "The reply was cut before its end.",
-    "context_overflow": "The prompt did not fit into the context.",
-    "prose_only": "Words instead of a call.",
-    "no_call": "The reply is empty.",
-    "unread_call": "Something like a call that cannot be read as one.",
-    "unclosed_tag": "The reply ended inside a call.",
-    "ambiguous": "The call can be read in two ways.",
-    "unknown_tool": "No tool of this name was offered.",
-    "wrong_tool": "Another tool was expected.",
-    "wrong_count": "More or fewer calls than expected.",
-    "missing_required": "A required parameter is missing.",
-    "missing_optional": "A parameter that the request asks for is missing.",
-    "unknown_param": "A parameter that the tool or the answer does not have.",
-    "duplicate_param": "A parameter was given twice.",
-    "bad_type": "A value has the wrong type.",
-    "bad_value": "A value breaks another rule of its schema.",
-    "bad_value_syntax": "A value is no readable JSON.",
-    "wrong_value": "A value is not an accepted one.",
-    "echo": "The call repeats text of somebody else.",
-    "false_call": _MEANINGS["false_call"],
-    "malformed_attempt": _MEANINGS["malformed_attempt"],
-    "empty": _MEANINGS["empty"],
-}
-_BRANCHES = ("parsed_as_written", "valid_as_written")
 _ORDER = ("call_correct", "parsed_as_written", *(name for name in METRICS if name not in ("call_correct", "parsed_as_written")))
+_BARS = ("failures", "repairs")
+_OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 _COSTS = {
     "replies": "replies",
     "prompt_tokens": "prompt tokens",
@@ -109,7 +71,7 @@ def page(runs: Sequence[Shown]) -> str:
     return template.render(
         style_hash=_hash(template, "style"),
         script_hash=_hash(template, "script"),
-        runs=[_run_facts(run, columns, number) for number, (run, _, _) in enumerate(runs)],
+        runs=[_run_facts(place, shown, columns) for place, shown in enumerate(runs)],
         columns=columns,
         pairs=_pairs(columns),
         overview=_overview(columns),
@@ -119,14 +81,13 @@ def page(runs: Sequence[Shown]) -> str:
         costs={key: title for key, title in _COSTS.items() if any(column["report"]["cost"].get(key) for column in columns)},
         rows=[row for column in columns for row in _rows(column, texts)],
         texts=texts,
-        meanings={**_FAILURES, **_MEANINGS, **REPAIRS},
-        branches=_BRANCHES,
+        most={kind: max((max(column["report"][kind].values(), default=1) for column in columns), default=1) for kind in _BARS},
+        codes={kind: sorted({code for column in columns for code in column["report"][kind]}) for kind in _BARS},
+        repairs=REPAIRS,
     )
 
 
-def _environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -135,11 +96,11 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number)
+    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, chance=_chance, json=_json)
     return environment
 
 
-def _hash(template: "Template", block: str) -> str:
+def _hash(template: Template, block: str) -> str:
     """Return the hash by which the page's policy knows a block of the template."""
     text = "".join(template.blocks[block](template.new_context()))
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -150,7 +111,7 @@ def _hash(template: "Template", block: str) -> str:
 
 def _visible(value: Any) -> Any:
     """Write what has no glyph of its own as an escape; markup and what is no text stay."""
-    if not isinstance(value, str) or hasattr(value, "__html__"):
+    if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
 
@@ -171,9 +132,13 @@ def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-def _json(value: Any, *, sort: bool = False) -> str:
+def _chance(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def _json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=sort, default=repr)
+        return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
     except RecursionError:
         return "[nested too deeply to be shown]"
 
@@ -196,21 +161,13 @@ class _Texts:
 def _columns(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     """Return every way of every run, in the order of all tables."""
     names = _run_names([run.about for run, _, _ in runs])
-    return [
-        {
-            "number": number,
-            "run": run,
-            "way": way,
-            "label": f"{name} · {way}" if name else way,
-            "run_name": name,
-            "verdicts": verdicts[way],
-            "report": report["ways"][way],
-            "metrics": report["ways"][way]["metrics"],
-        }
-        for number, (name, (run, verdicts, report), way) in enumerate(
-            (name, shown, way) for name, shown in zip(names, runs, strict=True) for way in shown[2]["ways"]
-        )
-    ]
+    found: list[dict[str, Any]] = []
+    for place, (name, (run, verdicts, report)) in enumerate(zip(names, runs, strict=True)):
+        for way, of_way in report["ways"].items():
+            label = f"{name} · {way}" if name else way
+            own = {"number": len(found), "place": place, "run": run, "run_name": name, "way": way, "label": label}
+            found.append({**own, "verdicts": verdicts[way], "report": of_way, "metrics": of_way["metrics"]})
+    return found
 
 
 def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -226,30 +183,36 @@ def _date(about: Mapping[str, Any]) -> str:
     return str(about.get("started", ""))[:10]
 
 
-def _run_facts(run: Run, columns: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what stands above the numbers of a run."""
-    about, settings = run.about, run.about["settings"]
-    told = {"server": "server", "context_length": "tokens of context", "half": "half", "limit": "limit"}
-    facts = [f"{len(run.cases)} cases", *(f"{title} {about[key]}" for key, title in told.items() if about.get(key))]
-    facts += [f"{_words(key)} {_word_of(value)}" for key, value in settings.items()]
-    provenance = {
-        _words(key): value if isinstance(value, str) else _json(value) for key, value in about.items() if key != "settings"
-    }
-    own = [column for column in columns if column["run"] is run]
-    pictures = [funnel(column["metrics"], name=f"funnel-{column['number']}") for column in own]
+    run, _, report = shown
+    own = [column for column in columns if column["place"] == place]
+    pictures = [Markup(funnel(_funnel_rates(column["verdicts"]), name=f"funnel-{column['number']}")) for column in own]
     return {
-        "number": number,
-        "title": f"{about.get('model')} on {about.get('suite')}",
-        "date": _date(about),
-        "facts": facts,
-        "provenance": provenance,
+        "name": own[0]["run_name"] if own else "",
+        "title": f"{run.about.get('model')} on {run.about.get('suite')}",
+        "date": _date(run.about),
+        "about": run.about,
+        "cases": run.cases,
         "ways": list(zip(own, pictures, strict=True)),
-        "disputed": sum(case.disputed for case in run.cases),
+        "warnings": [
+            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and what is told of it
+            *((column["way"], _OTHER_PROMPT) for column in own if _is_changed(column)),
+        ],
     }
 
 
-def _word_of(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+def _is_changed(column: Mapping[str, Any]) -> bool:
+    """Say whether this version would ask with another prompt than the run did."""
+    run, way = column["run"], column["way"]
+    now = prompt_hash(way_of(way), run.settings)
+    return bool(run.about.get("prompts", {}).get(way, now) != now)
+
+
+def _funnel_rates(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
+    """Count the stages over the cases that need a call; `completed` alone counts in the other cases, too."""
+    found = rates(verdict for verdict in verdicts if verdict.case.expects != "no_call")
+    return {metric: {"count": count, "total": total} for metric, (count, total) in found.items() if total}
 
 
 def _label(text: str) -> str:
@@ -261,7 +224,7 @@ def _overview(columns: Sequence[Mapping[str, Any]]) -> str:
     """Draw all ways side by side, if there are two to compare."""
     if len(columns) < 2:
         return ""
-    return comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison")
+    return Markup(comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison"))
 
 
 def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -277,7 +240,7 @@ def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _growths(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Draw for each way how its rates change with the number of tools offered, which is the category of suite `catalog`."""
     return [
-        (column["label"], growth(_sizes(column["report"]["categories"]), name=f"growth-{column['number']}"))
+        (column["label"], Markup(growth(_sizes(column["report"]["categories"]), name=f"growth-{column['number']}")))
         for column in columns
         if column["run"].about.get("suite") == "catalog"
     ]
@@ -292,6 +255,10 @@ def _sizes(categories: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mappi
 # -- cases -------------------------------------------------------------------------------------------------------------
 
 
+# What a kept round leaves out where it is empty.
+_ROUND: Mapping[str, Any] = {"text": "", "reasoning": "", "calls": (), "finish_reason": "stop", "seconds": 0.0, "usage": {}}
+
+
 def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
     for verdict in column["verdicts"]:
         case, rounds = verdict.case, verdict.row["rounds"]
@@ -303,11 +270,13 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
             "verdict": verdict,
             "repairs": list(dict.fromkeys(verdict.repairs)),
             "seconds": f"{sum(kept.get('seconds', 0.0) for kept in rounds):.2f}",
-            "rounds": rounds,
+            "rounds": [{**_ROUND, **kept} for kept in rounds],
             "prompt": [
                 _prompt_part(message, texts) for message in conversation(way_of(column["way"]), case, column["run"].settings)
             ],
-            "calls": [_read_call(call) for call in verdict.reply.calls],
+            "calls": [
+                (_call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, verdict.reply.calls, strict=True)
+            ],
             "expected": _expected(case),
             "diff": [] if verdict.is_right else _difference(case, got),
         }
@@ -325,11 +294,6 @@ def _arguments(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
     return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
 
 
-def _read_call(call: ToolCall | InvalidCall) -> dict[str, Any]:
-    issues = call.issues if isinstance(call, InvalidCall) else ()
-    return {"text": _call_text(call.name, _arguments(call)), "issues": issues, "is_valid": isinstance(call, ToolCall)}
-
-
 def _call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
     return f"{name} {_json(arguments, sort=sort)}"
 
@@ -340,8 +304,13 @@ def _expected(case: Case) -> dict[str, str]:
         return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
     if case.exact:
         return {"text": "\n".join(_call_text(*call) for call in case.exact), "note": "Equal to the last character."}
-    calls = [_call_text(name, accepted) for answer in case.answers for name, accepted in answer.items()]
-    return {"text": "\n".join(calls), "note": 'A list holds the accepted values; "" means that it may be left out.'}
+    calls = [_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items()]
+    return {"text": "\n".join(calls), "note": 'Where "" is accepted, the parameter may be left out.'}
+
+
+def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
+    lines = [f"  {key}: {' or '.join(_json(value, indent=None) for value in values)}" for key, values in accepted.items()]
+    return "\n".join([f"{name} {{", *lines, "}"])
 
 
 def _difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
@@ -349,11 +318,13 @@ def _difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
     if case.expects != "calls" or not got:
         return []
     expected, got = _nearest(case, got)
-    sides = [
-        [line for call in calls for line in _call_text(*call, sort=True).split("\n")][:DIFF_LIMIT] for calls in (expected, got)
-    ]
-    lines = list(difflib.unified_diff(*sides, lineterm="", n=DIFF_LIMIT))[3:]
+    lines = list(difflib.unified_diff(_lines(expected), _lines(got), lineterm="", n=2 * DIFF_LIMIT))[3:]
     return [(line[:1], line[1:]) for line in lines]
+
+
+def _lines(calls: Iterable[Call]) -> list[str]:
+    lines = [line for call in calls for line in _call_text(*call, sort=True).split("\n")]
+    return lines if len(lines) <= DIFF_LIMIT else [*lines[:DIFF_LIMIT], f"… {len(lines) - DIFF_LIMIT} more lines"]
 
 
 def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
@@ -375,6 +346,7 @@ def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], 
     (name,) = answer
     for key in {**got, **expected}:
         changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
-        if not judge([(name, changed)], case.tools, [answer], "simple"):
-            expected = changed
+        with contextlib.suppress(AttributeError, TypeError):  # the judge reads valid calls; another may hold anything
+            if not judge([(name, changed)], case.tools, [answer], "simple"):
+                expected = changed
     return expected

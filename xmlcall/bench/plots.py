@@ -28,8 +28,8 @@ Rates = Mapping[str, Mapping[str, float]]
 _INKS = {"text": "#000001", "muted": "#000002", "line": "#000003", "track": "#000004", "first": "#000005", "second": "#000006"}
 _VARIABLES = {colour: f"var(--{name})" for name, colour in _INKS.items()}
 
-_WIDTH = 400
-_TEXT, _SMALL = 12.5, 11.0
+_WIDTH = 340
+_TEXT, _SMALL = 12.0, 10.5
 _GRID = (0, 0.25, 0.5, 0.75, 1)
 
 # The stages as they are drawn: a side branch is indented and says what the tolerances are worth.
@@ -43,7 +43,7 @@ _FUNNEL = (
     ("valid", False),
     ("call_correct", False),
 )
-_BAR_LEFT, _BAR_RIGHT = 146, 288
+_BAR_LEFT, _BAR_RIGHT = 128, 238
 
 
 def funnel(rates: Rates, *, name: str) -> str:
@@ -57,12 +57,12 @@ def funnel(rates: Rates, *, name: str) -> str:
         An `svg` element.
     """
     shown = [(stage, is_branch, rates[stage]) for stage, is_branch in _FUNNEL if stage in rates]
-    with _canvas(len(shown) * 28 + 4) as (figure, axes):
+    with _canvas(len(shown) * 26 + 2) as (figure, axes):
         before: float | None = None
         for row, (stage, is_branch, rate) in enumerate(shown):
-            _stage(axes, row * 28 + 16, _words(stage), rate, is_branch=is_branch)
+            _stage(axes, row * 26 + 14, _words(stage), rate, is_branch=is_branch)
             if not is_branch:
-                _lost(axes, row * 28 + 16, rate["count"], before)
+                _lost(axes, row * 26 + 14, rate["count"], before)
                 before = rate["count"]
         return _svg(figure, name, "Funnel: the share of replies that reach each stage")
 
@@ -75,7 +75,7 @@ def _stage(axes: "Axes", y: float, title: str, rate: Mapping[str, float], *, is_
     axes.barh(y, full * share, left=_BAR_LEFT, height=height, color=_INKS["second" if is_branch else "first"])
     ink = _INKS["muted" if is_branch else "text"]
     _text(axes, left, y, title, color=ink, size=_SMALL if is_branch else _TEXT)
-    _text(axes, _BAR_RIGHT + 66, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
+    _text(axes, _BAR_RIGHT + 58, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
 
 
 def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
@@ -115,7 +115,7 @@ def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
 
 
 def _across(share: float) -> float:
-    return 14 + share * (_WIDTH - 90)
+    return 14 + share * (_WIDTH - 84)
 
 
 def _dot(axes: "Axes", y: float, rate: Mapping[str, float], ink: str, marker: str) -> None:

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
-from .. import prompt
 from ..backends.base import Backend
 from ..errors import (
     BackendError,
@@ -21,6 +20,7 @@ from ..errors import (
     ContextOverflow,
     UsageError,
 )
+from ..feedback import results
 from ..generation import Generated
 from ..repair import RepairPolicy
 from ..types import InvalidCall, Message, RawCall
@@ -148,7 +148,8 @@ async def _rounds(
         calls = generated.reply.calls
         if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):
             break
-        told = prompt.results([(call, None) for call in calls], catalog_of(case), lang=settings.lang)
+        request = str(case.messages[-1]["content"])
+        told = results([(call, None) for call in calls], catalog_of(case), lang=settings.lang, request=request)
         messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
     return rounds
 
