@@ -10,6 +10,7 @@ from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 
 from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.content import result_text
+from xmlcall.dialects import DIALECTS
 from xmlcall.feedback import feedback, results
 from xmlcall.prompt import LANGUAGES, reminder
 from xmlcall.types import (
@@ -113,8 +114,18 @@ def test_structured_content_is_shown_only_without_text() -> None:
 def test_unknown_language_and_dialect() -> None:
     with pytest.raises(UsageError, match="unknown language 'fr'; known: en, zh"):
         system_prompt([], lang="fr")
-    with pytest.raises(UsageError, match="no prompt for dialect 'nope'"):
+    with pytest.raises(UsageError, match="unknown dialect 'nope'"):
         system_prompt([], dialect="nope")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_prompt_of_every_format_shows_calls_in_it(dialect: str, lang: str) -> None:
+    tools = [Tool.from_mcp(tool) for tool in ALL[:2]]
+    shown = system_prompt(tools, dialect=dialect, lang=lang)
+    found = parse(shown, tools, dialect=dialect).calls
+    assert {call.name for call in found} == {tool.name for tool in tools}
+    assert reminder(tools, dialect=dialect, lang=lang)
 
 
 def test_a_schema_that_contains_itself_ends() -> None:
@@ -141,7 +152,7 @@ def feedback_on(text: str, **more: str) -> str:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('<invoke name="f"><parameter name="a"><b>1</b></parameter><parameter name="b">x</parameter></invoke>', ("<b>1</b>", "...")),
+        ('<invoke name="f"><parameter name="a"><i/></parameter><parameter name="b">x</parameter></invoke>', ("<i/>", "...")),
         ('<invoke name="f"><parameter name="a">keep</parameter></invoke>', ("keep", "...")),
         ('<invoke name="f"><parameter name="b">3</parameter><parameter name="a">half of it', ("...", "3")),
         ('<invoke name="g"><parameter name="a">keep</parameter><parameter name="b">3</parameter></invoke>', ("keep", "3")),

@@ -16,7 +16,7 @@ from .catalog import Catalog, Tools
 from .content import result_text
 from .dialects import select
 from .names import match_name
-from .prompt import template
+from .prompt import form, template
 from .reply import write
 from .signature import parameters_of
 from .types import MISSING, InvalidCall, Tool, ToolCall, ToolResult
@@ -51,14 +51,14 @@ def results(
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
-        _told_wrong(call, _issues(call, catalog, dialect, lang, again=call.id in again))
+        _told_wrong(call, _issues(call, catalog, lang, again=call.id in again))
         if isinstance(call, InvalidCall)
         else _told(call, result)
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     retry = _retry(invalid, catalog, dialect, lang, request) if invalid else ""
-    return template(dialect, lang, "results").render(items=items, retry=retry)
+    return template(lang, "results").render(items=items, retry=retry)
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
@@ -90,14 +90,14 @@ def feedback(
         request: the person's words.
     """
     catalog = Catalog.of(tools)
-    issues = _issues(call, catalog, dialect, lang, again=again)
+    issues = _issues(call, catalog, lang, again=again)
     return f"{issues}\n\n{_retry([call], catalog, dialect, lang, request)}"
 
 
-def _issues(call: InvalidCall, catalog: Catalog, dialect: str, lang: str, *, again: bool) -> str:
+def _issues(call: InvalidCall, catalog: Catalog, lang: str, *, again: bool) -> str:
     tool = _meant(call, catalog)
     parameters = parameters_of(tool) if tool else ()
-    return template(dialect, lang, "feedback").render(call=call, tool=tool, parameters=parameters, again=again).strip()
+    return template(lang, "feedback").render(call=call, tool=tool, parameters=parameters, again=again).strip()
 
 
 def _retry(calls: Iterable[InvalidCall], catalog: Catalog, dialect: str, lang: str, request: str) -> str:
@@ -106,7 +106,8 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, dialect: str, lang: s
     example = write(shown, catalog, select(dialect)[0]) if shown else ""
     request = request.strip() if len(request) <= _LONGEST_REQUEST else ""
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return template(dialect, lang, "retry").render(request=request, example=example, has_dots=has_dots).strip()
+    shown_form = form(dialect)
+    return template(lang, "retry").render(request=request, example=example, has_dots=has_dots, form=shown_form).strip()
 
 
 def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:

@@ -23,10 +23,11 @@ from .types import MISSING
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "reminder", "system_prompt", "template"]
+__all__ = ["LANGUAGES", "form", "reminder", "system_prompt", "template"]
 
 LANGUAGES = ("en", "zh")
 
+_TAG_NAME = regex.compile(r"<[^\s=>{]+")
 # The tags of the wire format, of the frame around results and of reasoning.
 _TAGS = regex.compile(r"<(?=/?(?:function_calls|function_results|result|invoke|parameter|think|thinking|reasoning)\b)")
 
@@ -56,8 +57,12 @@ def system_prompt(
     """
     catalog = Catalog.of(tools)
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
-    return template(dialect, lang, "system").render(
-        tools=offered, examples=_examples(catalog, dialect), parallel=parallel, instructions=instructions or {}
+    return template(lang, "system").render(
+        tools=offered,
+        examples=_examples(catalog, dialect),
+        form=form(dialect),
+        parallel=parallel,
+        instructions=instructions or {},
     )
 
 
@@ -75,29 +80,46 @@ def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en")
         dialect: the wire format.
         lang: `en` or `zh`.
     """
-    return template(dialect, lang, "reminder").render(tools=list(Catalog.of(tools))).strip()
+    return template(lang, "reminder").render(tools=list(Catalog.of(tools)), form=form(dialect)).strip()
 
 
-def template(dialect: str, lang: str, name: str) -> "Template":
-    """Return a template.
+def form(dialect: str) -> dict[str, Any]:
+    """Return what templates say about a wire format.
 
     Args:
-        dialect: the wire format.
+        dialect: its name.
+
+    Returns:
+        `block`, what a call begins with; `tag`, one that values may hold; `is_json` and `cdata`, how arguments are written.
+
+    Raises:
+        UsageError: unknown dialect.
+    """
+    row = select(dialect)[0]
+    first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
+    tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
+    is_json = row.is_json or row.json_body
+    return {
+        "block": first if first.endswith((">", ";")) else "JSON" if row.is_json else "call",
+        "tag": f"{tag[0]}>" if tag else "<b>",
+        "is_json": is_json,
+        "cdata": not (is_json or row.entities),
+    }
+
+
+def template(lang: str, name: str) -> "Template":
+    """Return a template; all wire formats share them.
+
+    Args:
         lang: `en` or `zh`.
         name: `system`, `reminder`, `results`, `feedback` or `retry`.
 
     Raises:
-        UsageError: unknown dialect or language.
+        UsageError: unknown language.
     """
-    from jinja2 import TemplateNotFound
-
     if lang not in LANGUAGES:
         raise UsageError(f"unknown language {lang!r}; known: {', '.join(LANGUAGES)}")
-    folder = dialect if lang == "en" else f"{dialect}/{lang}"
-    try:
-        return _environment().get_template(f"{folder}/{name}.j2")
-    except TemplateNotFound as error:
-        raise UsageError(f"no prompt for dialect {dialect!r} in language {lang!r}: {error.name} is missing") from error
+    return _environment().get_template(f"{lang}/{name}.j2")
 
 
 @functools.cache

@@ -74,7 +74,7 @@ def page(runs: Sequence[Shown]) -> str:
         runs=[_run_facts(place, shown, columns) for place, shown in enumerate(runs)],
         columns=columns,
         pairs=_pairs(columns),
-        overview=_overview(columns),
+        overview=Markup(comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison")),
         growths=_growths(columns),
         metrics=[metric for metric in _ORDER if any(metric in column["metrics"] for column in columns)],
         categories=list(dict.fromkeys(category for column in columns for category in column["report"]["categories"])),
@@ -220,13 +220,6 @@ def _label(text: str) -> str:
     return text if len(text) <= LABEL_LIMIT else f"{text[: LABEL_LIMIT - 1]}…"
 
 
-def _overview(columns: Sequence[Mapping[str, Any]]) -> str:
-    """Draw all ways side by side, if there are two to compare."""
-    if len(columns) < 2:
-        return ""
-    return Markup(comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison"))
-
-
 def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Compare the first way with each other one on the cases that both answered."""
     found = [(column, compared(columns[0]["verdicts"], column["verdicts"])) for column in columns[1:]]
@@ -304,8 +297,8 @@ def _expected(case: Case) -> dict[str, str]:
         return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
     if case.exact:
         return {"text": "\n".join(_call_text(*call) for call in case.exact), "note": "Equal to the last character."}
-    calls = [_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items()]
-    return {"text": "\n".join(calls), "note": 'Where "" is accepted, the parameter may be left out.'}
+    text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())
+    return {"text": text, "note": 'Where "" is accepted, the parameter may be left out.' if '""' in text else ""}
 
 
 def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
@@ -331,12 +324,15 @@ def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
     """Return accepted calls that differ from a reply's only where they must, and the reply's in the order of these."""
     if case.exact:
         return list(case.exact), list(got)
-    expected, ordered, left = [], [], list(got)
+    expected, ordered, left, names = [], [], list(got), {name for answer in case.answers for name in answer}
     for answer, (name, arguments) in zip(case.answers, oracle_calls(case), strict=True):
-        if mate := next((call for call in left if call[0] == name), None):
+        mates = [call for call in left if call[0] == name] or [call for call in left if call[0] not in names]
+        for mate in mates[:1]:
             left.remove(mate)
-            ordered.append(mate)
-            arguments = _nearer(case, answer, arguments, mate[1])
+            # What an invalid call holds is text, also where a number was meant.
+            same = {key: value for key, value in arguments.items() if mate[1].get(key) == _json(value)}
+            ordered.append((mate[0], {**mate[1], **same}))
+            arguments = _nearer(case, answer, arguments, ordered[-1][1])
         expected.append((name, arguments))
     return expected, ordered + left
 
