@@ -26,9 +26,9 @@ from xmlcall.types import Tool
 
 OUTPUT = Path(__file__).resolve().parent.parent / "xmlcall" / "bench" / "catalog.json"
 ABOUT = (
-    "Tools of real MCP servers, recorded from tools/list by benchmarks/catalog_tools.py: name, description and inputSchema, "
-    "unchanged. Each server's tools are under the licence and copyright of its package. Left out are descriptions of more than "
-    "1,500 characters, schemas of more than 2,500 and names that an earlier server has."
+    "Tools of real MCP servers, as tools/list gave them to benchmarks/catalog_tools.py: name, description and inputSchema. "
+    "They are under the licence and copyright of their server's package. Left out are tools with a description of more than "
+    "1,500 characters or a schema of more than 2,500, and names that an earlier server has."
 )
 SECONDS = 30
 MAX_DESCRIPTION, MAX_SCHEMA = 1500, 2500  # characters: a tool of 10,000 takes the place of twenty, and a prompt has to hold 200

@@ -18,6 +18,7 @@ from typing import Literal
 from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, read_cases
 from .case import Case
+from .catalog import catalog_cases
 from .data import bfcl_wheel
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
 from .smoke import smoke_cases
@@ -72,6 +73,7 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
     "bfcl-core": (lambda: _bfcl(_CORE), "BFCL's simple, multiple and parallel questions, and irrelevant ones; 1,240"),
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
+    "catalog": (catalog_cases, "the right tool among 1, 10, 50, 100 and 200 real ones; 200"),
     "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),
 }
 """Name -> how to get its cases, and a line about it."""
