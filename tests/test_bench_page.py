@@ -149,25 +149,73 @@ def test_catalog_sizes_are_drawn(tmp_path: Path) -> None:
     ]
 
 
+def test_every_round_is_shown(tmp_path: Path) -> None:
+    run, _, _ = shown(tmp_path / "run")
+    run.replies[0]["rounds"] *= 2
+    run.replies[1]["rounds"] = [{"text": "", "finish_reason": "context_overflow"}]
+    verdicts = asyncio.run(judged(run))
+    text = page([(run, verdicts, reported(run, verdicts))])
+    assert "<h3>Raw reply 2</h3>" in text
+    assert "context_overflow · 0.0 s" in text
+
+
+def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
+    tasks = [replace(case(name, "Keep two notes."), expects="task", tools=()) for name in ("right", "wrong")]
+    run = create_or_resume(tmp_path / "run", {"ways": ["xml"], "settings": asdict(Settings())}, tasks)
+    calls = [{"name": "keep_note", "arguments": {"text": "one"}, "result": HOSTILE, "is_error": False}]
+    calls.append({"name": "lose_note", "issues": [{"code": "unknown-tool", "path": "$", "message": "There is no such tool."}]})
+    turns = [{"replies": ["first reply", "second reply"], "calls": calls, "stop_reason": "stop"}]
+    right = {"valid": True, "failed_turn": None, "error": "", "turns": turns}
+    for name, outcome in (("right", right), ("wrong", {**right, "valid": False, "failed_turn": 0, "error": "state"})):
+        run.add({"key": name, "case": name, "way": "xml", "rounds": [{"usage": {}, "seconds": 2.5}], "outcome": outcome})
+    verdicts = asyncio.run(judged(run))
+    text = page([(run, verdicts, reported(run, verdicts))] * 2)
+    for words in (
+        "Raw reply 2, turn 1",
+        "second reply",
+        "→ &lt;/script&gt;",
+        "There is no such tool.",
+        "turn that is wrong: 1.",
+        "2.50",
+    ):
+        assert words in text
+    assert '<dd class="big">50.0<small>' in text
+    assert 'aria-label="task correct and completed' in text
+
+
 def test_a_run_without_replies_is_a_page(tmp_path: Path) -> None:
     text = page([shown(tmp_path / "run", of=[])])
     assert "no case counts for it" in text
 
 
-def test_the_difference_is_what_must_change(tmp_path: Path) -> None:
-    one = case(
-        "trip", "Weather in Oslo and Lima?", answers=(*weather("Oslo", "Oslo, Norway"), *weather("Lima")), category="parallel"
-    )
+@pytest.mark.parametrize(
+    ("written", "meant", "changed"),
+    [
+        ("Lima", "Lime", [("del", '"city": "Lima"'), ("ins", '"city": "Lime"')]),
+        ("Oslo", "Lima, Oslo", [("del", '"city": "Oslo"'), ("ins", '"city": "Lima, Oslo"')]),
+        ('get_weather"', 'weather_now"', [("del", "get_weather {"), ("ins", "weather_now {")] * 2),
+    ],
+)
+def test_the_difference_is_what_must_change(tmp_path: Path, written: str, meant: str, changed: list[tuple[str, str]]) -> None:
+    answers = (*weather("Oslo", "Oslo, Norway"), *weather("Lima"))
+    one = case("trip", "Weather in Oslo and Lima?", answers=answers, category="parallel")
     run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
-    text = run.replies[0]["rounds"][0]["text"].replace("Oslo", "Oslo, Norway").replace("Lima", "Lime")
-    run.replies[0]["rounds"][0]["text"] = text
+    (kept,) = run.replies[0]["rounds"]
+    kept["text"] = kept["text"].replace(written, meant)
     verdicts = asyncio.run(judged(run))
-    written = page([(run, verdicts, reported(run, verdicts))])
-    changed = re.findall(r"<(del|ins)>(.*?)</", written)
-    assert [(kind, html.unescape(line).strip()) for kind, line in changed] == [
-        ("del", '"city": "Lima"'),
-        ("ins", '"city": "Lime"'),
-    ]
+    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
+    assert [(kind, html.unescape(line).strip()) for kind, line in found] == changed
+
+
+def test_numbers_of_invalid_calls_are_no_difference(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+    answers = ({"roll_dice": {"count": [4]}},)
+    one = case("dice", "Roll four dice.", tools=(Tool(name="roll_dice", input_schema=schema),), answers=answers)
+    run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
+    run.replies[0]["rounds"][0]["text"] = run.replies[0]["rounds"][0]["text"].replace("roll_dice", "throw_things")
+    verdicts = asyncio.run(judged(run))
+    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
+    assert found == [("del", "roll_dice {"), ("ins", "throw_things {")]
 
 
 def test_every_code_is_explained() -> None:
@@ -211,6 +259,7 @@ def folder(tmp_path: Path) -> Path:
 def opened(browser: Any, address: str) -> Iterator[Any]:
     """The page in a window of a desk's size; whatever it complains of fails the test."""
     window, complaints = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light"), []
+    window.set_default_timeout(5000)
     window.on("console", lambda message: complaints.append(message.text))
     window.on("pageerror", lambda error: complaints.append(str(error)))
     window.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))

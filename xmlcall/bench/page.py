@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..errors import REPAIRS
-from ..types import MISSING, InvalidCall, ToolCall
+from ..types import MISSING, InvalidCall, Message, ToolCall
 from .case import Case
 from .funnel import METRICS, Verdict, rates
 from .judge import Call, judge
@@ -37,7 +37,6 @@ Shown = tuple[Run, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 
 PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
 DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
-LABEL_LIMIT = 46  # characters that fit into a picture's width
 
 # Control characters but tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
@@ -45,16 +44,6 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\
 _ORDER = ("call_correct", "parsed_as_written", *(name for name in METRICS if name not in ("call_correct", "parsed_as_written")))
 _BARS = ("failures", "repairs")
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
-_COSTS = {
-    "replies": "replies",
-    "prompt_tokens": "prompt tokens",
-    "cached_tokens": "of them cached",
-    "completion_tokens": "reply tokens",
-    "completion_tokens_per_second": "reply tokens a second",
-    "seconds": "seconds in all",
-    "median_seconds": "median seconds a reply",
-    "median_seconds_to_first_event": "median seconds to its first text",
-}
 
 
 def page(runs: Sequence[Shown]) -> str:
@@ -74,11 +63,10 @@ def page(runs: Sequence[Shown]) -> str:
         runs=[_run_facts(place, shown, columns) for place, shown in enumerate(runs)],
         columns=columns,
         pairs=_pairs(columns),
-        overview=Markup(comparison([(_label(column["label"]), column["metrics"]) for column in columns], name="comparison")),
+        overview=Markup(comparison([(_visible(column["label"]), column["metrics"]) for column in columns], name="comparison")),
         growths=_growths(columns),
         metrics=[metric for metric in _ORDER if any(metric in column["metrics"] for column in columns)],
         categories=list(dict.fromkeys(category for column in columns for category in column["report"]["categories"])),
-        costs={key: title for key, title in _COSTS.items() if any(column["report"]["cost"].get(key) for column in columns)},
         rows=[row for column in columns for row in _rows(column, texts)],
         texts=texts,
         most={kind: max((max(column["report"][kind].values(), default=1) for column in columns), default=1) for kind in _BARS},
@@ -96,7 +84,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, chance=_chance, json=_json)
+    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, json=_json)
     return environment
 
 
@@ -130,10 +118,6 @@ def _bounds(rate: Mapping[str, float]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def _chance(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def _json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
@@ -187,14 +171,13 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
     """Return what stands above the numbers of a run."""
     run, _, report = shown
     own = [column for column in columns if column["place"] == place]
-    pictures = [Markup(funnel(_funnel_rates(column["verdicts"]), name=f"funnel-{column['number']}")) for column in own]
     return {
         "name": own[0]["run_name"] if own else "",
         "title": f"{run.about.get('model')} on {run.about.get('suite')}",
         "date": _date(run.about),
         "about": run.about,
         "cases": run.cases,
-        "ways": list(zip(own, pictures, strict=True)),
+        "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
             *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and what is told of it
             *((column["way"], _OTHER_PROMPT) for column in own if _is_changed(column)),
@@ -209,15 +192,11 @@ def _is_changed(column: Mapping[str, Any]) -> bool:
     return bool(run.about.get("prompts", {}).get(way, now) != now)
 
 
-def _funnel_rates(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
-    """Count the stages over the cases that need a call; `completed` alone counts in the other cases, too."""
-    found = rates(verdict for verdict in verdicts if verdict.case.expects != "no_call")
-    return {metric: {"count": count, "total": total} for metric, (count, total) in found.items() if total}
-
-
-def _label(text: str) -> str:
-    text = _visible(text)
-    return text if len(text) <= LABEL_LIMIT else f"{text[: LABEL_LIMIT - 1]}…"
+def _funnel(column: Mapping[str, Any]) -> str:
+    """Draw the stages over the cases that need a call; `completed` alone counts in the other cases, too."""
+    found = rates(verdict for verdict in column["verdicts"] if verdict.case.expects in ("calls", "any_call"))
+    stages = {metric: {"count": count, "total": total} for metric, (count, total) in found.items() if total}
+    return Markup(funnel(stages, name=f"funnel-{column['number']}")) if stages else ""
 
 
 def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -230,19 +209,14 @@ def _pairs(columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _growths(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _growths(columns: Sequence[Mapping[str, Any]]) -> Sequence[tuple[str, str]]:
     """Draw for each way how its rates change with the number of tools offered, which is the category of suite `catalog`."""
-    return [
-        (column["label"], Markup(growth(_sizes(column["report"]["categories"]), name=f"growth-{column['number']}")))
-        for column in columns
-        if column["run"].about.get("suite") == "catalog"
-    ]
-
-
-def _sizes(categories: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    numbered = [(re.search(r"\d+", category), category) for category in categories]
-    ordered = sorted((int(match[0]) if match else 0, category) for match, category in numbered)
-    return [(str(size) if size else _label(category), categories[category]) for size, category in ordered]
+    drawn = []
+    for column in columns:
+        if column["run"].about.get("suite") == "catalog":
+            sizes = {_visible(category): metrics for category, metrics in column["report"]["categories"].items()}
+            drawn.append((column["label"], Markup(growth(sizes, name=f"growth-{column['number']}"))))
+    return drawn
 
 
 # -- cases -------------------------------------------------------------------------------------------------------------
@@ -254,25 +228,53 @@ _ROUND: Mapping[str, Any] = {"text": "", "reasoning": "", "calls": (), "finish_r
 
 def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
     for verdict in column["verdicts"]:
-        case, rounds = verdict.case, verdict.row["rounds"]
-        got = [(call.name, _arguments(call)) for call in verdict.reply.calls]
+        case, seconds = verdict.case, [kept.get("seconds", 0.0) for kept in verdict.row["rounds"]]
+        told = _task(verdict.row["outcome"], case) if "outcome" in verdict.row else _reply(verdict, column)
         yield {
             "column": column,
             "case": case,
             "question": case.messages[-1]["content"] if case.messages else "",
             "verdict": verdict,
             "repairs": list(dict.fromkeys(verdict.repairs)),
-            "seconds": f"{sum(kept.get('seconds', 0.0) for kept in rounds):.2f}",
-            "rounds": [{**_ROUND, **kept} for kept in rounds],
-            "prompt": [
-                _prompt_part(message, texts) for message in conversation(way_of(column["way"]), case, column["run"].settings)
-            ],
-            "calls": [
-                (_call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, verdict.reply.calls, strict=True)
-            ],
-            "expected": _expected(case),
-            "diff": [] if verdict.is_right else _difference(case, got),
+            "seconds": f"{sum(seconds):.2f}",
+            **told,
+            "prompt": [_prompt_part(message, texts) for message in told["prompt"]],
         }
+
+
+def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a reply and its judgement."""
+    case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
+    got = [(call.name, _arguments(call)) for call in calls]
+    return {
+        "prompt": conversation(way_of(column["way"]), case, column["run"].settings),
+        "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
+        "calls": [(_call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
+        "expected": _expected(case),
+        "diff": [] if verdict.is_right else _difference(case, got),
+    }
+
+
+def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
+    """Return what is shown of a task of several turns."""
+    turns = list(enumerate(outcome["turns"], 1))
+    replies = [
+        (f"Raw reply {place}, turn {turn}", text) for turn, played in turns for place, text in enumerate(played["replies"], 1)
+    ]
+    calls = [call for _, played in turns for call in played["calls"]]
+    failed = "" if outcome["valid"] else f" The first turn that is wrong: {outcome['failed_turn'] + 1}."
+    return {
+        "prompt": [Message(role=message["role"], content=message["content"]) for message in case.messages],
+        "rounds": [{**_ROUND, "title": title, "text": text, "finish_reason": ""} for title, text in replies],
+        "calls": [(_task_call(call), call.get("issues", ())) for call in calls],
+        "expected": {"text": "", "note": f"The state and the results that the expected calls of each turn lead to.{failed}"},
+        "diff": [],
+    }
+
+
+def _task_call(call: Mapping[str, Any]) -> str:
+    answer = call.get("denied") or call.get("result", "")
+    return _call_text(call["name"], call.get("arguments", {})) + (f"\n→ {answer}" if answer else "")
 
 
 def _prompt_part(message: Any, texts: _Texts) -> dict[str, Any]:

@@ -8,6 +8,7 @@ A picture is as wide as a phone's screen, and one unit is one pixel there: its t
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ _VARIABLES = {colour: f"var(--{name})" for name, colour in _INKS.items()}
 
 _WIDTH = 340
 _TEXT, _SMALL = 12.0, 10.5
+_LABEL_LIMIT = 46  # characters that fit into the width
 _GRID = (0, 0.25, 0.5, 0.75, 1)
 
 # The stages as they are drawn: a side branch is indented and says what the tolerances are worth.
@@ -83,8 +85,11 @@ def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
         _text(axes, _WIDTH, y, f"−{before - count:g}", color=_INKS["muted"], size=_SMALL, ha="right")
 
 
-# What is drawn in a pair: the metric, its ink and its marker.
-_PAIR = (("call_correct", "first", "o"), ("parsed_as_written", "second", "D"))
+# What is drawn in a pair: the metric, its ink and its marker. The second pair is for runs without cases that need a single call.
+_PAIRS = (
+    (("call_correct", "first", "o"), ("parsed_as_written", "second", "D")),
+    (("task_correct", "first", "o"), ("completed", "second", "D")),
+)
 
 
 def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
@@ -97,21 +102,22 @@ def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
     Returns:
         An `svg` element.
     """
+    pair = _PAIRS[0] if any("call_correct" in rates for _, rates in ways) else _PAIRS[1]
     top, step = 40, 58
     bottom = top + len(ways) * step
     with _canvas(bottom + 8) as (figure, axes):
-        _legend(axes, _PAIR)
+        _legend(axes, pair)
         for row, (label, rates) in enumerate(ways):
             y = top + row * step
-            _text(axes, 0, y, label, color=_INKS["text"], size=_TEXT)
+            _text(axes, 0, y, _cut(label), color=_INKS["text"], size=_TEXT)
             for share in _GRID:
                 axes.plot([_across(share)] * 2, [y + 11, y + 43], color=_INKS["line"], linewidth=1)
-            for place, (metric, ink, marker) in enumerate(_PAIR):
+            for place, (metric, ink, marker) in enumerate(pair):
                 if metric in rates:
                     _dot(axes, y + 20 + 15 * place, rates[metric], ink, marker)
         for share in _GRID:
             _text(axes, _across(share), bottom, f"{100 * share:.0f} %", color=_INKS["muted"], size=_SMALL, ha="center")
-        return _svg(figure, name, "Call correct and parsed as written, with 95 % intervals")
+        return _svg(figure, name, f"{_words(pair[0][0])} and {_words(pair[1][0])}, with 95 % intervals")
 
 
 def _across(share: float) -> float:
@@ -135,17 +141,17 @@ def _legend(axes: "Axes", metrics: Sequence[tuple[str, str, str]]) -> None:
 _GROWTH = (("call_correct", "first", "o"), ("tool_known", "second", "D"))
 
 
-def growth(sizes: Sequence[tuple[str, Rates]], *, name: str) -> str:
+def growth(categories: Mapping[str, Rates], *, name: str) -> str:
     """Draw two rates over catalogs of growing size, with their intervals.
 
     Args:
-        sizes: label and rates of each, from small to large.
+        categories: the rates of each; the first number in its name is the size.
         name: unique in the page.
 
     Returns:
         An `svg` element.
     """
-    top, bottom = 38, 208
+    sizes, top, bottom = _sizes(categories), 38, 208
     with _canvas(bottom + 24) as (figure, axes):
         _legend(axes, _GROWTH)
         for share in _GRID:
@@ -161,6 +167,13 @@ def growth(sizes: Sequence[tuple[str, Rates]], *, name: str) -> str:
         return _svg(figure, name, "Call correct and tool known, by the number of tools offered")
 
 
+def _sizes(categories: Mapping[str, Rates]) -> list[tuple[str, Rates]]:
+    """Return label and rates from small to large."""
+    numbered = [(re.search(r"\d+", category), category) for category in categories]
+    ordered = sorted((int(match[0]) if match else 0, category) for match, category in numbered)
+    return [(str(size) if size else _cut(category), categories[category]) for size, category in ordered]
+
+
 def _curve(
     axes: "Axes", points: Sequence[tuple[float, Mapping[str, float]]], top: float, bottom: float, ink: str, marker: str
 ) -> None:
@@ -173,6 +186,10 @@ def _curve(
     axes.plot(xs, [up(rate["count"] / rate["total"]) for _, rate in points], color=_INKS[ink], linewidth=2, marker=marker)
     for x, (_, rate) in zip(xs, points, strict=True):
         axes.plot([x, x], [up(rate["low"]), up(rate["high"])], color=_INKS[ink], linewidth=1)
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LABEL_LIMIT else f"{label[: _LABEL_LIMIT - 1]}…"
 
 
 def _words(metric: str) -> str:
