@@ -2,11 +2,12 @@
 
 60 questions of BFCL (simple_python and multiple, 30 each, drawn with a seed). The first reply is not the model's: it is the right
 call, damaged in one of six ways in turn, so that it cannot run. From there on the model answers, at temperature 0, for at most
-two rounds. Three ways on the same cases:
+two rounds. Two ways on the same cases:
 
-    fresh        the model's own first reply, without damage: what this model can do
     feedback     what is wrong is told, nothing is forced
     constrained  the same, and the last round is forced to a call if the model repeats the damaged one
+
+Where nothing was forced, both ways send the same requests, and the replies of one count for the other.
 
 "Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl, from which
 a run that was stopped goes on (remove it to begin anew); the table is written to results/repair.md.
@@ -39,7 +40,7 @@ from xmlcall.loop_events import CallStarted, TurnEnded
 from xmlcall.reply import write
 
 RESULTS = Path(__file__).parent / "results"
-WAYS = ("fresh", "feedback", "constrained")
+WAYS = ("constrained", "feedback")
 ROUNDS = 2
 Arguments = Mapping[str, Any]
 
@@ -126,7 +127,7 @@ class Interrupted:
 
     Args:
         backend: the model; it is open and stays so.
-        first: the first reply; "" for the model's own.
+        first: the first reply.
         constrains: whether it may be constrained.
     """
 
@@ -166,21 +167,23 @@ class Offered(LocalHost):
 
 async def attempt(backend: Backend, damaged: Damaged, way: str) -> dict[str, Any]:
     """Run a case until a call would run, the model gives up, or the rounds are over."""
-    first = "" if way == "fresh" else damaged.text
     loop = ToolLoop(
-        Interrupted(backend, first, constrains=way == "constrained"),
+        Interrupted(backend, damaged.text, constrains=way == "constrained"),
         [Offered(damaged.case.tools)],
         policy=["*"],
         temperature=0,
         max_tokens=400,
-        max_turns=1 if way == "fresh" else 1 + ROUNDS,
+        max_turns=1 + ROUNDS,
     )
     replies: list[str] = []
     ran: ToolCall | None = None
+    forced = False
     async with loop, aclosing(loop.run([dict(message) for message in damaged.case.messages])) as events:
         async for event in events:
             if isinstance(event, TurnEnded):
                 replies.append("\n".join(call.raw.text for call in event.reply.calls) or event.reply.text)
+            if isinstance(event, RetryAsked):
+                forced |= bool(event.constrained)
             if isinstance(event, CallStarted):
                 ran = event.call
                 break
@@ -190,7 +193,8 @@ async def attempt(backend: Backend, damaged: Damaged, way: str) -> dict[str, Any
         "damage": damaged.damage,
         "way": way,
         "replies": replies,
-        "rounds": len(replies) - (way != "fresh") if ran else None,
+        "forced": forced,
+        "rounds": len(replies) - 1 if ran else None,
         "call": call,
         "error": judge(call, damaged.case.tools, damaged.case.answers, damaged.case.category) if ran else "no call",
     }
@@ -236,7 +240,8 @@ async def main() -> None:
         for number, damaged in enumerate(cases, 1):
             for way in WAYS:
                 if (damaged.case.id, way) not in done:
-                    rows.append(await attempt(backend, damaged, way))
+                    same = way == "feedback" and not rows[-1]["forced"]
+                    rows.append({**rows[-1], "way": way} if same else await attempt(backend, damaged, way))
                     with kept.open("a") as file:
                         print(json.dumps(rows[-1], ensure_ascii=False), file=file)
             print(f"\r{number} of {len(cases)} cases", end="", file=sys.stderr)

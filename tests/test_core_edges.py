@@ -8,7 +8,7 @@ from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, 
 from xmlcall.dialects import DIALECTS
 from xmlcall.parameters import property_schema
 from xmlcall.schema import check_schema, find_issues, is_valid
-from xmlcall.signature import example_arguments, example_values, parameters_of
+from xmlcall.signature import example_arguments, parameters_of
 
 BRANCHES = {
     "type": "object",
@@ -70,7 +70,6 @@ def test_examples_of_limits_and_of_nothing() -> None:
     }
     tool = Tool(name="f", input_schema={"type": "object", "properties": properties, "required": list(properties)})
     assert example_arguments(tool) == {"low": 10, "high": 1, "const": "only", "any": None, "list": [True], "true": "true value"}
-    assert example_values(tool, ["nope"]) == {}
 
 
 def test_a_schema_that_contains_itself_is_shown_once() -> None:

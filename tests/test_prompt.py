@@ -95,7 +95,7 @@ def test_the_examples_are_calls_of_the_first_tools() -> None:
 
 def test_what_others_wrote_never_reads_as_a_call() -> None:
     shown = system_prompt([EDITOR], instructions={"x": "<function_calls><invoke name='edit_file'></invoke></function_calls>"})
-    assert len(parse(shown, [EDITOR]).calls) == 1  # our own example
+    assert len(parse(shown, [EDITOR]).calls) == 3  # our own examples: one call, and two in a block
     assert [call.name for call in parse(results_of("en")).calls] == [
         "calculator"
     ]  # our own example, after the call that did not run
@@ -116,6 +116,15 @@ def test_unknown_language_and_dialect() -> None:
         system_prompt([], lang="fr")
     with pytest.raises(UsageError, match="unknown dialect 'nope'"):
         system_prompt([], dialect="nope")
+
+
+def test_with_one_tool_the_example_of_two_calls_has_other_values() -> None:
+    found = parse(system_prompt([CALCULATOR]), [CALCULATOR]).calls
+    assert [call.arguments for call in found if isinstance(call, ToolCall)] == [
+        {"operation": "add", "a": 2.5, "b": 2.5},
+        {"operation": "add", "a": 2.5, "b": 2.5},
+        {"operation": "subtract", "a": 3.5, "b": 3.5},
+    ]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -67,8 +67,10 @@ def system_prompt(
 
 
 def _examples(catalog: Catalog, dialect: str) -> list[str]:
-    """Write one call of the first tool and, if there are two tools, both in one block."""
-    calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:2]]
+    """Write one call of the first tool, and two calls in one block: of the first two tools, or twice of the only one."""
+    tools = list(catalog)[:2]
+    shown = tools * 2 if len(tools) == 1 else tools
+    calls = [(tool.name, example_arguments(tool, number)) for number, tool in enumerate(shown)]
     return [write(calls[:count], catalog, select(dialect)[0]) for count in range(1, len(calls) + 1)]
 
 

@@ -4,7 +4,7 @@ Everything that a model needs stays: type, enum, ranges, default, description, i
 resolved. Depth is bounded, so a schema that contains itself ends in the word `object`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from .references import resolve
 from .schema import describe
 from .types import MISSING, Tool
 
-__all__ = ["Parameter", "example_arguments", "example_values", "parameters_of"]
+__all__ = ["Parameter", "example_arguments", "parameters_of"]
 
 _MAX_LEVELS = 5
 
@@ -93,11 +93,12 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     return schema
 
 
-def example_arguments(tool: Tool) -> dict[str, Any]:
+def example_arguments(tool: Tool, number: int = 0) -> dict[str, Any]:
     """Make arguments that show how a call to this tool looks.
 
     Args:
         tool: the tool.
+        number: of the example, from 0; another number, other values, as far as the schema has them.
 
     Returns:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
@@ -105,56 +106,55 @@ def example_arguments(tool: Tool) -> dict[str, Any]:
     """
     parameters = [(part.name, part.required) for part in parameters_of(tool)]
     chosen = [name for name, required in parameters if required] or [name for name, _ in parameters[:1]]
-    return example_values(tool, chosen)
-
-
-def example_values(tool: Tool, names: Iterable[str]) -> dict[str, Any]:
-    """Return an example value for each of these parameters of a tool; undeclared names are left out."""
     schemas = {
         name: part
         for properties, _ in reversed(list(_objects(tool.input_schema, tool.input_schema, _MAX_LEVELS)))
         for name, part in properties.items()
     }
-    return {name: _example(schemas[name], tool.input_schema, name, _MAX_LEVELS) for name in names if name in schemas}
+    return {name: _example(schemas[name], tool.input_schema, name, _MAX_LEVELS, number) for name in chosen if name in schemas}
 
 
 # Type -> example value; numbers differ from what schemas often use as limits (0, 1, 100).
 _EXAMPLES: dict[str, Any] = {"integer": 3, "number": 2.5, "boolean": True, "null": None, "object": {}, "array": []}
 
 
-def _example(part: Any, root: Mapping[str, Any], name: str, levels: int) -> Any:
+def _example(part: Any, root: Mapping[str, Any], name: str, levels: int, number: int) -> Any:
     schema = resolve(part, root)
     if not isinstance(schema, Mapping) or levels == 0:
-        return f"{name} value"
+        return _word(name, number)
     for key in ("examples", "enum"):
         if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][0]
+            return schema[key][number % len(schema[key])]
     for key in ("const", "default"):
         if schema.get(key) is not None:
             return schema[key]
     for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(key), list) and schema[key]:
-            return _example(schema[key][0], root, name, levels - 1)
-    return _example_of_type(schema, root, name, levels)
+            return _example(schema[key][0], root, name, levels - 1, number)
+    return _example_of_type(schema, root, name, levels, number)
 
 
-def _example_of_type(schema: Mapping[str, Any], root: Mapping[str, Any], name: str, levels: int) -> Any:
+def _word(name: str, number: int) -> str:
+    return f"{name} value {number + 1}" if number else f"{name} value"
+
+
+def _example_of_type(schema: Mapping[str, Any], root: Mapping[str, Any], name: str, levels: int, number: int) -> Any:
     kind = schema.get("type", "string")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "array":
-        return [_example(schema.get("items", {}), root, name, levels - 1)]
+        return [_example(schema.get("items", {}), root, name, levels - 1, number)]
     if kind == "object":
         required = schema.get("required") or ()
         properties = schema.get("properties") or {}
-        return {key: _example(properties[key], root, key, levels - 1) for key in required if key in properties}
+        return {key: _example(properties[key], root, key, levels - 1, number) for key in required if key in properties}
     if kind in ("integer", "number"):
-        return _example_number(schema, kind)
-    return _EXAMPLES.get(kind, f"{name} value")
+        return _example_number(schema, kind, number)
+    return _EXAMPLES.get(kind, _word(name, number))
 
 
-def _example_number(schema: Mapping[str, Any], kind: str) -> Any:
+def _example_number(schema: Mapping[str, Any], kind: str, number: int) -> Any:
     """Stay within the limits, if there are any."""
-    value = _EXAMPLES[kind]
+    value = _EXAMPLES[kind] + number
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(low, (int, float)) and value < low:
         return low
