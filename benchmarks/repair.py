@@ -36,7 +36,7 @@ from xmlcall.bench.oracle import oracle_calls
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.dialects import DIALECTS
 from xmlcall.hosts.local import LocalHost
-from xmlcall.loop_events import CallStarted, TurnEnded
+from xmlcall.loop_events import CallStarted, RetryAsked, TurnEnded
 from xmlcall.reply import write
 
 RESULTS = Path(__file__).parent / "results"

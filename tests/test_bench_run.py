@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -17,7 +18,7 @@ from xmlcall.bench.funnel import METRICS, STAGES, Verdict, rates
 from xmlcall.bench.report import compared, judged, reported
 from xmlcall.bench.scores import changes, keep_scores
 from xmlcall.bench.stats import mcnemar, wilson
-from xmlcall.bench.store import Run, create_or_resume, read_run
+from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import MUTATIONS, Subject, model_subject, stand_in
 from xmlcall.bench.suites import cases_of, sample
 from xmlcall.bench.ways import Settings, way_of
@@ -176,11 +177,28 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other" / "file").write_text("x")
     with pytest.raises(UsageError, match="other files in it"):
         start(tmp_path / "other")
-    with pytest.raises(UsageError, match="expected a run"):
+    with pytest.raises(UsageError, match="expected the folder of a run"):
         read_run(tmp_path / "nothing")
     (tmp_path / "run" / "run.json").write_text('{"format": 99}')
     with pytest.raises(UsageError, match="format 99"):
         read_run(tmp_path / "run")
+
+
+def test_a_damaged_run_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for file, text in (("replies.jsonl", "{]\n"), ("cases.jsonl", "[]\n"), ("run.json", "nonsense")):
+        start(folder)
+        (folder / file).write_text(text)
+        with pytest.raises(RunError, match="damaged"):
+            read_run(folder)
+        shutil.rmtree(folder)
+
+
+def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
+    run = start(tmp_path / "run")
+    with run.locked(), pytest.raises(RunError, match="another process"):
+        with start(tmp_path / "run").locked():
+            pass
 
 
 class Failing:
@@ -223,6 +241,29 @@ async def test_failures_of_the_transport_are_tried_again_and_never_scored(
     assert verdicts["xml"][0].failure == "context_overflow"
 
 
+async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = start(tmp_path / "run")
+    told: list[Case] = []
+    hopeless = Failing(*[busy(400)] * 99)
+    subject = Subject(name="m", backend=lambda *_: hopeless)  # type: ignore[arg-type,return-value]
+    assert await runner.execute(run, [way_of("xml")], subject, failed=lambda each, *_: told.append(each)) is None
+    assert len(told) == runner.HOPELESS
+
+
+async def test_a_reply_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "REPLY_LIMIT", 10_000)
+
+    class Endless(Failing):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+            while True:
+                yield Chunk(text="and so on ")
+
+    run = start(tmp_path / "run", cases=[case(1)])
+    verdicts = await answered(run, Subject(name="m", backend=lambda *_: Endless()))  # type: ignore[arg-type,return-value]
+    assert verdicts["xml"][0].failure == "truncated"
+    assert len(run.replies[0]["rounds"][0]["text"]) == 10_000
+
+
 async def test_requests_at_the_same_time_are_bounded(tmp_path: Path) -> None:
     now = most = 0
 
@@ -256,6 +297,15 @@ async def test_a_report(tmp_path: Path) -> None:
     assert report["ways"]["xml"]["cost"]["replies"] == 14
     assert "14 cases are too few" in report["warnings"][0]
     json.dumps(report)
+
+
+async def test_without_repairs(tmp_path: Path) -> None:
+    """The mutator's single quotes need one."""
+    run = start(tmp_path / "run")
+    await answered(run, stand_in("mutator", run.cases))
+    strict = rates((await judged(run, repairs=False))["xml"])
+    assert strict["call_correct"] == (2, 10)
+    assert strict["parsed_with_repairs"] == strict["parsed_as_written"] == (4, 10)
 
 
 async def test_two_runs_compared(tmp_path: Path) -> None:

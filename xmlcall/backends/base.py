@@ -24,6 +24,7 @@ class Capabilities:
         context_length: tokens that prompt and reply share; None if it does not say.
         tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
         reasoning_open: the chat template ends the prompt in an open `<think>`.
+        build: the server's own version, "" if it does not say.
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
     """
@@ -33,6 +34,7 @@ class Capabilities:
     context_length: int | None = None
     tool_role: bool | None = None
     reasoning_open: bool = False
+    build: str = ""
     continues: bool = False
     constrains: bool = False
 

@@ -270,6 +270,7 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         context_length=count(mapping(props["default_generation_settings"]).get("n_ctx")) or None,
         tool_role=tools if isinstance(tools, bool) else None,
         reasoning_open=reasoning_open,
+        build=text_of(props.get("build_info")),
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
     )

@@ -113,7 +113,7 @@ async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Se
 
 
 async def judge_reply(
-    row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False
+    row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False, repairs: bool = True
 ) -> Verdict:
     """Judge a line of `replies.jsonl` by its last round.
 
@@ -123,13 +123,14 @@ async def judge_reply(
         way: how calls are read.
         settings: of the run.
         reasoning_open: as for `read_reply`.
+        repairs: whether what is not quite right may be repaired and converted; if not, such a reply is a failure.
     """
     if "outcome" in row:
         return _of_task(row, case)
     replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
     reply, kept = replies[-1], row["rounds"][-1]
     no_call = case.expects == "no_call"
-    reached, failure = _without_call(reply, kept, case) if no_call else _through_funnel(reply, kept, case, way)
+    reached, failure = _without_call(reply, kept, case) if no_call else _through_funnel(reply, kept, case, way, repairs)
     counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
     if settings.feedback and replies[0].calls and _valid(replies[0]) is None:
         counted.add("recovered")
@@ -184,7 +185,7 @@ def _without_call(reply: Reply, kept: Mapping[str, Any], case: Case) -> tuple[se
     return reached | {"refused_rightly", "task_correct"}, ""
 
 
-def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way) -> tuple[set[str], str]:
+def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:
     """Follow a reply down the funnel; return the stages reached and the code of the first failure."""
     if reply.finish_reason not in _COMPLETE:
         return set(), "truncated" if reply.finish_reason != "context_overflow" else "context_overflow"
@@ -197,15 +198,19 @@ def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way)
     issues = [issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
     if unreadable := [code for code in issues if code in _UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
-    reached.add("parsed_with_repairs")
     conversions = _conversions(reply)
     if len(reply.repairs) == len(conversions) and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")
+    elif not repairs:
+        return reached, "needs_repair"
+    reached.add("parsed_with_repairs")
     if "unknown-tool" in issues:
         return reached, "unknown_tool"
     reached.add("tool_known")
     if (valid := _valid(reply)) is None:
         return reached, _ISSUE_CODES[issues[0]]
+    if conversions and not repairs:
+        return reached, "needs_conversion"
     reached |= {"valid"} if conversions else {"valid", "valid_as_written"}
     if error := judge_case(case, [(call.name, call.arguments) for call in valid]):
         return reached, _JUDGE_CODES.get(error.partition(":")[0], error)

@@ -21,11 +21,12 @@ LEAST_CASES = 100
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
-async def judged(run: Run) -> dict[str, list[Verdict]]:
+async def judged(run: Run, *, repairs: bool = True) -> dict[str, list[Verdict]]:
     """Judge all replies of a run with this version's parser.
 
     Args:
         run: open.
+        repairs: whether replies may be repaired.
 
     Returns:
         Way -> its verdicts, in the order of the cases.
@@ -33,7 +34,7 @@ async def judged(run: Run) -> dict[str, list[Verdict]]:
     reasoning_open = bool(run.about.get("reasoning_open"))
     return {
         way: [
-            await judge_reply(row, case, way_of(way), run.settings, reasoning_open=reasoning_open)
+            await judge_reply(row, case, way_of(way), run.settings, reasoning_open=reasoning_open, repairs=repairs)
             for case, row in run.of_way(way)
         ]
         for way in run.about["ways"]

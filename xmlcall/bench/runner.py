@@ -2,16 +2,21 @@
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
 transport is no answer: it is tried again, and if that does not help, the case stays open for the next start of the same run.
+After so many failures one after another the run ends, since the server is gone or wrong.
+
+A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..backends.base import Backend
+from ..completion import Chunk, CompletionRequest
 from ..errors import (
     BackendError,
     BackendProtocolError,
@@ -35,6 +40,9 @@ __all__ = ["Failed", "execute"]
 
 ATTEMPTS = 4
 FIRST_WAIT = 1.0  # seconds; each further wait is twice as long
+HOPELESS = 5  # requests without an answer, one after another
+REPLY_LIMIT = 1_000_000  # characters
+REPLY_SECONDS = 1800.0
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 
 Failed = Callable[[Case, Way, BackendError], None]
@@ -48,7 +56,7 @@ async def execute(
     concurrency: int = 1,
     progress: Callable[[int], None] = lambda answered: None,
     failed: Failed = lambda case, way, error: None,
-) -> int:
+) -> int | None:
     """Answer what is not answered yet.
 
     Args:
@@ -60,7 +68,7 @@ async def execute(
         failed: told of each request that got no answer.
 
     Returns:
-        How many requests got no answer.
+        How many requests got no answer; None if the run was given up because no request gets one.
     """
     settings, done, tasks = run.settings, run.done(), tasks_of(run.cases)
     messages = {(case.id, way.name): conversation(way, case, settings) for case in run.cases for way in ways}
@@ -71,26 +79,29 @@ async def execute(
         if (key := request_key(way, case, messages[case.id, way.name], settings, subject.name)) not in done
     ]
     progress(len(run.cases) * len(ways) - len(wanted))
-    limit, failures = asyncio.Semaphore(concurrency), 0
+    limit, failures, in_a_row = asyncio.Semaphore(concurrency), 0, 0
 
     async def one(case: Case, way: Way, key: str) -> None:
-        nonlocal failures
+        nonlocal failures, in_a_row
         async with limit:
+            if in_a_row >= HOPELESS:
+                return
             try:
-                backend = subject.backend(case, way)
+                backend = _Bounded(subject.backend(case, way))
                 if case.expects == "task":
                     answer = await _task(tasks[case.id], way, backend, settings)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, settings)}
             except BackendError as error:
-                failures += 1
+                failures, in_a_row = failures + 1, in_a_row + 1
                 failed(case, way, error)
                 return
+            in_a_row = 0
             run.add({"key": key, "case": case.id, "way": way.name, **answer})
             progress(1)
 
     await _all(one(*each) for each in wanted)
-    return failures
+    return None if in_a_row >= HOPELESS else failures
 
 
 async def _all(work: Iterable[Any]) -> None:
@@ -180,3 +191,29 @@ async def _reply(
 def _kept_call(raw: RawCall) -> list[str]:
     """Return the name and the text of the arguments of a call that the server parsed."""
     return [raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")]
+
+
+class _Bounded:
+    """A backend, open and staying so, whose replies end."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.model, self.capabilities = backend.model, backend.capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Leave it open."""
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        length, started = 0, time.monotonic()
+        async with aclosing(self._backend.stream(request)) as chunks:
+            async for chunk in chunks:
+                length += len(chunk.text) + len(chunk.reasoning)
+                if length > REPLY_LIMIT or time.monotonic() - started > REPLY_SECONDS:
+                    yield Chunk(finish_reason="length")
+                    return
+                yield chunk

@@ -6,24 +6,31 @@ loses at most the replies under way, and a line that it cut in two is dropped on
 request, so that another request never passes for one that was answered.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+import filelock
+
+from ..errors import UsageError, XmlcallError
 from ..tool import Tool
 from ..types import Message
 from .case import Case
 from .ways import Settings, Way
 
-__all__ = ["Run", "create_or_resume", "read_run", "request_key"]
+__all__ = ["Run", "RunError", "create_or_resume", "read_run", "request_key"]
 
 _FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
+
+
+class RunError(XmlcallError):
+    """A run cannot be read or added to."""
 
 
 class Run:
@@ -39,6 +46,25 @@ class Run:
     def __init__(self, folder: Path, about: dict[str, Any], cases: list[Case], replies: list[dict[str, Any]]) -> None:
         self.folder, self.about, self.cases, self.replies = folder, about, cases, replies
         self.by_id = {case.id: case for case in cases}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from adding to the run.
+
+        Raises:
+            RunError: one is at it.
+        """
+        lock = filelock.FileLock(self.folder / "lock", timeout=0)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise RunError(
+                f"another process is adding to the run in {self.folder}: wait for it, or give another folder"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     @property
     def settings(self) -> Settings:
@@ -106,12 +132,15 @@ def read_run(folder: Path) -> Run:
 
     Raises:
         UsageError: there is none, or it is of a newer version.
+        RunError: it is damaged.
     """
+    if not (folder / "run.json").is_file():
+        raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
     try:
         about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         cases = [_case_from_json(line) for line in _lines(folder / "cases.jsonl")]
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"expected a run of `xmlcall bench run` in {folder}, got: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"the run in {folder} is damaged: {type(error).__name__}: {error}") from error
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r}, this version reads {_FORMAT}")
     return Run(folder, about, cases, _read_replies(folder / "replies.jsonl"))
@@ -125,7 +154,10 @@ def _read_replies(file: Path) -> list[dict[str, Any]]:
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) != len(content):
         os.truncate(file, len(whole))
-    return [json.loads(line) for line in whole.decode("utf-8", "surrogatepass").split("\n") if line]
+    try:
+        return [json.loads(line) for line in whole.decode("utf-8", "surrogatepass").split("\n") if line]
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}): take the line out, or begin a new run") from error
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
     form.add_argument("--markdown", action="store_true", help="print Markdown")
     form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
+    parser.add_argument("--no-repairs", dest="repairs", action="store_false", help="count what needs a repair as a failure")
     parser.add_argument(
         "--fail-under",
         metavar="METRIC=VALUE",

@@ -35,7 +35,7 @@ def report(options: argparse.Namespace) -> int:
     from ..bench.store import read_run
 
     runs = [read_run(folder) for folder in options.runs]
-    verdicts = [asyncio.run(judged(run)) for run in runs]
+    verdicts = [asyncio.run(judged(run, repairs=options.repairs)) for run in runs]
     found = [reported(*each) for each in zip(runs, verdicts, strict=True)]
     if options.html:
         from ..bench.page import page

@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    from ..bench.runner import execute as answer_all
+    from ..bench import runner
     from ..bench.store import create_or_resume
     from ..bench.subjects import STAND_INS, model_subject, stand_in
     from ..bench.suites import cases_of
@@ -75,13 +75,16 @@ async def _run(options: argparse.Namespace) -> int:
         else:
             backend = await _opened(stack, options)
             subject, server = model_subject(backend), _server(backend)
-        about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
+        about = _about(options, settings, cases, ways) | {"model": subject.name, **_file_of(subject.name), **server}
         run = create_or_resume(options.out, about, cases)
-        with _Bar(len(cases) * len(ways)) as bar:
-            failures = await answer_all(
+        with run.locked(), _Bar(len(cases) * len(ways)) as bar:
+            failures = await runner.execute(
                 run, ways, subject, concurrency=options.concurrency, progress=bar.advance, failed=bar.failed
             )
     await _keep_scores(run)
+    if failures is None:
+        complain(f"gave up after {runner.HOPELESS} requests in a row got no answer; the replies before are kept in {options.out}")
+        return FAILED
     if failures:
         complain(f"{failures} requests got no answer (see above); they are not scored: give the same command again to go on")
         return FAILED
@@ -102,7 +105,12 @@ async def _opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
 
 def _server(backend: Any) -> dict[str, Any]:
     known = backend.capabilities
-    return {"server": known.server, "context_length": known.context_length, "reasoning_open": known.reasoning_open}
+    return {
+        "server": known.server,
+        "build": known.build,
+        "context_length": known.context_length,
+        "reasoning_open": known.reasoning_open,
+    }
 
 
 def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: list[Any]) -> dict[str, Any]:
@@ -127,6 +135,14 @@ def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: l
         "machine": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
+
+
+def _file_of(model: str) -> dict[str, Any]:
+    """Return the file of a model that is known by name: its name tells the quantisation, its hash the rest."""
+    from ..models import KNOWN
+
+    known = KNOWN.get(model)
+    return {"file": known.file, "sha256": known.sha256} if known else {}
 
 
 def _libraries(*names: str) -> dict[str, str]:
