@@ -64,7 +64,7 @@ def test_two_runs_compared(runs: Path) -> None:
 
 def test_a_case_is_shown(runs: Path) -> None:
     shown = bench("show", runs / "mutator", "smoke-en-01").stdout
-    for part in ("--- system", "--- user", "the reply of round 1", "read as", "expected:", "verdict:"):
+    for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
 

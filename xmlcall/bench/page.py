@@ -7,10 +7,7 @@ elements: no value is ever put into it.
 """
 
 import base64
-import contextlib
-import difflib
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,11 +17,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..errors import REPAIRS
-from ..types import MISSING, InvalidCall, Message, ToolCall
+from ..types import Message
 from .case import Case
+from .difference import arguments_of, call_text, difference, expected_of, to_json
 from .funnel import METRICS, Verdict, rates
-from .judge import Call, judge
-from .oracle import oracle_calls
 from .plots import comparison, funnel, growth
 from .report import compared
 from .store import Run
@@ -36,7 +32,6 @@ Shown = tuple[Run, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 """A run, its verdicts by way, and its report."""
 
 PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
-DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 # Control characters but tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
@@ -84,7 +79,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, json=_json)
+    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, json=to_json)
     return environment
 
 
@@ -118,13 +113,6 @@ def _bounds(rate: Mapping[str, float]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def _json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
-    except RecursionError:
-        return "[nested too deeply to be shown]"
 
 
 class _Texts:
@@ -245,13 +233,13 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
 def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of a reply and its judgement."""
     case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
-    got = [(call.name, _arguments(call)) for call in calls]
+    got = [(call.name, arguments_of(call)) for call in calls]
     return {
         "prompt": conversation(way_of(column["way"]), case, column["run"].settings),
         "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
-        "calls": [(_call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
-        "expected": _expected(case),
-        "diff": [] if verdict.is_right else _difference(case, got),
+        "calls": [(call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
+        "expected": expected_of(case),
+        "diff": [] if verdict.is_right else difference(case, got),
     }
 
 
@@ -274,77 +262,9 @@ def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
 
 def _task_call(call: Mapping[str, Any]) -> str:
     answer = call.get("denied") or call.get("result", "")
-    return _call_text(call["name"], call.get("arguments", {})) + (f"\n→ {answer}" if answer else "")
+    return call_text(call["name"], call.get("arguments", {})) + (f"\n→ {answer}" if answer else "")
 
 
 def _prompt_part(message: Any, texts: _Texts) -> dict[str, Any]:
     text, over = message.content[:PROMPT_LIMIT], max(len(message.content) - PROMPT_LIMIT, 0)
     return {"role": message.role, "length": len(message.content), "parts": texts.parts(text), "over": over}
-
-
-def _arguments(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
-    """Return the arguments of a call; of an invalid one as they were written."""
-    if isinstance(call, ToolCall):
-        return call.arguments
-    return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
-
-
-def _call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
-    return f"{name} {_json(arguments, sort=sort)}"
-
-
-def _expected(case: Case) -> dict[str, str]:
-    """Say what counts as right."""
-    if case.expects != "calls":
-        return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
-    if case.exact:
-        return {"text": "\n".join(_call_text(*call) for call in case.exact), "note": "Equal to the last character."}
-    text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())
-    return {"text": text, "note": 'Where "" is accepted, the parameter may be left out.' if '""' in text else ""}
-
-
-def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
-    lines = [f"  {key}: {' or '.join(_json(value, indent=None) for value in values)}" for key, values in accepted.items()]
-    return "\n".join([f"{name} {{", *lines, "}"])
-
-
-def _difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
-    """Compare accepted calls with those of a reply, line by line; nothing if there is nothing to compare."""
-    if case.expects != "calls" or not got:
-        return []
-    expected, got = _nearest(case, got)
-    lines = list(difflib.unified_diff(_lines(expected), _lines(got), lineterm="", n=2 * DIFF_LIMIT))[3:]
-    return [(line[:1], line[1:]) for line in lines]
-
-
-def _lines(calls: Iterable[Call]) -> list[str]:
-    lines = [line for call in calls for line in _call_text(*call, sort=True).split("\n")]
-    return lines if len(lines) <= DIFF_LIMIT else [*lines[:DIFF_LIMIT], f"… {len(lines) - DIFF_LIMIT} more lines"]
-
-
-def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Return accepted calls that differ from a reply's only where they must, and the reply's in the order of these."""
-    if case.exact:
-        return list(case.exact), list(got)
-    expected, ordered, left, names = [], [], list(got), {name for answer in case.answers for name in answer}
-    for answer, (name, arguments) in zip(case.answers, oracle_calls(case), strict=True):
-        mates = [call for call in left if call[0] == name] or [call for call in left if call[0] not in names]
-        for mate in mates[:1]:
-            left.remove(mate)
-            # What an invalid call holds is text, also where a number was meant.
-            same = {key: value for key, value in arguments.items() if mate[1].get(key) == _json(value)}
-            ordered.append((mate[0], {**mate[1], **same}))
-            arguments = _nearer(case, answer, arguments, ordered[-1][1])
-        expected.append((name, arguments))
-    return expected, ordered + left
-
-
-def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], got: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take each argument of the reply's call that leaves the expected call right."""
-    (name,) = answer
-    for key in {**got, **expected}:
-        changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
-        with contextlib.suppress(AttributeError, TypeError):  # the judge reads valid calls; another may hold anything
-            if not judge([(name, changed)], case.tools, [answer], "simple"):
-                expected = changed
-    return expected

@@ -185,6 +185,8 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _show_verdict(verdict: Any, way: str) -> None:
+    from ..bench.difference import arguments_of, difference, expected_of
+
     for number, kept in enumerate(verdict.row["rounds"], 1):
         print(f"===== {verdict.case.id}, {way}: the reply of round {number}\n")
         print(plain(kept.get("text", "")))
@@ -198,13 +200,14 @@ def _show_verdict(verdict: Any, way: str) -> None:
     print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
     if "outcome" in verdict.row:
         print(plain(json_text(verdict.row["outcome"])))
-    expected = {
-        "calls": verdict.case.exact or verdict.case.answers,
-        "any_call": "any valid call",
-        "no_call": "no call",
-        "task": "the state of the expected calls",
-    }
-    print(f"expected: {plain(json_text(expected[verdict.case.expects]))}")
+    if verdict.case.expects != "task":
+        wanted = expected_of(verdict.case)
+        print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
+        lines = difference(verdict.case, [(call.name, arguments_of(call)) for call in verdict.reply.calls])
+        if lines and not verdict.is_right:
+            print("\n===== accepted (-) beside the reply (+)\n")
+            print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
+    print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
     print(f"verdict: {verdict.failure or 'right'}\n")
 
