@@ -9,7 +9,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import pytest
 
 from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench import statehost
+from xmlcall.bench import report, runner, statehost
 from xmlcall.bench.data import bfcl_wheel
+from xmlcall.bench.funnel import rates
 from xmlcall.bench.judge import Call
 from xmlcall.bench.multiturn import (
     DISPUTED_MULTI_TURN,
@@ -30,6 +31,10 @@ from xmlcall.bench.multiturn import (
     run_case,
 )
 from xmlcall.bench.statehost import BACKENDS, StateHost, read_call
+from xmlcall.bench.store import create_or_resume
+from xmlcall.bench.subjects import model_subject
+from xmlcall.bench.suites import cases_of
+from xmlcall.bench.ways import Settings, way_of
 from xmlcall.catalog import Catalog
 from xmlcall.completion import Chunk, Usage
 from xmlcall.content import result_text
@@ -403,3 +408,17 @@ def test_what_is_no_plain_call_is_refused(text: str) -> None:
 def test_a_copy_of_a_task_can_be_changed(cases: list[MultiTurnCase]) -> None:
     case = replace(by_id(cases, "multi_turn_base_0"), truth=((), (), (), ()))
     assert play(case, ScriptedBackend(["No."] * 4))["valid"]
+
+
+@pytest.mark.usefixtures("wheel")
+async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
+    """Played by the runner, judged at once, and counted as a task, not as a call."""
+    cases = cases_of("bfcl-mt", limit=1)
+    about = {"ways": ["xml"], "settings": asdict(Settings()), "model": "m"}
+    run = create_or_resume(tmp_path / "run", about, cases)
+    subject = model_subject(ScriptedBackend(["I cannot."] * 30))
+    assert await runner.execute(run, [way_of("xml")], subject) == 0
+    (verdict,) = (await report.judged(run))["xml"]
+    assert (verdict.failure, verdict.reached) == ("no_call", {"completed"})
+    assert rates([verdict])["task_correct"] == (0, 1)
+    assert rates([verdict])["call_correct"] == (0, 0)
