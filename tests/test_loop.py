@@ -560,3 +560,13 @@ async def test_a_person_is_asked_about_a_call_that_comes_again_and_again(says_ye
     assert answer_of(events).text == "It is 3."
     assert sum(isinstance(event, CallFinished) for event in events) == (4 if says_yes else 2)
     assert ("Not run: The person said no." in str(backend.requests[-1].messages)) is not says_yes
+
+
+async def test_a_call_that_feedback_showed_may_be_copied() -> None:
+    """The example in our own words is no quotation, also where the failed attempt stays in the conversation."""
+    wrong = render([{"name": "add", "arguments": {"a": 1, "b": 2}}], ADD_TOOL).replace('"add"', '"add_numbers"')
+    right = wrong.replace('"add_numbers"', '"add"')
+    loop, backend = make([wrong, right, "It is 3."], host=LocalHost([add]), repair=RepairPolicy(keep_failed=True))
+    events = await run(loop)
+    assert right in backend.requests[1].messages[-1].content
+    assert kinds(events) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]

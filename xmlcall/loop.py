@@ -46,6 +46,7 @@ class _Run:
     messages: list[Message]
     attempts: Attempts
     request: str  # the person's last words
+    said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
 
@@ -162,7 +163,9 @@ class ToolLoop:
             UsageError: the messages are not a conversation that can go on.
         """
         opened = with_reminder(self._reminder(await self.catalog()), self._opened(messages))
-        state = _Run(messages=list(opened), attempts=Attempts(self._repair), request=_last_request(messages))
+        state = _Run(
+            messages=list(opened), attempts=Attempts(self._repair), request=_last_request(messages), said=_said_by_others(opened)
+        )
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -256,7 +259,7 @@ class ToolLoop:
     def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
         """Yield the texts by others that a call must not be copied from."""
         yield from state.seen
-        yield from (message.content for message in state.messages if message.role in ("user", "tool", "system"))
+        yield from state.said
         yield from (tool.description for tool in catalog)
         yield from (text for _, text in self.router.instructions())
 
@@ -284,3 +287,7 @@ def _identified(generated: Generated) -> Generated:
 def _last_request(messages: Sequence[Message | Mapping[str, Any]]) -> str:
     said = [message.content for message in map(as_message, messages) if message.role == "user"]
     return said[-1] if said else ""
+
+
+def _said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:
+    return tuple(message.content for message in messages if message.role != "assistant")
