@@ -6,6 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,8 @@ from .exits import FAILED, OK, complain, run_async
 from .options import number
 
 __all__ = ["declare", "execute"]
+
+LINE_SECONDS = 30.0  # between two lines of progress
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +178,7 @@ async def _keep_scores(run: Any) -> None:
 
 
 class _Bar:
-    """The progress of a run, with the time that is left; on standard error, if that is a terminal.
+    """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal.
 
     Args:
         total: requests.
@@ -186,11 +189,11 @@ class _Bar:
 
         from .waiting import error_console
 
-        console = error_console()
+        self._console = error_console()
         columns = (TextColumn("replies"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        off = not console.is_terminal
-        self._progress = Progress(*columns, console=console, disable=off, transient=True)
+        self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
         self._task = self._progress.add_task("", total=total)
+        self._total, self._answered, self._told = total, 0, time.monotonic()
 
     def __enter__(self) -> "_Bar":
         self._progress.start()
@@ -201,7 +204,11 @@ class _Bar:
 
     def advance(self, answered: int) -> None:
         """Count answered requests."""
+        self._answered += answered
         self._progress.advance(self._task, answered)
+        if not self._console.is_terminal and time.monotonic() - self._told > LINE_SECONDS:
+            self._told = time.monotonic()
+            complain(f"{self._answered} of {self._total} replies")
 
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
         """Tell of a request without an answer."""
