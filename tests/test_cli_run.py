@@ -143,7 +143,7 @@ def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, c
 def test_options_reach_the_model(tmp_path: Path, capsys: Capture):
     sampling = ["--temperature", "0.5", "--seed", "7", "--max-tokens", "99"]
     with model_server("Ja.") as (url, fake):
-        options = ["--lang", "zh", "--no-parallel", "--system", "Be brief.", "--mode", "xml"]
+        options = ["--lang", "zh", "--no-parallel", "--no-reminder", "--system", "Be brief.", "--mode", "xml"]
         assert main(["run", "--mcp", configured(tmp_path), *sampling, *options, "--model", url, "  Ist das 中文?  "]) == 0
     [body] = fake.bodies
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.5, 7, 99)
@@ -155,18 +155,12 @@ def test_options_reach_the_model(tmp_path: Path, capsys: Capture):
     assert capsys.readouterr().out == "Ja.\n"
 
 
-def test_by_default_the_temperature_is_zero(tmp_path: Path, capsys: Capture):
+def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path: Path, capsys: Capture):
     with model_server("Yes.") as (url, fake):
         assert main(["run", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     [body] = fake.bodies
     assert body["temperature"] == 0
-    assert body["messages"][-1]["content"] == "Hi"
-
-
-def test_the_reminder_comes_last_if_asked_for(tmp_path: Path, capsys: Capture):
-    with model_server("Yes.") as (url, fake):
-        assert main(["run", "--mcp", configured(tmp_path), "--model", url, "--reminder", "Hi"]) == 0
-    assert fake.bodies[0]["messages"][-1]["content"].startswith("Hi\n\n(")
+    assert body["messages"][-1]["content"].startswith("Hi\n\n(")
 
 
 def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture):

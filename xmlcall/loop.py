@@ -62,7 +62,7 @@ class ToolLoop:
         policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
         max_turns: replies in one run.
         parallel: whether one reply may hold several calls.
-        reminder: whether the person's message ends in a reminder of the tools; small models then call more, also without need.
+        reminder: whether the person's message ends in a reminder of the tools.
         lang: language of the prompts, `en` or `zh`.
         max_tokens: of each reply; None leaves it to the server.
         temperature: None leaves it to the server.
@@ -80,7 +80,7 @@ class ToolLoop:
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
         parallel: bool = True,
-        reminder: bool = False,
+        reminder: bool = True,
         lang: str = "en",
         max_tokens: int | None = None,
         temperature: float | None = None,

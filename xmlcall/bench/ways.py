@@ -43,7 +43,7 @@ class Settings:
 
     lang: str = "en"
     parallel: bool = True
-    reminder: bool = False
+    reminder: bool = True
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 1

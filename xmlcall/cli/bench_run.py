@@ -54,7 +54,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
-    parser.add_argument("--reminder", action="store_true", help="end each question with a reminder of the tools")
+    parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
 
 
 def execute(options: argparse.Namespace) -> int:

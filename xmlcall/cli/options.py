@@ -108,11 +108,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     )
     tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
-    tools.add_argument(
-        "--reminder",
-        action="store_true",
-        help="end each question with a reminder of the tools: small models then call more, also where no tool fits",
-    )
+    tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
