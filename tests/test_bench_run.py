@@ -130,6 +130,16 @@ async def test_failures_have_names(tmp_path: Path, text: str, failure: str) -> N
     assert verdicts["xml"][0].failure == failure
 
 
+@pytest.mark.parametrize(("way", "as_written"), [("origin", 1), ("xml", 0)])
+async def test_what_a_prompt_asks_for_is_as_written(tmp_path: Path, way: str, as_written: int) -> None:
+    """A fence and a call id are a repair for our prompt, and the very form of the other."""
+    call = '<invoke name="add" call_id="1">\n<parameter name="a">1</parameter>\n<parameter name="b">1</parameter>\n</invoke>'
+    run = start(tmp_path / "run", way, cases=[case(1)])
+    backend = ScriptedBackend([f"So.\n\n```xml\n<function_calls>\n{call}\n</function_calls>\n```"])
+    found = rates((await answered(run, model_subject(backend)))[way])
+    assert (found["parsed_as_written"], found["call_correct"]) == ((as_written, 1), (1, 1))
+
+
 async def test_feedback_is_a_round_more(tmp_path: Path) -> None:
     wrong = '<invoke name="add"><parameter name="a">x</parameter><parameter name="b">1</parameter></invoke>'
     backend = ScriptedBackend([wrong, wrong.replace("x", "1"), "Paris."])

@@ -199,7 +199,8 @@ def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way,
     if unreadable := [code for code in issues if code in _UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
     conversions = _conversions(reply)
-    if len(reply.repairs) == len(conversions) and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
+    tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
+    if not tolerances and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")
     elif not repairs:
         return reached, "needs_repair"

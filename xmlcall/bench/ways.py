@@ -50,6 +50,9 @@ class Settings:
     feedback: int = 0
 
 
+_ASKED = {"origin": frozenset({"code-fence", "attribute-style"})}  # the block in a fence, and the attribute call_id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """A way of calling.
@@ -57,10 +60,12 @@ class Way:
     Args:
         name: what people type.
         dialect: the wire format that the prompt asks for; "" for the server's own function calling.
+        asked: codes of repairs that are none here, because the prompt asks for what they mend.
     """
 
     name: str
     dialect: str
+    asked: frozenset[str] = frozenset()
 
     @property
     def is_native(self) -> bool:
@@ -79,7 +84,7 @@ def way_of(name: str) -> Way:
     """
     fixed = {"xml": "function_calls", "origin": "function_calls", "native": ""}
     if name in fixed or name in DIALECTS:
-        return Way(name=name, dialect=fixed.get(name, name))
+        return Way(name=name, dialect=fixed.get(name, name), asked=_ASKED.get(name, frozenset()))
     raise UsageError(f"unknown way of calling {name!r}; known: {', '.join([*fixed, *DIALECTS])}")
 
 
