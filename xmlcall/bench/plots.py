@@ -241,7 +241,7 @@ def _svg(figure: "Figure", name: str, title: str) -> str:
     root.attrib.clear()
     for key, value in attributes.items():
         root.set(key, value)
-    return etree.tostring(root, encoding="unicode")
+    return str(etree.tostring(root, encoding="unicode"))
 
 
 def _plain_attributes(element: Any) -> None:
