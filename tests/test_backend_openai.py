@@ -169,7 +169,13 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
     fake.props = llama_props(tools=tools, n_ctx=2048)
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities == Capabilities(
-            server="llama.cpp", native_tools=tools, context_length=2048, tool_role=tools, continues=True, constrains=True
+            server="llama.cpp",
+            native_tools=tools,
+            context_length=2048,
+            tool_role=tools,
+            build="b11434-x",
+            continues=True,
+            constrains=True,
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
