@@ -32,6 +32,7 @@ from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
+from xmlcall.bench.keptopen import KeptOpen
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.dialects import DIALECTS
@@ -122,7 +123,7 @@ def damaged_cases(count: int, seed: int) -> list[Damaged]:
     return found
 
 
-class Interrupted:
+class Interrupted(KeptOpen):
     """A backend whose first reply is given, and whose others are a model's.
 
     Args:
@@ -132,14 +133,13 @@ class Interrupted:
     """
 
     def __init__(self, backend: Backend, first: str, *, constrains: bool) -> None:
-        self._backend, self._first = backend, first
-        self.capabilities: Capabilities = replace(backend.capabilities, constrains=constrains)
-        self.model = backend.model
+        super().__init__(backend)
+        self._first, self._constrains = first, constrains
 
-    async def __aenter__(self) -> "Interrupted":
-        return self
-
-    async def __aexit__(self, *exception: object) -> None: ...
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the model, but for the constraint."""
+        return replace(super().capabilities, constrains=self._constrains)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Give the first reply, then the model's."""

@@ -170,10 +170,13 @@ async def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
     await answered(run, stand_in("oracle", run.cases))
     lines = (folder / "replies.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "replies.jsonl").write_bytes(b"".join(lines[:5]) + lines[5][:40])
+    cut = (folder / "replies.jsonl").read_bytes()
     again = start(folder)
     assert len(again.replies) == 5
+    assert (folder / "replies.jsonl").read_bytes() == cut  # whoever only reads may read while another process writes
     steps: list[int] = []
-    found = rates((await answered(again, stand_in("oracle", again.cases), progress=steps.append))["xml"])
+    with again.locked():
+        found = rates((await answered(again, stand_in("oracle", again.cases), progress=steps.append))["xml"])
     assert steps == [5] + [1] * 9
     assert found["task_correct"] == (14, 14)
     assert len((folder / "replies.jsonl").read_bytes().splitlines()) == 14
@@ -209,6 +212,20 @@ def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
     with run.locked(), pytest.raises(RunError, match="another process"):
         with start(tmp_path / "run").locked():
             pass
+
+
+def test_what_another_process_added_is_not_asked_again(tmp_path: Path) -> None:
+    first, second = start(tmp_path / "run"), start(tmp_path / "run")
+    with first.locked():
+        first.add({"key": "k", "case": "case-0", "way": "xml", "rounds": []})
+    with second.locked():
+        assert second.done() == {"k"}
+
+
+async def test_wrong_use_comes_out_as_it_is(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", "native")
+    with pytest.raises(UsageError, match="use --way xml"):
+        await runner.execute(run, [way_of("native")], stand_in("mutator", run.cases))
 
 
 class Failing:
@@ -251,7 +268,7 @@ async def test_failures_of_the_transport_are_tried_again_and_never_scored(
     assert verdicts["xml"][0].failure == "context_overflow"
 
 
-async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path) -> None:
     run = start(tmp_path / "run")
     told: list[Case] = []
     hopeless = Failing(*[busy(400)] * 99)

@@ -84,8 +84,8 @@ layer(
 )
 layer(
     "bench",
-    """errors types tool events completion catalog names content dialects prompt feedback offering wire parser reply backends
-    hosts generation loop loop_events policy repair models download sources""",
+    """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
+    backends hosts generation loop loop_events policy repair models download sources""",
 )
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")

@@ -13,10 +13,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from ..backends.base import Backend, Capabilities
+from ..backends.base import Backend
 from ..completion import Chunk, CompletionRequest, Usage
 from ..content import result_text
 from ..errors import ContextOverflow
@@ -24,6 +23,7 @@ from ..loop import ToolLoop
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types import Message
 from .judge import Call
+from .keptopen import KeptOpen
 from .statehost import StateHost, read_call
 
 __all__ = [
@@ -287,28 +287,12 @@ def _with_said(messages: Sequence[Message], said: Sequence[Mapping[str, str]]) -
     return [*messages, *spoken]
 
 
-class _Recorder:
-    """A backend that is open and stays open; what the model writes is kept as it came."""
+class _Recorder(KeptOpen):
+    """A backend of which what the model writes is kept as it came."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._replies: list[str] = []
-
-    @property
-    def model(self) -> str:
-        return self._backend.model
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._backend.capabilities
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        pass
 
     def begin_turn(self) -> list[str]:
         """Return the list that the replies from now on are added to."""

@@ -12,8 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..backends.base import Backend
 from ..completion import Chunk, CompletionRequest
@@ -30,6 +29,7 @@ from ..generation import Generated
 from ..repair import RepairPolicy
 from ..types import InvalidCall, Message, RawCall
 from .case import Case
+from .keptopen import KeptOpen
 from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject
@@ -105,9 +105,13 @@ async def execute(
 
 
 async def _all(work: Iterable[Any]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for each in work:
-            group.create_task(each)
+    """Do everything at once; the first error ends the rest and comes out as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Settings) -> dict[str, Any]:
@@ -193,20 +197,8 @@ def _kept_call(raw: RawCall) -> list[str]:
     return [raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")]
 
 
-class _Bounded:
-    """A backend, open and staying so, whose replies end."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.model, self.capabilities = backend.model, backend.capabilities
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Leave it open."""
+class _Bounded(KeptOpen):
+    """A backend whose replies end."""
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         length, started = 0, time.monotonic()

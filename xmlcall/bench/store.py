@@ -49,7 +49,7 @@ class Run:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from adding to the run.
+        """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away.
 
         Raises:
             RunError: one is at it.
@@ -62,6 +62,10 @@ class Run:
                 f"another process is adding to the run in {self.folder}: wait for it, or give another folder"
             ) from None
         try:
+            file = self.folder / "replies.jsonl"
+            if file.exists():
+                os.truncate(file, len(_whole_lines(file)))
+            self.replies = _read_replies(file)
             yield
         finally:
             lock.release()
@@ -117,9 +121,10 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
         return read_run(folder)
     run = read_run(folder)
     known = json.loads(json.dumps(about))
-    changed = [key for key in {*run.about, *known} - {*_DESCRIPTIVE} if run.about.get(key) != known.get(key)]
+    # What an earlier version did not record yet cannot be compared.
+    changed = [key for key in (run.about.keys() & known.keys()) - {*_DESCRIPTIVE} if run.about[key] != known[key]]
     if changed:
-        told = "; ".join(f"{key}: was {run.about.get(key)!r:.80}, is {known.get(key)!r:.80}" for key in sorted(changed))
+        told = "; ".join(f"{key}: was {run.about[key]!r:.80}, is {known[key]!r:.80}" for key in sorted(changed))
         raise UsageError(f"the run in {folder} was made with another configuration ({told}): give another folder with --out")
     return run
 
@@ -147,17 +152,18 @@ def read_run(folder: Path) -> Run:
 
 
 def _read_replies(file: Path) -> list[dict[str, Any]]:
-    """Read the replies; a last line that was cut is taken away, so that the next one does not join it."""
+    """Read the replies without a last line that was cut, or that another process is writing."""
     if not file.exists():
         return []
-    content = file.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) != len(content):
-        os.truncate(file, len(whole))
     try:
-        return [json.loads(line) for line in whole.decode("utf-8", "surrogatepass").split("\n") if line]
+        return [json.loads(line) for line in _whole_lines(file).decode("utf-8", "surrogatepass").split("\n") if line]
     except ValueError as error:
         raise RunError(f"{file} is damaged ({error}): take the line out, or begin a new run") from error
+
+
+def _whole_lines(file: Path) -> bytes:
+    content = file.read_bytes()
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -50,9 +50,6 @@ class Settings:
     feedback: int = 0
 
 
-_ASKED = {"origin": frozenset({"code-fence", "attribute-style"})}  # the block in a fence, and the attribute call_id
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """A way of calling.
@@ -73,6 +70,18 @@ class Way:
         return not self.dialect
 
 
+_WAYS = {
+    way.name: way
+    for way in (
+        Way(name="xml", dialect="function_calls"),
+        Way(name="native", dialect=""),
+        # Asks for a block in a fence, and for the attribute call_id.
+        Way(name="origin", dialect="function_calls", asked=frozenset({"code-fence", "attribute-style"})),
+        *(Way(name=name, dialect=name) for name in DIALECTS),
+    )
+}
+
+
 def way_of(name: str) -> Way:
     """Return a way by its name.
 
@@ -82,10 +91,9 @@ def way_of(name: str) -> Way:
     Raises:
         UsageError: there is no such way.
     """
-    fixed = {"xml": "function_calls", "origin": "function_calls", "native": ""}
-    if name in fixed or name in DIALECTS:
-        return Way(name=name, dialect=fixed.get(name, name), asked=_ASKED.get(name, frozenset()))
-    raise UsageError(f"unknown way of calling {name!r}; known: {', '.join([*fixed, *DIALECTS])}")
+    if name not in _WAYS:
+        raise UsageError(f"unknown way of calling {name!r}; known: {', '.join(_WAYS)}")
+    return _WAYS[name]
 
 
 def conversation(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
