@@ -114,7 +114,13 @@ def _may_follow(event: Event) -> bool:
 
 
 async def generate(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, *, parallel: bool = True, continuations: int = 0
+    backend: Backend,
+    request: CompletionRequest,
+    catalog: Catalog,
+    *,
+    parallel: bool = True,
+    continuations: int = 0,
+    prefix: str = "",
 ) -> AsyncGenerator[Event | Continued | Generated]:
     """Generate a reply in which calls are text.
 
@@ -124,6 +130,7 @@ async def generate(
         catalog: what was offered.
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
         continuations: how often a reply that was cut inside a call is continued, if the backend can.
+        prefix: how the reply begins, written for the model; only for a backend that continues.
 
     Yields:
         The parser's events as they come, then one Generated.
@@ -132,13 +139,15 @@ async def generate(
         BackendError: from the stream.
     """
     parser = Parser(catalog, reasoning_open=backend.capabilities.reasoning_open)
-    watch, last, usage, text, reasoning = _Watch(parallel=parallel), Chunk(), Usage(), "", ""
+    watch, last, usage, text, reasoning = _Watch(parallel=parallel), Chunk(), Usage(), prefix, ""
+    for event in watch.pass_on(parser.feed(prefix)):
+        yield event
     left = continuations if backend.capabilities.continues else 0
     for count in range(left + 1):
         if count:
             yield Continued(count=count)
         last, begun = Chunk(), len(text)
-        async with aclosing(_stream(backend, request, text)) as stream:
+        async with aclosing(_stream(backend, request, text, is_rest=count > 0)) as stream:
             async for chunk in stream:
                 last = _merge(last, chunk)
                 if chunk.reasoning:
@@ -161,7 +170,7 @@ async def generate(
     yield Generated(reply=reply, text=kept, usage=usage, raw=text, server_reasoning=reasoning)
 
 
-async def _stream(backend: Backend, request: CompletionRequest, begun: str) -> AsyncGenerator[Chunk]:
+async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, is_rest: bool) -> AsyncGenerator[Chunk]:
     """Stream a reply, or the rest of one; a server that refuses to go on (the context may be full) leaves it as cut as it was."""
     if begun:
         request = replace(request, messages=(*request.messages, Message(role="assistant", content=begun)))
@@ -170,7 +179,7 @@ async def _stream(backend: Backend, request: CompletionRequest, begun: str) -> A
             async for chunk in stream:
                 yield chunk
     except BackendStatusError:
-        if not begun:
+        if not is_rest:
             raise
         yield Chunk(finish_reason="length")
 

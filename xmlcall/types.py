@@ -223,6 +223,7 @@ class Message:
         tool_calls: calls made through the server's own function calling (mode "native").
         tool_call_id: the call that a `tool` message answers.
         name: the tool that a `tool` message comes from.
+        images: URLs of pictures, `data:` ones included, for models that see.
     """
 
     role: Role
@@ -230,6 +231,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

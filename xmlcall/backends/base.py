@@ -4,14 +4,15 @@ A backend is an async context manager. `stream` is an async generator: closing i
 `contextlib.aclosing`) ends the generation on the server too. Only `BackendError`s come out of it.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from ..completion import Chunk, CompletionRequest
 
-__all__ = ["Backend", "Capabilities"]
+__all__ = ["Backend", "Capabilities", "Relayed", "Relaying"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,4 +64,36 @@ class Backend(Protocol):
             BackendUnavailable: no connection, or it broke.
             BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
             BackendProtocolError: the answer is not in the server's format.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayed:
+    """An answer of the model server's, unread.
+
+    Args:
+        status: of HTTP.
+        media_type: as it named it.
+        chunks: the body, as it comes.
+    """
+
+    status: int
+    media_type: str
+    chunks: AsyncIterator[bytes]
+
+
+@runtime_checkable
+class Relaying(Protocol):
+    """A backend whose server speaks a wire format that callers speak too."""
+
+    def relay(self, method: str, path: str, content: bytes = b"") -> AbstractAsyncContextManager[Relayed]:
+        """Pass a request on as it is.
+
+        Args:
+            method: of HTTP.
+            path: in the server's API, such as `/chat/completions` or `/api/chat`.
+            content: the body.
+
+        Raises:
+            BackendUnavailable: no connection, or it broke.
         """

@@ -8,15 +8,15 @@ Loading and stopping block, so they run in threads. llama.cpp prints nothing at 
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from ..completion import Chunk, CompletionRequest
 from ..errors import BackendUnavailable, UsageError
-from .base import Capabilities
+from .base import Capabilities, Relayed
 from .openai import OpenAIBackend
 
 __all__ = ["DEFAULT_CONTEXT_LENGTH", "EmbeddedBackend"]
@@ -83,11 +83,20 @@ class EmbeddedBackend:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""
-        if self._client is None:
-            raise UsageError("the embedded backend is not open: use it inside `async with`")
-        async with aclosing(self._client.stream(request)) as chunks:
+        async with aclosing(self._opened().stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    @asynccontextmanager
+    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
+        """Pass a request on as it is (see `Relaying`)."""
+        async with self._opened().relay(method, path, content) as relayed:
+            yield relayed
+
+    def _opened(self) -> OpenAIBackend:
+        if self._client is None:
+            raise UsageError("the embedded backend is not open: use it inside `async with`")
+        return self._client
 
 
 def _checked(path: Path) -> Path:

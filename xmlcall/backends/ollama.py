@@ -11,7 +11,7 @@ escaped: JSON allows them in strings, and Go writes the first as it is, but http
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
@@ -22,7 +22,7 @@ from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..wire.ollama import chat_body, context_length_of, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import read_error
-from .base import Capabilities
+from .base import Capabilities, Relayed
 from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
 
 __all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]
@@ -71,6 +71,7 @@ class OllamaBackend:
         self._num_ctx = num_ctx
         self._timeout = timeout
         address = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
+        self._url = _parse(address)
         self._server = f"Ollama at {address.rpartition('@')[2]}"  # without a password
         self._network: httpx.AsyncBaseTransport | None = None
         self._capabilities = Capabilities(server="ollama")
@@ -86,7 +87,7 @@ class OllamaBackend:
         return self._capabilities
 
     async def __aenter__(self) -> Self:
-        self._network = httpx.AsyncHTTPTransport()
+        self._network = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
         try:
             await self._probe(self._client())
         except BaseException:
@@ -120,6 +121,20 @@ class OllamaBackend:
         raise BackendProtocolError(
             f"{self._server} ended the reply without a line with `done`: see its log", backend=self._server
         )
+
+    @asynccontextmanager
+    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
+        """Pass a request on as it is (see `Relaying`)."""
+        if self._network is None:
+            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if key := os.environ.get("OLLAMA_API_KEY"):
+            headers["Authorization"] = f"Bearer {key}"
+        client = httpx.AsyncClient(transport=_Borrowed(self._network), timeout=timeouts(self._timeout), headers=headers)
+        with self._errors():
+            async with client.stream(method, self._url.join(path), content=content) as response:
+                media_type = response.headers.get("content-type", "application/json")
+                yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
     async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
         client = self._client(content)
@@ -202,6 +217,16 @@ class OllamaBackend:
         return status_error(said, server=self._server, status=status, advice=advice.format(model=self._model), secret=secret)
 
 
+class _Borrowed(httpx.AsyncBaseTransport):
+    """The network, for a client of one request. Closing it leaves the network open."""
+
+    def __init__(self, network: httpx.AsyncBaseTransport) -> None:
+        self._network = network
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._network.handle_async_request(request)
+
+
 class _Wire(httpx.AsyncBaseTransport):
     """The network, with our body in every chat request and our reading of every answer. Closing it leaves the network open."""
 
@@ -241,6 +266,15 @@ class _Lines(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _parse(address: str) -> httpx.URL:
+    """Read an address as Ollama's client does: scheme, port and path may be missing."""
+    try:
+        url = httpx.URL(address if "://" in address else f"http://{address}")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UsageError(f"expected the address of Ollama, such as 127.0.0.1:11434, got {address[:100]!r}: {error}") from None
+    return url if url.port or "://" in address else url.copy_with(port=11434)
 
 
 def _tagged(name: str | None) -> str:

@@ -1,7 +1,7 @@
 """Any server with OpenAI's chat completions: llama.cpp, vLLM, SGLang, LM Studio, hosted services.
 
 Always streams: closing a stream frees llama.cpp's slot at once, closing a plain request did not within 40 s (measured, b11549).
-Connections are not reused: llama.cpp drops idle ones after a stream, and a request that meets one fails (measured, b11549).
+Connections to llama.cpp are not reused: it drops idle ones after a stream, and a request that meets one fails (measured, b11549).
 
 Thinking on llama.cpp. A template may end the prompt in an open `<think>`. The server then either takes the thinking out of the
 text, if it knows the template's tags, or leaves it in without its opener; which, cannot be asked. `reasoning_format: "none"`
@@ -12,8 +12,8 @@ reply always begins inside the thinking (measured with both kinds of template).
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -23,7 +23,7 @@ from ..completion import Chunk, CompletionRequest
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
-from .base import Capabilities
+from .base import Capabilities, Relayed
 from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, status_error, timeouts
 
 __all__ = ["OpenAIBackend"]
@@ -31,6 +31,8 @@ __all__ = ["OpenAIBackend"]
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
 LISTED_MODELS: Final = 20
+KEPT_CONNECTIONS: Final = 32
+KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 
 _UNUSABLE = (401, 403, 429, 500, 502, 503, 504)  # 503: llama.cpp while it loads the model
 _VERSIONED = re.compile(r"/v\d")
@@ -88,16 +90,13 @@ class OpenAIBackend:
         return self._capabilities
 
     async def __aenter__(self) -> Self:
-        self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
-            timeout=timeouts(self._timeout),
-            limits=httpx.Limits(max_keepalive_connections=0),
-            trust_env=not is_loopback(self._url.host),  # HTTP_PROXY is not meant for this machine
-            transport=self._transport,
-        )
+        self._client = self._connections(0)
         try:
             with self._errors():
                 await self._probe()
+                if self._capabilities.server != "llama.cpp" and self._transport is None:
+                    await self._client.aclose()
+                    self._client = self._connections(KEPT_CONNECTIONS)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -127,6 +126,23 @@ class OpenAIBackend:
             if not reader.finished:
                 raise BackendProtocolError(f"{self._server} ended the reply without a finish reason: see its log")
         yield reader.close()
+
+    @asynccontextmanager
+    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
+        """Pass a request on as it is (see `Relaying`); `path` is under `/v1`."""
+        with self._errors():
+            async with self._request(method, f"{self._api}{path}", content) as response:
+                media_type = response.headers.get("content-type", "application/json")
+                yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
+
+    def _connections(self, kept: int) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
+            timeout=timeouts(self._timeout),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=KEPT_SECONDS),
+            trust_env=not is_loopback(self._url.host),  # HTTP_PROXY is not meant for this machine
+            transport=self._transport,
+        )
 
     def _body(self, request: CompletionRequest) -> dict[str, Any]:
         own: dict[str, Any] = {}

@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "run": "answer one question, with tools",
     "chat": "talk to a model that has tools",
+    "serve": "give tool calling to the clients of any model: a proxy",
     "tools": "list the tools that servers offer",
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",

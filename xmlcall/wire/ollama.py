@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..completion import Chunk, CompletionRequest, Usage
+from ..errors import UsageError
 from ..types import Message
 from .openai import count, json_text, mapping, mappings, native_call, text_of, tool_dict
 
@@ -25,6 +26,8 @@ _TOOL_ROLE = re.compile(r"\.Role\s+\"tool\"")  # `{{ if eq .Role "tool" }}`, Go 
 def message_dict(message: Message) -> dict[str, Any]:
     """Write one message of the history; calls carry their arguments as an object."""
     data: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.images:
+        data["images"] = [_base64(url) for url in message.images]
     if message.tool_calls:
         data["tool_calls"] = [
             {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in message.tool_calls
@@ -33,6 +36,14 @@ def message_dict(message: Message) -> dict[str, Any]:
         data["tool_call_id"] = message.tool_call_id
     if message.role == "tool" and message.name is not None:
         data["tool_name"] = message.name
+    return data
+
+
+def _base64(url: str) -> str:
+    """Take the picture out of a `data:` URL; Ollama fetches none."""
+    head, _, data = url.partition(",")
+    if not head.startswith("data:") or not head.endswith(";base64"):
+        raise UsageError(f"Ollama takes pictures as data: URLs in base64 only, got {url[:40]!r}")
     return data
 
 

@@ -53,6 +53,9 @@ _OVERFLOW = re.compile(
 def message_dict(message: Message) -> dict[str, Any]:
     """Write one message of the history; calls carry their arguments as a JSON string."""
     data: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.images:
+        pictures = [{"type": "image_url", "image_url": {"url": url}} for url in message.images]
+        data["content"] = [{"type": "text", "text": message.content}, *pictures]
     if message.tool_calls:
         data["content"] = message.content or None  # as OpenAI itself writes it: null beside calls, never ""
         data["tool_calls"] = [

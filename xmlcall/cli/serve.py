@@ -1,0 +1,218 @@
+"""`xmlcall serve`: the proxy as a program."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..backends.connect import connect
+from ..backends.http import is_loopback
+from ..errors import UsageError
+from .exits import OK, complain, run_async
+from .options import number
+from .plain import visible
+from .servers import described, hosts_of, servers_of
+from .waiting import Opening, error_console
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from ..proxy.engine import Engine
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Give tool calling to the clients of any model: a server that speaks OpenAI's, Anthropic's and Ollama's APIs."
+EPILOG = """examples:
+  xmlcall serve                                              # a small local model, fetched on first use
+  xmlcall serve --model ollama:gemma3:4b
+  xmlcall serve --model http://127.0.0.1:8080/v1 --mcp servers.json --allow 'files.read_*'
+  OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
+
+Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the proxy
+also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names. The address is printed to
+standard output, everything else to standard error. docs/clients.md has settings for many clients.
+"""
+
+STOP_SECONDS = 5  # for answers that are under way when the server is stopped
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    from ..prompt import LANGUAGES
+
+    model = parser.add_argument_group("the model")
+    model.add_argument(
+        "--model",
+        default="local",
+        help="local (fetched on first use), a name of `xmlcall models list`, path/to.gguf, ollama:NAME, http://host:8080/v1 or "
+        "http://host:8080/v1#NAME (default: %(default)s)",
+    )
+    model.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    model.add_argument(
+        "--mode",
+        choices=("auto", "xml", "native"),
+        default="auto",
+        help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function calling; "
+        "auto: native where a trial call works (default: %(default)s)",
+    )
+    model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
+    model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
+    model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
+    tools = parser.add_argument_group("tools that the proxy runs itself")
+    tools.add_argument("--mcp", metavar="FILE", help='the servers of this "mcpServers" JSON file, the one that MCP clients read')
+    tools.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="offer and run these tools: a glob over server.tool such as 'files.read_*' (may be repeated)",
+    )
+    tools.add_argument(
+        "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
+    )
+    _add_network_options(parser.add_argument_group("who may call"))
+
+
+def _add_network_options(network: argparse._ArgumentGroup) -> None:
+    network.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
+    network.add_argument(
+        "--port", type=number(int, least=0), default=8485, metavar="N", help="port; 0 takes a free one (default: %(default)s)"
+    )
+    network.add_argument(
+        "--api-key", metavar="KEY", help="every request has to carry this key; better given as the variable XMLCALL_API_KEY"
+    )
+    network.add_argument(
+        "--no-api-key", action="store_true", help="let everybody call who can reach an address of other machines"
+    )
+    network.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="web page that may call, such as http://localhost:3000 (may be repeated; by default none may)",
+    )
+    network.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name under which this server is called, besides its address",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    key = options.api_key if options.api_key is not None else os.environ.get("XMLCALL_API_KEY", "")
+    if not is_loopback(options.host) and not key and not options.no_api_key:
+        raise UsageError(
+            f"--host {options.host} lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"
+        )
+    if options.allow and options.mcp is None:
+        raise UsageError("--allow names tools of servers: give them with --mcp FILE")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    for noisy in ("httpx", "httpx2", "mcp"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return run_async(_serve(options, key))
+
+
+async def _serve(options: argparse.Namespace, key: str) -> int:
+    from ..proxy.app import app_of
+    from ..proxy.engine import Engine
+    from ..proxy.guard import Guard
+
+    opening = Opening(error_console())
+    backend = connect(options.model, context_length=options.context, progress=opening.progress)
+    opening.model = backend.model or opening.model
+    servers = servers_of(options) if options.mcp is not None else ()
+    for server in servers:
+        complain(described(server))
+    engine = Engine(
+        backend,
+        hosts_of(servers, options),
+        mode=options.mode,
+        allowed=options.allow,
+        stream_arguments=options.stream_arguments,
+        lang=options.lang,
+        reminder=options.reminder,
+    )
+    names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
+    guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
+    with _listening(options.host, options.port) as listener:
+        async with contextlib.AsyncExitStack() as stack:
+            async with opening:
+                await stack.enter_async_context(engine)
+            if servers:
+                complain(await _own_tools(engine))
+            _announce(engine.model, listener)
+            await _run(app_of(engine, guard), listener)
+    return OK
+
+
+async def _own_tools(engine: "Engine") -> str:
+    names = [tool.name for tool in await engine.own_tools()]
+    if names:
+        return f"runs itself, without asking: {', '.join(names)}"
+    return (
+        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*'"
+    )
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Take the port before the model loads: whoever cannot have it should not wait."""
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(address[0], socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address[4])
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(
+            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop who has it"
+        ) from error
+    with listener:
+        yield listener
+
+
+def _announce(model: str, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    complain(f"serving {visible(model)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
+    print(url, flush=True)
+
+
+async def _run(app: "Starlette", listener: socket.socket) -> None:
+    """Serve until a signal; a second one does not wait for the answers under way."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:  # ours are below: the end of a server is no failure
+            yield
+
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    server = Server(config)
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number_, stop)
+    await server.serve(sockets=[listener])

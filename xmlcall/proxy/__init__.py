@@ -1,0 +1,16 @@
+"""A server that gives tool calling to any model: OpenAI's, Anthropic's and Ollama's wire formats in front, one engine behind."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .app import create_app
+
+__all__ = ["create_app"]
+
+
+def __getattr__(name: str) -> Any:  # on first use, so that the pure modules of this package load without a web framework
+    if name != "create_app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .app import create_app
+
+    return create_app

@@ -1,0 +1,179 @@
+"""From events to HTTP: answers and streams that end when the caller leaves, and errors in the caller's format.
+
+A stream begins with its first event, so that whatever fails before has a status of its own; if the model is silent for long (a
+long prompt on a slow machine), it begins without one and says from time to time that the connection lives. One task waits for
+the caller to leave and cancels the others, which closes the model server's stream and ends its generation. Back-pressure needs
+nothing: nothing is asked of the model server while a send waits.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any, Final
+
+import anyio
+from starlette.types import Receive, Send
+
+from ..backends.base import Relayed
+from ..errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
+from .turn import ApiError, Asked, Format, TurnEvent, whole_turn
+
+__all__ = ["Exchange", "api_error"]
+
+BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an event
+PING_SECONDS: Final = 15.0
+# The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
+_NO_RETRY: Final = (b"x-should-retry", b"false")
+
+Headers = Iterable[tuple[bytes, bytes]]
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+def api_error(error: Exception) -> ApiError:
+    """Turn what came up from below into an error for the caller.
+
+    Args:
+        error: an ApiError, or an XmlcallError.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ContextOverflow):
+        return ApiError(str(error), code="context_length_exceeded")
+    if isinstance(error, BackendStatusError) and 400 <= error.status_code < 500:
+        return ApiError(str(error), status=error.status_code)
+    if isinstance(error, BackendUnavailable):
+        return ApiError(str(error), status=503, kind="server_error", code="model_server_unavailable")
+    if isinstance(error, (BackendError, ToolHostError)):
+        return ApiError(str(error), status=502, kind="server_error", code="model_server_error")
+    if isinstance(error, UsageError):
+        return ApiError(str(error))
+    raise error
+
+
+class Exchange:
+    """One request and its answer.
+
+    Args:
+        receive: of ASGI; the body was read already.
+        send: of ASGI.
+        form: the caller's wire format.
+        headers: that every answer carries.
+    """
+
+    def __init__(self, receive: Receive, send: Send, form: Format, headers: Headers = ()) -> None:
+        self._receive, self._send, self._form = receive, send, form
+        self._headers = tuple(headers)
+        self.status = 0  # what the caller got; 0 if it left before
+        self.failure = ""  # what went wrong, also after the status was sent
+
+    async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+        """Write events as they come, until the last one, an error, or the caller's leaving."""
+        writer = self._form.writer(asked)
+
+        async def begin() -> None:
+            if not self.status:
+                await self._start(200, self._form.media_type, ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")))
+                await self._body(writer.begin(), more=True)
+
+        async def run(said: list[float]) -> None:
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        await begin()
+                        await self._body(writer.write(event), more=True)
+                        said[0] = time.monotonic()
+            except Exception as error:
+                failed = api_error(error)
+                self.failure = failed.message
+                if not self.status:
+                    await self.fail(failed)
+                    return
+                await self._body(writer.fail(failed), more=True)
+            await self._body(b"", more=False)
+
+        async def keep_alive(said: list[float]) -> None:
+            wait = BEGIN_SECONDS
+            while True:
+                await asyncio.sleep(max(wait - (time.monotonic() - said[0]), 0.05))
+                if time.monotonic() - said[0] >= wait:
+                    await begin()
+                    await self._body(writer.ping(), more=True)
+                    said[0], wait = time.monotonic(), PING_SECONDS
+
+        said = [time.monotonic()]
+        await self._until_left(lambda: run(said), lambda: keep_alive(said))
+
+    async def whole(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+        """Gather all events and write one answer."""
+
+        async def run() -> None:
+            try:
+                async with aclosing(events):
+                    gathered = [event async for event in events]
+                answer = self._form.whole(asked, whole_turn(gathered))
+            except Exception as error:
+                await self.fail(api_error(error))
+                return
+            await self.json(answer)
+
+        await self._until_left(run)
+
+    async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
+        """Pass the model server's answer on, byte for byte."""
+
+        async def run() -> None:
+            try:
+                async with opened as relayed:
+                    await self._start(relayed.status, relayed.media_type)
+                    async for chunk in relayed.chunks:
+                        await self._body(chunk, more=True)
+            except Exception as error:
+                failed = api_error(error)
+                self.failure = failed.message
+                if self.status:
+                    raise ConnectionAbortedError(failed.message) from error  # the server drops the connection: half is not whole
+                await self.fail(failed)
+                return
+            await self._body(b"", more=False)
+
+        await self._until_left(run)
+
+    async def json(self, data: Any, status: int = 200, headers: Headers = ()) -> None:
+        """Write a JSON answer."""
+        body = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+        await self._start(status, "application/json", ((b"content-length", str(len(body)).encode()), *headers))
+        await self._body(body, more=False)
+
+    async def fail(self, error: ApiError) -> None:
+        """Write an error as the whole answer."""
+        self.failure = error.message
+        headers = (_NO_RETRY,) if error.code in ("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns") else ()
+        await self.json(self._form.error(error), error.status, headers)
+
+    async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
+        self.status = status
+        own = ((b"content-type", media_type.encode("latin-1", "replace")), *headers, *self._headers)
+        await self._send({"type": "http.response.start", "status": status, "headers": list(own)})
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        if data or not more:
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _until_left(self, work: Work, *beside: Work) -> None:
+        """Do the work; if the caller leaves, cancel it."""
+        async with anyio.create_task_group() as group:
+
+            async def leave() -> None:
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                group.cancel_scope.cancel()
+
+            for task in (leave, *beside):
+                group.start_soon(task)
+            try:
+                await work()
+            except OSError:  # the server noticed the leaving first
+                self.failure = self.failure or "the caller left"
+            group.cancel_scope.cancel()

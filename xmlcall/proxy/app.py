@@ -1,0 +1,98 @@
+"""The proxy as an ASGI app."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Lifespan
+
+from ..backends.base import Backend
+from ..backends.connect import connect
+from ..hosts.base import Host
+from .answering import Exchange
+from .description import description
+from .endpoints import ENDPOINTS, Answer, Handler, format_of
+from .engine import Engine, Mode
+from .guard import Guard
+from .turn import ApiError
+
+__all__ = ["app_of", "create_app"]
+
+
+def create_app(
+    model: str | Backend,
+    hosts: Iterable[Host] = (),
+    *,
+    mode: Mode = "auto",
+    allowed: Iterable[str] = (),
+    stream_arguments: bool = False,
+    lang: str = "en",
+    reminder: bool = True,
+    api_key: str = "",
+    origins: Iterable[str] = (),
+    allowed_hosts: Iterable[str] = (),
+) -> Starlette:
+    """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
+
+    Args:
+        model: as for `connect`, or a backend that is not open.
+        hosts: MCP servers whose tools the proxy runs itself.
+        mode: `xml`: calls are read from the text; `native`: the model server's own function calling; `auto`: native where a trial
+            call works.
+        allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody.
+        stream_arguments: whether arguments go out before their call is complete.
+        lang: language of the tool prompt, `en` or `zh`.
+        reminder: whether the person's messages end in a reminder of the tools.
+        api_key: that every request has to carry; "" for none.
+        origins: web pages that may call, such as `http://localhost:3000`; by default none may.
+        allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
+
+    Raises:
+        UsageError: no such form of model.
+    """
+    backend = connect(model) if isinstance(model, str) else model
+    engine = Engine(backend, hosts, mode=mode, allowed=allowed, stream_arguments=stream_arguments, lang=lang, reminder=reminder)
+    guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with engine:
+            yield
+
+    return app_of(engine, guard, lifespan=lifespan)
+
+
+def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+    """Make the app of an engine.
+
+    Args:
+        engine: open while the app answers.
+        guard: who may call.
+        lifespan: opens the engine; None if the caller does.
+    """
+
+    def route(path: str, method: str, answer: Answer) -> Route:
+        return Route(path, Handler(engine, guard, format_of(path), answer), methods=[method, "OPTIONS"])
+
+    async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
+        await exchange.json(description())
+
+    routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
+    return Starlette(
+        routes=[*routes, route("/openapi.json", "GET", describe)],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _not_here},
+    )
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    """Write Starlette's own 404 and 405 in the caller's format."""
+    assert isinstance(error, HTTPException)
+    paths = ", ".join(endpoint.path for endpoint in ENDPOINTS if endpoint.method == "POST")
+    message = f"{request.method} {request.url.path[:200]}: {error.detail}; questions go to: {paths}"
+    body = format_of(request.url.path).error(ApiError(message, status=error.status_code, code="not_found"))
+    return JSONResponse(body, error.status_code, headers=error.headers)

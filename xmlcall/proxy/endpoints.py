@@ -1,0 +1,278 @@
+"""What is answered under which path.
+
+A question is a row: a path, a wire format, and the path under which a model server that speaks the format has the same. A request
+without tools, and one with tools where the server's own function calling works, goes there byte for byte (but for the model's
+name, where the caller uses another); everything else is read, answered by the engine and written in the caller's format.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from ..backends.base import Relayed, Relaying
+from ..errors import XmlcallError
+from . import ollama
+from .answering import Exchange, api_error
+from .anthropic import MESSAGES, read_count
+from .chat import CHAT
+from .engine import Engine
+from .guard import Guard
+from .ollama import OLLAMA_CHAT, OLLAMA_GENERATE
+from .responses import RESPONSES
+from .turn import ApiError, Format
+
+__all__ = ["ENDPOINTS", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
+
+log = logging.getLogger("xmlcall.proxy")
+
+BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
+DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
+COUNT_LIMIT: Final = 1_000_000  # bytes of an answer that is one number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A path that asks the model.
+
+    Args:
+        path: here.
+        form: the wire format.
+        upstream: the path at a model server that speaks the format; "" if none does.
+        is_answered: whether the engine can answer it; if not, it is only passed on.
+    """
+
+    path: str
+    form: Format
+    upstream: str = ""
+    is_answered: bool = True
+
+
+QUESTIONS: Final = (
+    Question(path="/v1/chat/completions", form=CHAT, upstream="/chat/completions"),
+    Question(path="/v1/responses", form=RESPONSES),
+    Question(path="/v1/messages", form=MESSAGES),
+    Question(path="/api/chat", form=OLLAMA_CHAT, upstream="/api/chat"),
+    Question(path="/api/generate", form=OLLAMA_GENERATE, upstream="/api/generate"),
+)
+
+# Paths that know no tools.
+RELAYED: Final = (
+    Question(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
+    Question(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
+    Question(path="/api/embed", form=OLLAMA_CHAT, upstream="/api/embed", is_answered=False),
+    Question(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
+)
+
+
+def format_of(path: str) -> Format:
+    """Return the wire format in which a path's errors are written."""
+    found = next((question.form for question in (*QUESTIONS, *RELAYED) if path.startswith(question.path)), None)
+    return found or (OLLAMA_CHAT if path.startswith("/api/") else CHAT)
+
+
+class Handler:
+    """An ASGI app for one path: the guard, the log, errors in the caller's format.
+
+    Args:
+        engine: open while the app runs.
+        guard: who may call.
+        form: in which errors are written.
+        answer: does the rest.
+    """
+
+    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Answer") -> None:
+        self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        request, started = Request(scope, receive), time.monotonic()
+        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
+        try:
+            self._guard.check(request.headers)
+            if request.method == "OPTIONS":  # a page asks whether it may ask
+                await exchange.json({})
+            else:
+                await self._answer(self._engine, request, exchange)
+        except ClientDisconnect:
+            exchange.failure = "the caller left"
+        except (ApiError, XmlcallError) as error:
+            await exchange.fail(api_error(error))
+        failure = f": {exchange.failure}" if exchange.failure else ""
+        log.info("%s %s %s, %.2f s%s", request.method, request.url.path, exchange.status, time.monotonic() - started, failure)
+
+
+Answer = Callable[[Engine, Request, Exchange], Awaitable[None]]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def asking(question: Question) -> Answer:
+    """Make what answers a question."""
+
+    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
+        content = await _content(request)
+        data = _data(content)
+        if opened := await _relayed(engine, question, content, data):
+            await exchange.relay(opened)
+            return
+        if not question.is_answered:
+            raise ApiError(
+                f"the model server has no {question.path}, and xmlcall only passes it on", status=404, code="not_found"
+            )
+        asked = question.form.read(data)
+        if asked.shape.get("load"):
+            await exchange.json(ollama.loaded(asked))
+        elif asked.stream:
+            await exchange.stream(engine.turn(asked.request), asked)
+        else:
+            await exchange.whole(engine.turn(asked.request), asked)
+
+    return answer
+
+
+async def _relayed(
+    engine: Engine, question: Question, content: bytes, data: Mapping[str, Any]
+) -> AbstractAsyncContextManager[Relayed] | None:
+    """Return the model server's answer to the same request, if nothing needs to be done with it."""
+    backend = engine.backend.inner
+    if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
+        return None
+    if question.is_answered and (engine.has_own_tools or (_mentions_tools(data) and not await engine.is_native())):
+        return None
+    if data.get("model") != engine.model:
+        content = json.dumps({**data, "model": engine.model}).encode()
+    return engine.backend.relay("POST", question.upstream, content)
+
+
+def _mentions_tools(data: Mapping[str, Any]) -> bool:
+    messages = data.get("messages")
+    return bool(data.get("tools") or data.get("functions")) or any(
+        message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function")
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict)
+    )
+
+
+async def _content(request: Request) -> bytes:
+    """Read a body within its limit."""
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > BODY_LIMIT:
+            raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
+    return bytes(content)
+
+
+def _data(content: bytes) -> Mapping[str, Any]:
+    try:
+        data = json.loads(content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
+    if not isinstance(data, dict):
+        raise ApiError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
+    if _is_deep(data):
+        raise ApiError(f"expected a body of at most {DEPTH_LIMIT} levels")
+    return data
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_deep(data: Any) -> bool:
+    layer = [data]
+    for _ in range(DEPTH_LIMIT):
+        layer = [
+            child
+            for node in layer
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+    return bool(layer)
+
+
+# -- what is known of the model ----------------------------------------------------------------------------------------
+
+
+def _model(name: str) -> dict[str, Any]:
+    """Describe the model as OpenAI and Anthropic both can read it."""
+    openai = {"id": name, "object": "model", "created": 0, "owned_by": "xmlcall"}
+    return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+
+
+async def _models(engine: Engine, request: Request, exchange: Exchange) -> None:
+    listed = {"object": "list", "data": [_model(engine.model)]}
+    await exchange.json(listed | {"has_more": False, "first_id": engine.model, "last_id": engine.model})
+
+
+async def _one_model(engine: Engine, request: Request, exchange: Exchange) -> None:
+    await exchange.json(_model(request.path_params["name"]))
+
+
+async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
+    await exchange.json({"status": "ok", "model": engine.model})
+
+
+async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
+    asked = read_count(_data(await _content(request)))
+    await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
+
+
+def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
+    """Make what answers one of Ollama's small paths: Ollama itself, if it is the model server."""
+
+    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
+        content = await _content(request)
+        if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
+            await exchange.relay(engine.backend.relay(request.method, path, content))
+        else:
+            await exchange.json(write(engine))
+
+    return answer
+
+
+async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Describe the model, with `tools` among what it can do: that is what the proxy adds."""
+    await _content(request)
+    shown = ollama.show(engine.model, engine.backend.capabilities.context_length)
+    if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
+        content = json.dumps({"model": engine.model}).encode()
+        async with engine.backend.relay("POST", "/api/show", content) as relayed:
+            body = b"".join([chunk async for chunk in relayed.chunks])
+        shown = ollama.with_tools(_data(body)) if relayed.status == 200 else shown
+    await exchange.json(shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A path, how it is asked, and what answers it."""
+
+    path: str
+    method: str
+    answer: Answer
+
+
+ENDPOINTS: Final = (
+    *(Endpoint(path=question.path, method="POST", answer=asking(question)) for question in (*QUESTIONS, *RELAYED)),
+    Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
+    Endpoint(path="/v1/models", method="GET", answer=_models),
+    Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
+    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama.tags([engine.model]))),
+    Endpoint(path="/api/show", method="POST", answer=_show),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama.version())),
+    Endpoint(
+        path="/api/ps",
+        method="GET",
+        answer=_ollama("/api/ps", lambda engine: ollama.running([engine.model], engine.backend.capabilities.context_length)),
+    ),
+    Endpoint(path="/health", method="GET", answer=_alive),
+    Endpoint(path="/", method="GET", answer=_alive),
+)

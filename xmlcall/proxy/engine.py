@@ -1,0 +1,360 @@
+"""The proxy's heart: an open model, the servers whose tools it runs itself, and the way in which each request is answered.
+
+Three ways. *Text*: tools are offered in the prompt and calls are read from the text (`rounds.py`). *Native*: the model server's
+own function calling, where it works. *Plain*: no tools on offer, the model's text as it is. Where the caller speaks the model
+server's own wire format, native and plain requests need no engine: their bytes are passed on (`endpoints.py`).
+
+Whether function calling works is asked, not believed: servers say that they can for models whose calls leak as text. In mode
+`auto` the first request with tools is preceded by one small question with a tool; only a right call counts.
+"""
+
+import asyncio
+import fnmatch
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from ..backends.base import Backend, Relaying
+from ..calling import Calling
+from ..catalog import Catalog
+from ..completion import CompletionRequest
+from ..errors import BackendError, BackendStatusError
+from ..events import ReasoningDelta, TextDelta
+from ..generation import Generated, generate_native
+from ..hosts.base import Host
+from ..hosts.router import Router
+from ..policy import allow, echo_of
+from ..repair import Attempts, RepairPolicy
+from ..types import InvalidCall, Message, Tool, ToolCall
+from ..wire.openai import count, message_dict, read_json
+from .history import last_request, model_messages, prompts, said_by_others
+from .memory import Memory
+from .patience import Patient
+from .rounds import Answering, answer
+from .sending import Sender, new_identity
+from .turn import (
+    ApiError,
+    ReasoningPiece,
+    Sampling,
+    TextPiece,
+    TurnEnded,
+    TurnEvent,
+    TurnRequest,
+)
+
+__all__ = ["Engine", "Mode"]
+
+Mode = Literal["auto", "xml", "native"]
+
+log = logging.getLogger("xmlcall.proxy")
+
+CATALOGS_KEPT: Final = 32  # compiled validators of the tool lists that callers send again and again
+PROBE_TOKENS: Final = 128
+BYTES_A_TOKEN: Final = 4  # of English text; for an estimate
+TOKENS_A_MESSAGE: Final = 4
+_PROBE_TOOL = Tool(
+    name="multiply",
+    description="Multiply two integers.",
+    input_schema={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+)
+_PROBE = Message(role="user", content="What is 1234 times 5678? Use the tool.")
+
+
+class Engine:
+    """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.
+
+    Args:
+        backend: a model, as from `connect`.
+        hosts: servers whose tools the proxy runs itself.
+        mode: `xml`, `native`, or `auto`: native where a trial call works.
+        allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them.
+        stream_arguments: whether arguments go out before their call is complete.
+        lang: language of the prompts, `en` or `zh`.
+        reminder: whether the person's messages end in a reminder of the tools.
+        repair: how often the model may try again.
+        max_turns: replies in one answer.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        hosts: Iterable[Host] = (),
+        *,
+        mode: Mode = "auto",
+        allowed: Iterable[str] = (),
+        stream_arguments: bool = False,
+        lang: str = "en",
+        reminder: bool = True,
+        repair: RepairPolicy | None = None,
+        max_turns: int = 10,
+    ) -> None:
+        self.backend = Patient(backend)
+        self.router = Router(hosts)
+        self.mode = mode
+        self._allowed = tuple(allowed)
+        self._calling = Calling(router=self.router, policy=allow(self._allowed))
+        self._stream_arguments = stream_arguments
+        self._lang = lang
+        self._reminder = reminder
+        self._repair = repair or RepairPolicy()
+        self._max_turns = max_turns
+        self._memory = Memory()
+        self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
+        self._own: tuple[Tool, ...] = ()
+        self._native: asyncio.Task[bool] | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open the hosts, then the backend (it may take long to load).
+
+        Raises:
+            ToolHostError: a host did not open.
+            BackendError: the backend did not open.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.router)
+            await stack.enter_async_context(self.backend)
+            self.router.changed.set()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close everything."""
+        if self._native is not None:
+            self._native.cancel()
+            await asyncio.gather(self._native, return_exceptions=True)
+        await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.backend.model
+
+    @property
+    def wire(self) -> str:
+        """The wire format of the model server, `openai` or `ollama`."""
+        return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
+
+    @property
+    def has_own_tools(self) -> bool:
+        """Whether the proxy runs tools itself."""
+        return bool(self.router.hosts)
+
+    async def own_tools(self) -> tuple[Tool, ...]:
+        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed.
+
+        Raises:
+            ToolHostError: a host could not list its tools.
+        """
+        if self.router.changed.is_set():
+            self._own = tuple(tool for tool in await self.router.tools() if self._may_run(tool))
+        return self._own
+
+    async def is_native(self) -> bool:
+        """Say whether tools go to the model server's own function calling.
+
+        Raises:
+            BackendError: the model server failed when it was asked.
+        """
+        if self.mode != "auto":
+            return self.mode == "native"
+        if self.backend.capabilities.native_tools is False:
+            return False
+        if self._native is None or (self._native.done() and (self._native.cancelled() or self._native.exception())):
+            self._native = asyncio.create_task(self._calls_natively())
+        return await asyncio.shield(self._native)
+
+    async def _calls_natively(self) -> bool:
+        """Ask a question that needs a tool; a server that refuses tools says no that way."""
+        request = CompletionRequest(messages=(_PROBE,), tools=(_PROBE_TOOL,), max_tokens=PROBE_TOKENS, temperature=0.0)
+        found = False
+        try:
+            async with aclosing(generate_native(self.backend, request, Catalog([_PROBE_TOOL]))) as events:
+                async for event in events:
+                    if isinstance(event, Generated):
+                        calls = event.reply.calls
+                        found = [call.arguments for call in calls if isinstance(call, ToolCall)] == [{"a": 1234, "b": 5678}]
+        except BackendError as error:
+            if not isinstance(error, BackendStatusError) or error.status_code >= 500:
+                raise
+        log.info("a trial of the server's own function calling: %s", "it works" if found else "no call came; the prompt is used")
+        return found
+
+    async def count_tokens(self, request: TurnRequest) -> int:
+        """Count the tokens of a request's prompt; estimated where the model server does not count.
+
+        Args:
+            request: from a wire format.
+
+        Raises:
+            BackendError: the model server failed.
+        """
+        offered = self._offered(request)
+        catalog = self._catalog(offered)
+        system, reminder = self._prompts(catalog, request)
+        messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
+        counted = await self._counted(messages) if isinstance(self.backend.inner, Relaying) else None
+        return counted or sum(TOKENS_A_MESSAGE + len(message.content.encode()) // BYTES_A_TOKEN for message in messages)
+
+    async def _counted(self, messages: Iterable[Message]) -> int | None:
+        """Ask llama.cpp; None if the server is another one."""
+        if self.backend.capabilities.server != "llama.cpp":
+            return None
+        body = json.dumps({"messages": [message_dict(message) for message in messages]}).encode()
+        async with self.backend.relay("POST", "/chat/completions/input_tokens", body) as relayed:
+            answer = b"".join([chunk async for chunk in relayed.chunks])
+        return count(read_json(answer.decode("utf-8", "replace")).get("input_tokens")) if relayed.status == 200 else None
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def turn(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        """Answer a request.
+
+        Args:
+            request: from a wire format.
+
+        Yields:
+            Events for the caller, a TurnEnded last. Closing the generator ends the generation.
+
+        Raises:
+            ApiError: the request cannot be answered as asked.
+            BackendError: the model server failed.
+            ToolHostError: a host could not list its tools.
+        """
+        await self.own_tools()
+        offered = self._offered(request)
+        if not offered or request.choice.mode == "none":
+            events = self._plain(request)
+        elif not self.has_own_tools and await self.is_native():
+            events = self._through_native(request)
+        else:
+            events = self._text(request, offered)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    def _may_run(self, tool: Tool) -> bool:
+        host, name = self.router.origin(tool.name)
+        return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
+
+    def _offered(self, request: TurnRequest) -> tuple[Tool, ...]:
+        """Return all tools; where a server's has the name of the caller's, the caller's it is."""
+        theirs = {tool.name for tool in request.tools}
+        return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
+
+    def _text(self, request: TurnRequest, offered: tuple[Tool, ...]) -> AsyncGenerator[TurnEvent]:
+        if request.sampling.json_schema is not None:
+            message = "response_format: JSON cannot be demanded while tools are offered: leave out one of them"
+            raise ApiError(message, param="response_format")
+        catalog, theirs = self._catalog(offered), {tool.name for tool in request.tools}
+        system, reminder = self._prompts(catalog, request)
+        messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
+        named = request.choice.name
+        callable_tools = self._catalog(tuple(tool for tool in offered if tool.name == named)) if named else catalog
+        sources = [*said_by_others(request.messages), *(tool.description for tool in offered)]
+        sources += [text for _, text in self.router.instructions()]
+        return answer(
+            Answering(
+                backend=self.backend,
+                catalog=callable_tools,
+                own=frozenset(callable_tools.names()) - theirs,
+                calling=self._calling,
+                completion=self._completion(request, tuple(messages)),
+                choice=request.choice,
+                parallel=request.parallel,
+                attempts=Attempts(self._repair),
+                max_turns=self._max_turns,
+                sources=sources,
+                request=last_request(request.messages),
+                lang=self._lang,
+                sender=Sender(self._catalog(request.tools), stream_arguments=self._stream_arguments),
+                memory=self._memory,
+            )
+        )
+
+    def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
+        instructions = dict(self.router.instructions())
+        return prompts(catalog, lang=self._lang, parallel=request.parallel, reminder=self._reminder, instructions=instructions)
+
+    async def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        """Pass the model's text on; a history with calls in it is written as text."""
+        messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
+        completion = self._completion(request, tuple(messages))
+        completion = replace(completion, json_schema=request.sampling.json_schema)
+        async with aclosing(generate_native(self.backend, completion, Catalog())) as events:
+            async for event in events:
+                for piece in _plain_events(event):
+                    yield piece
+
+    async def _through_native(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        """Let the model server offer the tools and read the calls."""
+        catalog = self._catalog(request.tools)
+        completion = replace(self._completion(request, request.messages), tools=request.tools)
+        sender = Sender(catalog, stream_arguments=False)
+        sources = [*said_by_others(request.messages), *(tool.description for tool in request.tools)]
+        async with aclosing(generate_native(self.backend, completion, catalog)) as events:
+            async for event in events:
+                if not isinstance(event, Generated):
+                    for piece in _plain_events(event):
+                        yield piece
+                    continue
+                for call in event.reply.calls:
+                    checked = echo_of(call, sources) or call
+                    if isinstance(checked, InvalidCall):
+                        issues = " ".join(issue.message for issue in checked.issues)
+                        message = (
+                            f"the model's call of {checked.name!r} cannot run: {issues} --mode xml lets it correct its calls"
+                        )
+                        raise ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
+                    for piece in sender.end(replace(checked, id=new_identity()), is_retry=False):
+                        yield piece
+                reason = "tool_calls" if sender.sent and event.reply.finish_reason == "stop" else event.reply.finish_reason
+                yield TurnEnded(finish_reason=reason, usage=event.usage)
+
+    def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
+        """Return the catalog of a list of tools, the same one for the same list."""
+        key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
+        catalog = self._catalogs.pop(key, None) or Catalog(tools)
+        self._catalogs[key] = catalog
+        while len(self._catalogs) > CATALOGS_KEPT:
+            self._catalogs.popitem(last=False)
+        return catalog
+
+    def _completion(self, request: TurnRequest, messages: tuple[Message, ...]) -> CompletionRequest:
+        sampling = request.sampling
+        return CompletionRequest(
+            messages=messages,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            stop=sampling.stop,
+            extra=self._extra(sampling, request.wire),
+        )
+
+    def _extra(self, sampling: Sampling, wire: str) -> dict[str, Any]:
+        own = dict(sampling.extra) if wire == self.wire else {}
+        if self.wire == "ollama":
+            return own | ({"options": {**own.get("options", {}), **sampling.options}} if sampling.options else {})
+        return own | dict(sampling.options)
+
+
+def _plain_events(event: Any) -> list[TurnEvent]:
+    match event:
+        case TextDelta(text=text):
+            return [TextPiece(text=text)]
+        case ReasoningDelta(text=text):
+            return [ReasoningPiece(text=text)]
+        case Generated(reply=reply, usage=usage):
+            return [TurnEnded(finish_reason=reply.finish_reason, usage=usage)]
+    return []

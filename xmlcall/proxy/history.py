@@ -1,0 +1,137 @@
+"""A caller's conversation as the model gets it: calls and results as text, in the form that the tool prompt teaches.
+
+The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
+so that the model server's prompt cache holds: every message is written from itself and those before it. System messages at the
+head become one, after the tool prompt. Neighbours of role `user` become one, because some templates refuse two.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from .. import prompt
+from ..catalog import Catalog
+from ..dialects import select
+from ..feedback import results
+from ..offering import with_system
+from ..reply import write
+from ..types import Message, TextContent, ToolCall, ToolResult
+from .bodies import call_of
+from .memory import Answered, Memory
+
+__all__ = ["last_request", "model_messages", "prompts", "said_by_others"]
+
+DIALECT = "function_calls"
+
+
+def model_messages(
+    messages: Sequence[Message], catalog: Catalog, memory: Memory, *, system: str = "", reminder: str = "", lang: str = "en"
+) -> list[Message]:
+    """Write a conversation for a model that knows nothing of tools.
+
+    Args:
+        messages: the caller's; not empty.
+        catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
+        memory: what the model said before.
+        system: the tool prompt.
+        reminder: for the end of each of the person's messages.
+        lang: of the text around results.
+    """
+    written: list[Message] = []
+    open_calls: Answered = []
+    for group in _groups(messages):
+        if group[0].role == "tool":
+            content = results(_answered(open_calls, group), catalog, lang=lang)
+            written.append(Message(role="user", content=content))
+            open_calls = []
+        elif group[0].role == "assistant":
+            said, open_calls = _said(group[0], catalog, memory)
+            written += said
+        elif group[0].role == "user" and reminder:
+            written.append(replace(group[0], content=f"{group[0].content}\n\n{reminder}"))
+        else:
+            written.append(group[0])
+    return _merged(with_system(system, _one_system(written)))
+
+
+def _groups(messages: Iterable[Message]) -> list[list[Message]]:
+    """Put results that follow each other into one group; every other message is a group of its own."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.role == "tool" and groups and groups[-1][0].role == "tool":
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def _said(message: Message, catalog: Catalog, memory: Memory) -> tuple[list[Message], Answered]:
+    """Write a message of the model's; with it come the calls that wait for results."""
+    if remembered := memory.find(message):
+        return [*remembered.before, Message(role="assistant", content=remembered.text)], list(remembered.calls)
+    if not message.tool_calls:
+        return [message], []
+    block = write([(call.name, call.arguments) for call in message.tool_calls], catalog, select(DIALECT)[0])
+    text = f"{message.content}\n\n{block}" if message.content.strip() else block
+    return [Message(role="assistant", content=text)], [(call, None) for call in message.tool_calls]
+
+
+def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
+    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself."""
+    waiting = list(told)
+    answered: Answered = []
+    for call, result in calls:
+        assert isinstance(call, ToolCall)
+        own = None if result is not None else _result_of(call, waiting)
+        if own is not None:
+            waiting.remove(own)
+        if result is not None or own is not None:
+            answered.append((call, result or _result(own)))
+    return answered + [(call_of("", message.name or "tool", {}, 0), _result(message)) for message in waiting]
+
+
+def _result_of(call: ToolCall, waiting: Sequence[Message]) -> Message | None:
+    by_id = [message for message in waiting if message.tool_call_id and message.tool_call_id == call.id]
+    by_name = [message for message in waiting if not message.tool_call_id and message.name == call.name]
+    by_position = [message for message in waiting if not message.tool_call_id and not message.name]
+    return next(iter([*by_id, *by_name, *by_position]), None)
+
+
+def _result(message: Message | None) -> ToolResult:
+    return ToolResult(content=(TextContent(text=message.content if message else ""),))
+
+
+def _one_system(messages: list[Message]) -> list[Message]:
+    count = next((number for number, message in enumerate(messages) if message.role != "system"), len(messages))
+    if count < 2:
+        return messages
+    return [Message(role="system", content="\n\n".join(message.content for message in messages[:count])), *messages[count:]]
+
+
+def _merged(messages: Iterable[Message]) -> list[Message]:
+    merged: list[Message] = []
+    for message in messages:
+        if merged and message.role == "user" and merged[-1].role == "user":
+            content = f"{merged[-1].content}\n\n{message.content}"
+            merged[-1] = replace(merged[-1], content=content, images=merged[-1].images + message.images)
+        else:
+            merged.append(message)
+    return merged
+
+
+def said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the texts that a call must not be copied from: the person's, and results."""
+    return tuple(message.content for message in messages if message.role in ("user", "tool"))
+
+
+def last_request(messages: Iterable[Message]) -> str:
+    """Return the person's last words."""
+    said = [message.content for message in messages if message.role == "user"]
+    return said[-1] if said else ""
+
+
+def prompts(catalog: Catalog, *, lang: str, parallel: bool, reminder: bool, instructions: dict[str, str]) -> tuple[str, str]:
+    """Return the tool prompt and the reminder; both empty without tools."""
+    if not len(catalog):
+        return "", ""
+    system = prompt.system_prompt(catalog, lang=lang, parallel=parallel, instructions=instructions)
+    return system, prompt.reminder(catalog, lang=lang) if reminder else ""

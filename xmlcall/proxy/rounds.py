@@ -1,0 +1,276 @@
+"""One answer of a model whose calls are text: rounds of generation until there is something to give the caller.
+
+A round is a reply. Its text goes out as it comes, its calls of the caller's tools once they are bound; tools of the proxy's own
+servers run here, and their results begin the next round. Calls that cannot run are answered with feedback, as in the loop, before
+anything of them has gone out; when no retry is left, the answer is an error: half a call, or a call left out in silence, is
+worse than none.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from ..backends.base import Backend
+from ..binding import bind
+from ..calling import Calling, outcome
+from ..catalog import Catalog
+from ..completion import CompletionRequest, Usage
+from ..constrained import generate_call
+from ..content import result_text
+from ..events import Event, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..feedback import results
+from ..generation import Continued, Generated, generate
+from ..loop_events import CallFinished
+from ..policy import echo_of
+from ..repair import Attempts
+from ..tool import Tool
+from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
+from .memory import Answered, Memory, Remembered
+from .sending import Sender, broken_off, new_identity
+from .turn import ApiError, Choice, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
+
+__all__ = ["Answering", "answer"]
+
+_UNCUT = frozenset({"stop", "tool_calls"})
+_DEMAND = "(Call a tool now: reply with a <function_calls> block and nothing else.)"
+_DEMAND_NAMED = "(Call the tool {name} now: reply with a <function_calls> block that calls it, and nothing else.)"
+
+
+@dataclass(slots=True, kw_only=True)
+class Answering:
+    """An answer under way.
+
+    Args:
+        backend: open.
+        catalog: the tools that may be called.
+        own: names of those that the proxy runs.
+        calling: runs them.
+        completion: how to generate; its messages are the conversation as the model gets it.
+        choice: whether a tool has to be called.
+        parallel: whether one reply may hold several calls.
+        attempts: how often the model may try again.
+        max_turns: replies.
+        sources: texts by others, from which a call must not be copied.
+        request: the person's last words.
+        lang: of results and feedback.
+        sender: of the calls that the caller gets.
+        memory: told what the model said, if calls go to the caller.
+    """
+
+    backend: Backend
+    catalog: Catalog
+    own: frozenset[str]
+    calling: Calling
+    completion: CompletionRequest
+    choice: Choice
+    parallel: bool
+    attempts: Attempts
+    max_turns: int
+    sources: list[str]
+    request: str
+    lang: str
+    sender: Sender
+    memory: Memory
+    usage: Usage = field(default_factory=Usage)
+    added: list[Message] = field(default_factory=list)  # by this answer, behind the caller's messages
+    visible: str = ""
+    calls: list[ToolCall | InvalidCall] = field(default_factory=list)  # of the last reply
+    generated: Generated | None = None  # the last reply
+    demanded: bool = False  # the model was told to call a tool
+    ran: bool = False  # a tool of the proxy's own ran, or would have
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the reply to come answers our own words, not the caller's."""
+        return self.attempts.retries > 0 or self.demanded
+
+
+async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
+    """Generate an answer.
+
+    Args:
+        state: of the answer; used up.
+
+    Yields:
+        Events for the caller, a TurnEnded last.
+
+    Raises:
+        ApiError: the model's calls cannot run, however often it was told why.
+        BackendError: the model server failed.
+    """
+    for _ in range(state.max_turns):
+        async with aclosing(_reply(state)) as events:
+            async for event in events:
+                yield event
+        if reason := await _settle(state):
+            yield TurnEnded(finish_reason=reason, usage=state.usage)
+            return
+    raise _failed(f"no answer after {state.max_turns} replies: the model kept calling tools", "max_turns")
+
+
+async def _settle(state: Answering) -> str:
+    """Do what the last reply asks for; return why the answer ends with it, or "" if another reply is needed."""
+    assert state.generated is not None
+    reason = state.generated.reply.finish_reason
+    cut = "" if reason in _UNCUT else reason
+    calls = [call for call in state.calls if not (cut and _is_truncated(call))]
+    if not calls and not cut and state.choice.mode == "required" and not (state.sender.sent or state.ran):
+        _demand(state, state.generated)
+        return ""
+    if not calls:
+        if state.sender.is_unfinished and not cut:
+            raise broken_off("a tool")
+        return cut or ("tool_calls" if state.sender.sent else "stop")
+    answered = [await _outcome(state, call) for call in calls]
+    state.added.append(Message(role="assistant", content=state.generated.text))
+    state.attempts.forget(state.added, calls)
+    if state.sender.sent and not any(isinstance(call, InvalidCall) for call, _ in answered):
+        _remember(state, answered)
+        return cut or "tool_calls"
+    _tell(state, [(call, result) for call, result in answered if isinstance(call, InvalidCall) or result is not None])
+    return ""
+
+
+def _is_truncated(call: ToolCall | InvalidCall) -> bool:
+    return isinstance(call, InvalidCall) and any(issue.code == "truncated-call" for issue in call.issues)
+
+
+# -- a reply -----------------------------------------------------------------------------------------------------------
+
+
+async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
+    """Generate one reply; the text of a retry is shown only if it has no call."""
+    held = ""
+    state.calls = []
+    async with aclosing(_events(state)) as events:
+        async for event in events:
+            match event:
+                case TextDelta(text=text) if state.is_retry:
+                    held += text
+                case TextDelta(text=text):
+                    state.visible += text
+                    yield TextPiece(text=text)
+                case ReasoningDelta(text=text):
+                    yield ReasoningPiece(text=text)
+                case Generated():
+                    state.generated = event
+                    state.usage = state.usage + event.usage
+                case _:
+                    for piece in _call_events(state, event):
+                        yield piece
+    if held.strip() and not state.calls:
+        state.visible += held
+        yield TextPiece(text=held)
+
+
+def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
+    match event:
+        case ToolCallStart(name=name) if not state.is_retry:
+            state.sender.start(name)
+        case ToolArgumentDelta() if not state.is_retry:
+            return state.sender.add(event)
+        case ToolCallEnd(raw=raw):
+            return _ended(state, raw)
+    return []
+
+
+def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
+    bound = bind(raw, state.catalog)
+    call = echo_of(bound, state.sources) or replace(bound, id=new_identity())
+    if isinstance(call, InvalidCall):
+        state.sender.drop()
+    elif call.name not in state.own:
+        before = len(state.sender.sent)
+        events = state.sender.end(call, is_retry=state.is_retry)
+        state.calls += state.sender.sent[before:] or [call]
+        return events
+    state.calls.append(call)
+    return []
+
+
+def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
+    request = replace(state.completion, messages=(*state.completion.messages, *state.added))
+    if forced := _forced(state):
+        return generate_call(state.backend, request, state.catalog, forced)
+    # The caller's own limit of tokens is the caller's; a reply cut at the server's is continued.
+    limit = 0 if request.max_tokens else state.attempts.policy.max_format_retries
+    return generate(state.backend, request, state.catalog, parallel=state.parallel, continuations=limit, prefix=_prefix(state))
+
+
+def _forced(state: Answering) -> Tool | None:
+    """Return the tool that the server has to make the model call: it is stuck, or was told to call and did not."""
+    if not state.backend.capabilities.constrains:
+        return None
+    stuck = state.attempts.stuck
+    if stuck is not None and not any(issue.code == "echo" for issue in stuck.issues):
+        return state.catalog.get(state.catalog.meant_by(stuck.name) or "")
+    names = state.catalog.names()
+    return state.catalog.get(names[0]) if state.demanded and not state.attempts.retries and len(names) == 1 else None
+
+
+def _prefix(state: Answering) -> str:
+    """Begin the call for a model that has to make one, where the server goes on from there."""
+    if state.choice.mode != "required" or state.added or not state.backend.capabilities.continues:
+        return ""
+    name = f'{state.choice.name}">\n' if state.choice.name else ""
+    return f'<function_calls>\n<invoke name="{name}'
+
+
+def _demand(state: Answering, generated: Generated) -> None:
+    """Tell the model that it has to call a tool; once."""
+    if state.demanded:
+        message = "tool_choice: a call was required, and the model answered without one, also when it was told to call"
+        raise _failed(message, "no_tool_call")
+    state.demanded = True
+    demand = _DEMAND_NAMED.format(name=state.choice.name) if state.choice.name else _DEMAND
+    state.added += [Message(role="assistant", content=generated.text), Message(role="user", content=demand)]
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+async def _outcome(state: Answering, call: ToolCall | InvalidCall) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
+    """Run a call of one of the proxy's own tools; others have no result here."""
+    if isinstance(call, InvalidCall) or call.name not in state.own:
+        return call, None
+    ended = None
+    async with aclosing(state.calling.run(call, state.catalog, state.attempts, state.sources)) as events:
+        async for event in events:
+            ended = outcome(event) or ended
+            if isinstance(event, CallFinished):
+                state.sources.append(result_text(event.result))
+    assert ended is not None
+    state.ran = True
+    return ended
+
+
+def _tell(state: Answering, answered: Answered) -> None:
+    """Put results and feedback into the conversation.
+
+    Raises:
+        ApiError: the model has tried often enough.
+    """
+    again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
+    text = results(answered, state.catalog, lang=state.lang, again=again, request=state.request)
+    state.added.append(Message(role="user", content=text))
+    if reason := state.attempts.after(answered):
+        raise _failed(_why(reason, answered), reason)
+
+
+def _why(reason: str, answered: Answered) -> str:
+    if reason != "invalid_calls":
+        return "the model's calls of the proxy's own tools failed one after the other, or were the same again and again"
+    issues = [f"{call.name}: {issue.message}" for call, _ in answered if isinstance(call, InvalidCall) for issue in call.issues]
+    return f"the model's calls cannot run, however often it was told why: {' '.join(issues)}"
+
+
+def _failed(message: str, code: str) -> ApiError:
+    return ApiError(message, status=502, kind="server_error", code=code)
+
+
+def _remember(state: Answering, answered: Answered) -> None:
+    calls = tuple((call, result) for call, result in answered if isinstance(call, ToolCall))
+    *before, said = state.added
+    remembered = Remembered(before=tuple(before), text=said.content, visible=state.visible, calls=calls)
+    if remembered.theirs == tuple(state.sender.sent):  # not so if calls came in several replies: those have no one text
+        state.memory.keep(remembered)
