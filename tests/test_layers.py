@@ -87,6 +87,11 @@ layer(
     """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
     backends hosts generation loop loop_events policy repair models download sources""",
 )
+layer(
+    "proxy",
+    """errors types tool completion events catalog content dialects prompt feedback offering wire binding reply policy repair backends
+    hosts generation constrained loop_events calling""",
+)
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")
 

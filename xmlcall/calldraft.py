@@ -50,7 +50,7 @@ class CallDraft:
         self._issues: list[Issue] = []
         self._repairs: list[Repair] = []
         self._complete = True
-        emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span))
+        emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span, dialect=dialect.name))
         self.check_style(opener)
 
     def keep(self, argument: RawArgument) -> None:

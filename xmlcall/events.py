@@ -54,11 +54,12 @@ class Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStart:
-    """A call has begun and its name is certain; the span is its opening tag."""
+    """A call has begun and its name is certain; the span is its opening tag, `dialect` the wire format it is written in."""
 
     index: int
     name: str
     span: Span
+    dialect: str = "function_calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

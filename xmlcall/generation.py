@@ -223,7 +223,7 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
             text += chunk.text
             for raw in chunk.tool_calls:
                 raws.append(raw)
-                yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span)
+                yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
                 yield ToolCallEnd(raw=raw, span=raw.span)
     calls = tuple(bind(raw, catalog) for raw in raws)
     reply = Reply(text=text, reasoning=reasoning, calls=calls, finish_reason=last.finish_reason or "stop")

@@ -130,7 +130,7 @@ def events_of(calls: list[RawCall]) -> Iterator[Event]:
     for number, raw in enumerate(calls):
         start, end = raw.span
         place = end if number else start
-        yield ToolCallStart(index=raw.index, name=raw.name, span=(place, place))
+        yield ToolCallStart(index=raw.index, name=raw.name, span=(place, place), dialect=raw.dialect)
         yield from (Repaired(code=repair.code, span=repair.span) for repair in raw.repairs)
         if not number:
             yield ToolArgumentDelta(index=raw.index, parameter="", text=raw.text, span=raw.span)

@@ -34,9 +34,9 @@ EPILOG = """examples:
   xmlcall serve --model http://127.0.0.1:8080/v1 --mcp servers.json --allow 'files.read_*'
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
-Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the proxy
-also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names. The address is printed to
-standard output, everything else to standard error. docs/clients.md has settings for many clients.
+Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
+proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names. The address is
+printed to standard output, everything else to standard error. docs/clients.md has settings for many clients.
 """
 
 STOP_SECONDS = 5  # for answers that are under way when the server is stopped
@@ -58,8 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("auto", "xml", "native"),
         default="auto",
-        help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function calling; "
-        "auto: native where a trial call works (default: %(default)s)",
+        help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function "
+        "calling; auto: native where a trial call works (default: %(default)s)",
     )
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")

@@ -1,7 +1,6 @@
 """Anthropic's messages, from the server's side: bodies into requests, events into answers and streamed content blocks.
 
-Source: Anthropic API reference, Messages (create, streaming, count tokens, errors), as the `anthropic` SDK 2.12 types it. Wrong
-fields are named as Anthropic names them, with a block's kind in the path: `messages.0.content.1.image.source.base64.data`. Of
+Source: Anthropic API reference, Messages (create, streaming, count tokens, errors), as the `anthropic` SDK 2.12 types it. Of
 tools only the caller's own are read: what Anthropic runs, or what only its models know, is refused.
 """
 
@@ -112,7 +111,7 @@ class _Tool(Body):
 
 
 class _ToolChoice(Body):
-    type: Literal["auto", "any", "tool", "none"] = "auto"
+    type: Literal["auto", "any", "tool", "none"]
     name: str = ""
     disable_parallel_tool_use: bool | None = None
 
@@ -183,7 +182,7 @@ def read_count(data: Mapping[str, Any]) -> Asked:
 
 def _request(body: CountBody, sampling: Sampling) -> TurnRequest:
     tools = tools_of(body.tools or [], _tool)
-    chosen = body.tool_choice or _ToolChoice()
+    chosen = body.tool_choice or _ToolChoice(type="auto")
     system, _ = _shown(body.system or [])
     messages = [Message(role="system", content=system)] if system else []
     for number, message in enumerate(body.messages):
@@ -207,9 +206,7 @@ def _tool(item: _Tool) -> Tool:
 def _choice(chosen: _ToolChoice, names: list[str]) -> Choice:
     name = chosen.name if chosen.type == "tool" else ""
     if (chosen.type == "any" and not names) or (chosen.type == "tool" and name not in names):
-        raise ApiError(
-            f"tool_choice: expected one of the tools {names[:10]}, got {name or chosen.type!r:.80}", param="tool_choice"
-        )
+        raise ApiError(f"tool_choice: the tools are {names[:10]}, got {name or chosen.type!r:.80}", param="tool_choice")
     return Choice(mode=chosen.type if chosen.type in ("auto", "none") else "required", name=name)
 
 

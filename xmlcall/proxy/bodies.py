@@ -5,7 +5,7 @@ proxy does not know is kept and sent on where caller and model server speak the 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -45,9 +45,20 @@ def read_body(kind: type[B], data: Mapping[str, Any]) -> B:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = ".".join(str(step) for step in first["loc"])
+        path = _path(first["loc"], data, missing=first["type"] == "missing")
         got = "nothing" if first["type"] == "missing" else _shown(first["input"])
         raise ApiError(f"{path}: {first['msg']}, got {got}", param=path) from None
+
+
+def _path(steps: Sequence[int | str], data: Any, *, missing: bool) -> str:
+    """Write a field's path, without the branches of unions that pydantic puts into it."""
+    path: list[str] = []
+    for number, step in enumerate(steps):
+        is_field = (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int))
+        if is_field or (missing and number == len(steps) - 1):
+            path.append(str(step))
+            data = data[step] if is_field else None
+    return ".".join(path)
 
 
 def _shown(value: Any) -> str:

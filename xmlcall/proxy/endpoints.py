@@ -18,13 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from ..backends.base import Relayed, Relaying
 from ..errors import XmlcallError
-from . import ollama
+from . import ollama_info
 from .answering import Exchange, api_error
 from .anthropic import MESSAGES, read_count
 from .chat import CHAT
 from .engine import Engine
 from .guard import Guard
-from .ollama import OLLAMA_CHAT, OLLAMA_GENERATE
+from .ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
 from .responses import RESPONSES
 from .turn import ApiError, Format
 
@@ -129,7 +129,7 @@ def asking(question: Question) -> Answer:
             )
         asked = question.form.read(data)
         if asked.shape.get("load"):
-            await exchange.json(ollama.loaded(asked))
+            await exchange.json(loaded(asked))
         elif asked.stream:
             await exchange.stream(engine.turn(asked.request), asked)
         else:
@@ -242,12 +242,12 @@ def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
 async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
     """Describe the model, with `tools` among what it can do: that is what the proxy adds."""
     await _content(request)
-    shown = ollama.show(engine.model, engine.backend.capabilities.context_length)
+    shown = ollama_info.show(engine.model, engine.backend.capabilities.context_length)
     if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
         content = json.dumps({"model": engine.model}).encode()
         async with engine.backend.relay("POST", "/api/show", content) as relayed:
             body = b"".join([chunk async for chunk in relayed.chunks])
-        shown = ollama.with_tools(_data(body)) if relayed.status == 200 else shown
+        shown = ollama_info.with_tools(_data(body)) if relayed.status == 200 else shown
     await exchange.json(shown)
 
 
@@ -265,13 +265,13 @@ ENDPOINTS: Final = (
     Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
     Endpoint(path="/v1/models", method="GET", answer=_models),
     Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
-    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama.tags([engine.model]))),
+    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama_info.tags([engine.model]))),
     Endpoint(path="/api/show", method="POST", answer=_show),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama.version())),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama_info.version())),
     Endpoint(
         path="/api/ps",
         method="GET",
-        answer=_ollama("/api/ps", lambda engine: ollama.running([engine.model], engine.backend.capabilities.context_length)),
+        answer=_ollama("/api/ps", lambda engine: ollama_info.running([engine.model], engine.backend.capabilities.context_length)),
     ),
     Endpoint(path="/health", method="GET", answer=_alive),
     Endpoint(path="/", method="GET", answer=_alive),

@@ -4,8 +4,7 @@ Three ways. *Text*: tools are offered in the prompt and calls are read from the 
 own function calling, where it works. *Plain*: no tools on offer, the model's text as it is. Where the caller speaks the model
 server's own wire format, native and plain requests need no engine: their bytes are passed on (`endpoints.py`).
 
-Whether function calling works is asked, not believed: servers say that they can for models whose calls leak as text. In mode
-`auto` the first request with tools is preceded by one small question with a tool; only a right call counts.
+In mode `auto` the first request with tools is preceded by one trial of the server's own function calling (`inquiry.py`).
 """
 
 import asyncio
@@ -19,30 +18,25 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from ..backends.base import Backend, Relaying
+from ..backends.base import Backend
 from ..calling import Calling
 from ..catalog import Catalog
 from ..completion import CompletionRequest
-from ..errors import BackendError, BackendStatusError
-from ..events import ReasoningDelta, TextDelta
-from ..generation import Generated, generate_native
 from ..hosts.base import Host
 from ..hosts.router import Router
-from ..policy import allow, echo_of
+from ..policy import allow
 from ..repair import Attempts, RepairPolicy
-from ..types import InvalidCall, Message, Tool, ToolCall
-from ..wire.openai import count, message_dict, read_json
+from ..types import Message, Tool
 from .history import last_request, model_messages, prompts, said_by_others
+from .inquiry import calls_natively, count_tokens
 from .memory import Memory
+from .passing import native_answer, plain_answer
 from .patience import Patient
 from .rounds import Answering, answer
-from .sending import Sender, new_identity
+from .sending import Sender
 from .turn import (
     ApiError,
-    ReasoningPiece,
     Sampling,
-    TextPiece,
-    TurnEnded,
     TurnEvent,
     TurnRequest,
 )
@@ -54,19 +48,8 @@ Mode = Literal["auto", "xml", "native"]
 log = logging.getLogger("xmlcall.proxy")
 
 CATALOGS_KEPT: Final = 32  # compiled validators of the tool lists that callers send again and again
-PROBE_TOKENS: Final = 128
-BYTES_A_TOKEN: Final = 4  # of English text; for an estimate
-TOKENS_A_MESSAGE: Final = 4
-_PROBE_TOOL = Tool(
-    name="multiply",
-    description="Multiply two integers.",
-    input_schema={
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
-)
-_PROBE = Message(role="user", content="What is 1234 times 5678? Use the tool.")
+# Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
+_NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
 
 
 class Engine:
@@ -172,24 +155,8 @@ class Engine:
         if self.backend.capabilities.native_tools is False:
             return False
         if self._native is None or (self._native.done() and (self._native.cancelled() or self._native.exception())):
-            self._native = asyncio.create_task(self._calls_natively())
+            self._native = asyncio.create_task(calls_natively(self.backend))
         return await asyncio.shield(self._native)
-
-    async def _calls_natively(self) -> bool:
-        """Ask a question that needs a tool; a server that refuses tools says no that way."""
-        request = CompletionRequest(messages=(_PROBE,), tools=(_PROBE_TOOL,), max_tokens=PROBE_TOKENS, temperature=0.0)
-        found = False
-        try:
-            async with aclosing(generate_native(self.backend, request, Catalog([_PROBE_TOOL]))) as events:
-                async for event in events:
-                    if isinstance(event, Generated):
-                        calls = event.reply.calls
-                        found = [call.arguments for call in calls if isinstance(call, ToolCall)] == [{"a": 1234, "b": 5678}]
-        except BackendError as error:
-            if not isinstance(error, BackendStatusError) or error.status_code >= 500:
-                raise
-        log.info("a trial of the server's own function calling: %s", "it works" if found else "no call came; the prompt is used")
-        return found
 
     async def count_tokens(self, request: TurnRequest) -> int:
         """Count the tokens of a request's prompt; estimated where the model server does not count.
@@ -204,17 +171,7 @@ class Engine:
         catalog = self._catalog(offered)
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
-        counted = await self._counted(messages) if isinstance(self.backend.inner, Relaying) else None
-        return counted or sum(TOKENS_A_MESSAGE + len(message.content.encode()) // BYTES_A_TOKEN for message in messages)
-
-    async def _counted(self, messages: Iterable[Message]) -> int | None:
-        """Ask llama.cpp; None if the server is another one."""
-        if self.backend.capabilities.server != "llama.cpp":
-            return None
-        body = json.dumps({"messages": [message_dict(message) for message in messages]}).encode()
-        async with self.backend.relay("POST", "/chat/completions/input_tokens", body) as relayed:
-            answer = b"".join([chunk async for chunk in relayed.chunks])
-        return count(read_json(answer.decode("utf-8", "replace")).get("input_tokens")) if relayed.status == 200 else None
+        return await count_tokens(self.backend, messages)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -237,7 +194,7 @@ class Engine:
         if not offered or request.choice.mode == "none":
             events = self._plain(request)
         elif not self.has_own_tools and await self.is_native():
-            events = self._through_native(request)
+            events = self._natively(request)
         else:
             events = self._text(request, offered)
         async with aclosing(events):
@@ -255,15 +212,14 @@ class Engine:
 
     def _text(self, request: TurnRequest, offered: tuple[Tool, ...]) -> AsyncGenerator[TurnEvent]:
         if request.sampling.json_schema is not None:
-            message = "response_format: JSON cannot be demanded while tools are offered: leave out one of them"
+            message = "a reply in JSON cannot be demanded while tools are offered: leave out the tools or the response format"
             raise ApiError(message, param="response_format")
         catalog, theirs = self._catalog(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
         named = request.choice.name
         callable_tools = self._catalog(tuple(tool for tool in offered if tool.name == named)) if named else catalog
-        sources = [*said_by_others(request.messages), *(tool.description for tool in offered)]
-        sources += [text for _, text in self.router.instructions()]
+        sendable = self._catalog(tuple(tool for tool in request.tools if not named or tool.name == named))
         return answer(
             Answering(
                 backend=self.backend,
@@ -275,10 +231,10 @@ class Engine:
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
-                sources=sources,
+                sources=self._sources(request, offered),
                 request=last_request(request.messages),
                 lang=self._lang,
-                sender=Sender(self._catalog(request.tools), stream_arguments=self._stream_arguments),
+                sender=Sender(sendable, stream_arguments=self._stream_arguments),
                 memory=self._memory,
             )
         )
@@ -287,40 +243,20 @@ class Engine:
         instructions = dict(self.router.instructions())
         return prompts(catalog, lang=self._lang, parallel=request.parallel, reminder=self._reminder, instructions=instructions)
 
-    async def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
-        """Pass the model's text on; a history with calls in it is written as text."""
+    def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
-        completion = self._completion(request, tuple(messages))
-        completion = replace(completion, json_schema=request.sampling.json_schema)
-        async with aclosing(generate_native(self.backend, completion, Catalog())) as events:
-            async for event in events:
-                for piece in _plain_events(event):
-                    yield piece
+        completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
+        return plain_answer(self.backend, completion)
 
-    async def _through_native(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
-        """Let the model server offer the tools and read the calls."""
-        catalog = self._catalog(request.tools)
-        completion = replace(self._completion(request, request.messages), tools=request.tools)
-        sender = Sender(catalog, stream_arguments=False)
-        sources = [*said_by_others(request.messages), *(tool.description for tool in request.tools)]
-        async with aclosing(generate_native(self.backend, completion, catalog)) as events:
-            async for event in events:
-                if not isinstance(event, Generated):
-                    for piece in _plain_events(event):
-                        yield piece
-                    continue
-                for call in event.reply.calls:
-                    checked = echo_of(call, sources) or call
-                    if isinstance(checked, InvalidCall):
-                        issues = " ".join(issue.message for issue in checked.issues)
-                        message = (
-                            f"the model's call of {checked.name!r} cannot run: {issues} --mode xml lets it correct its calls"
-                        )
-                        raise ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
-                    for piece in sender.end(replace(checked, id=new_identity()), is_retry=False):
-                        yield piece
-                reason = "tool_calls" if sender.sent and event.reply.finish_reason == "stop" else event.reply.finish_reason
-                yield TurnEnded(finish_reason=reason, usage=event.usage)
+    def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        catalog, sources = self._catalog(request.tools), self._sources(request, request.tools)
+        return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
+
+    def _sources(self, request: TurnRequest, offered: Iterable[Tool]) -> list[str]:
+        """Return the texts by others that a call must not be copied from."""
+        instructions = [text for _, text in self.router.instructions()]
+        return [*said_by_others(request.messages), *(tool.description for tool in offered), *instructions]
 
     def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
@@ -343,18 +279,9 @@ class Engine:
         )
 
     def _extra(self, sampling: Sampling, wire: str) -> dict[str, Any]:
-        own = dict(sampling.extra) if wire == self.wire else {}
-        if self.wire == "ollama":
-            return own | ({"options": {**own.get("options", {}), **sampling.options}} if sampling.options else {})
-        return own | dict(sampling.options)
-
-
-def _plain_events(event: Any) -> list[TurnEvent]:
-    match event:
-        case TextDelta(text=text):
-            return [TextPiece(text=text)]
-        case ReasoningDelta(text=text):
-            return [ReasoningPiece(text=text)]
-        case Generated(reply=reply, usage=usage):
-            return [TurnEnded(finish_reason=reply.finish_reason, usage=usage)]
-    return []
+        """Return what the model server gets besides; what would cut a prompt or load the model anew stays here."""
+        own = {name: value for name, value in sampling.extra.items() if name not in _NOT_SENT_ON} if wire == self.wire else {}
+        if self.wire != "ollama":
+            return own | dict(sampling.options)
+        options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
+        return own | {"options": {**options, **sampling.options}}

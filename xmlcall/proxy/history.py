@@ -41,7 +41,8 @@ def model_messages(
     for group in _groups(messages):
         if group[0].role == "tool":
             content = results(_answered(open_calls, group), catalog, lang=lang)
-            written.append(Message(role="user", content=content))
+            images = tuple(url for message in group for url in message.images)
+            written.append(Message(role="user", content=content, images=images))
             open_calls = []
         elif group[0].role == "assistant":
             said, open_calls = _said(group[0], catalog, memory)

@@ -9,11 +9,10 @@ Source: Ollama, docs/api.md; api/types.go for fields and their defaults; server/
 """
 
 import base64
-import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -45,15 +44,7 @@ __all__ = [
     "OllamaChatBody",
     "OllamaGenerateBody",
     "loaded",
-    "running",
-    "show",
-    "tags",
-    "version",
-    "with_tools",
 ]
-
-VERSION: Final = "0.32.15"
-"""The Ollama whose API this is; clients ask for a least version."""
 
 OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
 SENT_ON: Final = ("keep_alive", "think", "truncate", "shift", "logprobs", "top_logprobs")
@@ -67,7 +58,6 @@ _PICTURES: Final = (
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
 )
 _LINE_ENDS: Final = {ord(each): f"\\u{ord(each):04x}" for each in "\u0085\u2028\u2029"}
-_DETAILS: Final = {"format": "gguf", "family": "xmlcall", "families": ["xmlcall"], "parameter_size": "", "quantization_level": ""}
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------
@@ -250,7 +240,7 @@ def _sampling(body: _Asking) -> Sampling:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _now(more: timedelta = timedelta()) -> str:
+def now(more: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) + more).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -260,7 +250,7 @@ def _call(index: int, call: ToolCall) -> dict[str, Any]:
 
 def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """Write some of an answer, or all of it; whether it is done is still to be said."""
-    head = {"model": asked.model, "created_at": _now()}
+    head = {"model": asked.model, "created_at": now()}
     shown = {"thinking": thinking} if thinking else {}
     if asked.shape["generate"]:
         return head | {"response": text} | shown
@@ -348,69 +338,3 @@ OLLAMA_CHAT: Final = Format(
 OLLAMA_GENERATE: Final = Format(
     name="ollama", media_type="application/x-ndjson", read=_read_generate, whole=_whole, writer=_LineWriter, error=_error
 )
-
-
-# -- what there is, for a model server that is no Ollama ---------------------------------------------------------------
-
-
-def _listed(model: str) -> dict[str, Any]:
-    digest = hashlib.sha256(model.encode("utf-8", "replace")).hexdigest()  # `ollama list` shows 12 digits of it and needs them
-    return {"name": model, "model": model, "size": 0, "digest": digest, "details": dict(_DETAILS)}
-
-
-def tags(models: Iterable[str]) -> dict[str, Any]:
-    """Write the answer of `GET /api/tags`: the models that there are.
-
-    Args:
-        models: their names.
-    """
-    return {"models": [_listed(model) | {"modified_at": _now()} for model in models]}
-
-
-def running(models: Iterable[str], context_length: int | None) -> dict[str, Any]:
-    """Write the answer of `GET /api/ps`: the models that are loaded.
-
-    Args:
-        models: their names.
-        context_length: tokens that their contexts hold; None if that is not known.
-    """
-    loaded_now = {"expires_at": _now(timedelta(days=1)), "size_vram": 0, "context_length": context_length or 0}
-    return {"models": [_listed(model) | loaded_now for model in models]}
-
-
-def show(model: str, context_length: int | None) -> dict[str, Any]:
-    """Write the answer of `POST /api/show`: what a model is.
-
-    Args:
-        model: its name.
-        context_length: tokens that its context holds; None if that is not known.
-    """
-    information: dict[str, Any] = {"general.architecture": "xmlcall", "general.basename": model}
-    if context_length is not None:
-        information["xmlcall.context_length"] = context_length
-    return {
-        "capabilities": ["completion", "tools"],
-        "details": dict(_DETAILS),
-        "model_info": information,
-        "template": "",
-        "parameters": "",
-        "license": "",
-        "modified_at": _now(),
-    }
-
-
-def version() -> dict[str, Any]:
-    """Write the answer of `GET /api/version`."""
-    return {"version": VERSION}
-
-
-def with_tools(show_body: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `tools` to the capabilities that a real Ollama's `/api/show` tells of a model.
-
-    Args:
-        show_body: its answer; a model that completes nothing, such as one for embeddings, stays as it is.
-    """
-    told = show_body.get("capabilities")
-    abilities = told if isinstance(told, list) else ["completion"]  # before 0.6.4 it told none
-    added = ["tools"] if "completion" in abilities and "tools" not in abilities else []
-    return dict(show_body) | {"capabilities": [*abilities, *added]}

@@ -227,10 +227,9 @@ def _joined(messages: Iterable[Message]) -> Iterable[Message]:
     """Join the calls of one answer, and the messages before, between and after them, into one message, as a chat has it."""
     runs: list[list[Message]] = []
     for message in messages:
-        last = runs[-1] if runs else [message]
-        # A run of several messages has a call among its first two, so that looking at those is enough.
-        near = [*last[:2], message]
-        if runs and all(each.role == "assistant" for each in near) and any(each.tool_calls for each in near):
+        last = runs[-1] if runs else []
+        near = [*last[:2], message]  # a run of several has a call among its first two: no need to look at the others
+        if last and all(each.role == "assistant" for each in near) and any(each.tool_calls for each in near):
             last.append(message)
         else:
             runs.append([message])

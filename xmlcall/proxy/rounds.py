@@ -165,8 +165,8 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
 
 def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
     match event:
-        case ToolCallStart(name=name) if not state.is_retry:
-            state.sender.start(name)
+        case ToolCallStart() if not state.is_retry:
+            state.sender.start(event)
         case ToolArgumentDelta() if not state.is_retry:
             return state.sender.add(event)
         case ToolCallEnd(raw=raw):

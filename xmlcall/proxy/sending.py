@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..catalog import Catalog
-from ..events import ToolArgumentDelta
+from ..dialects import DIALECTS
+from ..events import ToolArgumentDelta, ToolCallStart
 from ..types import ToolCall
 from .arguments import CallText
 from .turn import ApiError, ArgumentsPiece, CallClosed, CallOpened, TurnEvent
@@ -49,11 +50,13 @@ class Sender:
         """Whether the beginning of a call went out and its end did not."""
         return self._unfinished
 
-    def start(self, name: str) -> None:
-        """Note that the model has begun a call."""
-        tool = self._catalog.get(name)
-        if self._streams and not self._unfinished:
-            self._text, self._identity = CallText(tool) if tool else None, new_identity()
+    def start(self, event: ToolCallStart) -> None:
+        """Note that the model has begun a call; values that are written in entities cannot go out before they are whole."""
+        if not self._streams or self._unfinished:
+            return
+        tool = self._catalog.get(event.name)
+        is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
+        self._text, self._identity = CallText(tool) if tool and is_plain else None, new_identity()
 
     def add(self, delta: ToolArgumentDelta) -> list[TurnEvent]:
         """Take a piece of a parameter; return what goes out."""

@@ -95,7 +95,7 @@ class TurnRequest:
         choice: whether one has to be called.
         parallel: whether one reply may hold several calls.
         sampling: how to generate.
-        wire: the caller's wire format, `openai`, `ollama` or `anthropic`.
+        wire: the caller's wire format: `openai`, `openai-responses`, `ollama` or `anthropic`.
     """
 
     messages: tuple[Message, ...]

@@ -1,0 +1,67 @@
+"""Questions to the proxy's engine without a network: chat completion bodies in, events or a whole answer out."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from xmlcall.backends.base import Backend
+from xmlcall.proxy.chat import CHAT
+from xmlcall.proxy.engine import Engine
+from xmlcall.proxy.turn import Turn, TurnEvent, whole_turn
+
+__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "events_of", "function", "texts"]
+
+
+def function(name: str, description: str = "", required: Iterable[str] | None = None, **properties: Any) -> dict[str, Any]:
+    """Describe a tool as OpenAI's clients do; all parameters are required unless told."""
+    wanted = list(properties) if required is None else list(required)
+    schema = {"type": "object", "properties": properties, "required": wanted}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+ADD = function("add", "Add two integers.", a={"type": "integer"}, b={"type": "integer"})
+ECHO = function("echo", "Say a text again.", text={"type": "string"})
+
+
+def block(*calls: tuple[str, Mapping[str, Any]]) -> str:
+    """Write calls as a model should."""
+    invokes = "".join(
+        f'<invoke name="{name}">\n'
+        + "".join(f'<parameter name="{key}">{value}</parameter>\n' for key, value in arguments.items())
+        + "</invoke>\n"
+        for name, arguments in calls
+    )
+    return f"<function_calls>\n{invokes}</function_calls>"
+
+
+def add(a: Any, b: Any) -> str:
+    """Write a call of `add`."""
+    return block(("add", {"a": a, "b": b}))
+
+
+def body(*messages: Mapping[str, Any] | str, tools: Iterable[Mapping[str, Any]] = (ADD, ECHO), **fields: Any) -> dict[str, Any]:
+    """Write a chat completion body; a text is the person's message."""
+    said = [{"role": "user", "content": each} if isinstance(each, str) else dict(each) for each in messages]
+    return {"model": "any", "messages": said or [{"role": "user", "content": "1 + 2?"}], "tools": list(tools), **fields}
+
+
+async def events_of(engine: Engine, data: Mapping[str, Any]) -> list[TurnEvent]:
+    """Ask an open engine."""
+    async with aclosing(engine.turn(CHAT.read(data).request)) as events:
+        return [event async for event in events]
+
+
+async def ask_engine(engine: Engine, data: Mapping[str, Any]) -> Turn:
+    """Ask an open engine; give the whole answer."""
+    return whole_turn(await events_of(engine, data))
+
+
+async def ask(backend: Backend, data: Mapping[str, Any], **options: Any) -> Turn:
+    """Ask once, in mode `xml` unless told otherwise."""
+    async with Engine(backend, **{"mode": "xml", **options}) as engine:
+        return await ask_engine(engine, data)
+
+
+def texts(backend: Any, number: int = -1) -> list[tuple[str, str]]:
+    """Give role and content of what a scripted backend was asked."""
+    return [(message.role, message.content) for message in backend.requests[number].messages]

@@ -1,0 +1,81 @@
+"""The small paths of Ollama's API: which models there are, what they can do, which version this is.
+
+Source: Ollama, docs/api.md; api/types.go for the fields.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from .ollama import now
+
+__all__ = ["running", "show", "tags", "version", "with_tools"]
+
+VERSION: Final = "0.32.15"
+"""The Ollama whose API this is; clients ask for a least version."""
+
+_DETAILS: Final = {"format": "gguf", "family": "xmlcall", "families": ["xmlcall"], "parameter_size": "", "quantization_level": ""}
+
+
+def _listed(model: str) -> dict[str, Any]:
+    digest = hashlib.sha256(model.encode("utf-8", "replace")).hexdigest()  # `ollama list` shows 12 digits of it and needs them
+    return {"name": model, "model": model, "size": 0, "digest": digest, "details": dict(_DETAILS)}
+
+
+def tags(models: Iterable[str]) -> dict[str, Any]:
+    """Write the answer of `GET /api/tags`: the models that there are.
+
+    Args:
+        models: their names.
+    """
+    return {"models": [_listed(model) | {"modified_at": now()} for model in models]}
+
+
+def running(models: Iterable[str], context_length: int | None) -> dict[str, Any]:
+    """Write the answer of `GET /api/ps`: the models that are loaded.
+
+    Args:
+        models: their names.
+        context_length: tokens that their contexts hold; None if that is not known.
+    """
+    loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0, "context_length": context_length or 0}
+    return {"models": [_listed(model) | loaded_now for model in models]}
+
+
+def show(model: str, context_length: int | None) -> dict[str, Any]:
+    """Write the answer of `POST /api/show`: what a model is.
+
+    Args:
+        model: its name.
+        context_length: tokens that its context holds; None if that is not known.
+    """
+    information: dict[str, Any] = {"general.architecture": "xmlcall", "general.basename": model}
+    if context_length is not None:
+        information["xmlcall.context_length"] = context_length
+    return {
+        "capabilities": ["completion", "tools"],
+        "details": dict(_DETAILS),
+        "model_info": information,
+        "template": "",
+        "parameters": "",
+        "license": "",
+        "modified_at": now(),
+    }
+
+
+def version() -> dict[str, Any]:
+    """Write the answer of `GET /api/version`."""
+    return {"version": VERSION}
+
+
+def with_tools(show_body: Mapping[str, Any]) -> dict[str, Any]:
+    """Add `tools` to the capabilities that a real Ollama's `/api/show` tells of a model.
+
+    Args:
+        show_body: its answer; a model that completes nothing, such as one for embeddings, stays as it is.
+    """
+    told = show_body.get("capabilities")
+    abilities = told if isinstance(told, list) else ["completion"]  # before 0.6.4 it told none
+    added = ["tools"] if "completion" in abilities and "tools" not in abilities else []
+    return dict(show_body) | {"capabilities": [*abilities, *added]}

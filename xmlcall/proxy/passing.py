@@ -1,0 +1,85 @@
+"""Answers whose calls the model server reads itself, and answers without tools: events are passed on as they come."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from ..backends.base import Backend
+from ..catalog import Catalog
+from ..completion import CompletionRequest
+from ..events import ReasoningDelta, TextDelta
+from ..generation import Generated, generate_native
+from ..policy import echo_of
+from ..types import InvalidCall, ToolCall
+from .sending import Sender, new_identity
+from .turn import ApiError, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
+
+__all__ = ["native_answer", "plain_answer"]
+
+
+async def plain_answer(backend: Backend, completion: CompletionRequest) -> AsyncGenerator[TurnEvent]:
+    """Generate an answer without tools.
+
+    Args:
+        backend: open.
+        completion: how to generate.
+
+    Raises:
+        BackendError: the model server failed.
+    """
+    if backend.capabilities.reasoning_open:  # the text would begin inside the thinking; the server is to part them
+        completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
+    async with aclosing(generate_native(backend, completion, Catalog())) as events:
+        async for event in events:
+            if isinstance(event, Generated):
+                yield TurnEnded(finish_reason=event.reply.finish_reason, usage=event.usage)
+            elif piece := _piece(event):
+                yield piece
+
+
+async def native_answer(
+    backend: Backend, completion: CompletionRequest, catalog: Catalog, sources: list[str]
+) -> AsyncGenerator[TurnEvent]:
+    """Generate an answer with the server's own function calling; its calls are bound like any others.
+
+    Args:
+        backend: open.
+        completion: how to generate.
+        catalog: what is offered.
+        sources: texts by others, from which a call must not be copied.
+
+    Raises:
+        ApiError: a call cannot run; nothing corrects it here.
+        BackendError: the model server failed.
+    """
+    sender = Sender(catalog, stream_arguments=False)
+    completion = replace(completion, tools=tuple(catalog))
+    async with aclosing(generate_native(backend, completion, catalog)) as events:
+        async for event in events:
+            if not isinstance(event, Generated):
+                if piece := _piece(event):
+                    yield piece
+                continue
+            for call in event.reply.calls:
+                for piece in sender.end(_valid(echo_of(call, sources) or call), is_retry=False):
+                    yield piece
+            reason = event.reply.finish_reason
+            yield TurnEnded(finish_reason="tool_calls" if sender.sent and reason == "stop" else reason, usage=event.usage)
+
+
+def _valid(call: ToolCall | InvalidCall) -> ToolCall:
+    if isinstance(call, ToolCall):
+        return replace(call, id=new_identity())
+    issues = " ".join(issue.message for issue in call.issues)
+    message = f"the model's call of {call.name!r} cannot run: {issues} --mode xml lets a model correct its calls"
+    raise ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
+
+
+def _piece(event: Any) -> TurnEvent | None:
+    match event:
+        case TextDelta(text=text):
+            return TextPiece(text=text)
+        case ReasoningDelta(text=text):
+            return ReasoningPiece(text=text)
+    return None
