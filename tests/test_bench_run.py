@@ -17,7 +17,7 @@ from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.funnel import METRICS, STAGES, Verdict, rates
 from xmlcall.bench.report import compared, judged, reported
 from xmlcall.bench.scores import changes, keep_scores
-from xmlcall.bench.stats import mcnemar, wilson
+from xmlcall.bench.stats import mcnemar, slope, wilson
 from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import MUTATIONS, Subject, model_subject, stand_in
 from xmlcall.bench.suites import cases_of, sample
@@ -381,3 +381,7 @@ def test_samples_are_even_and_grow() -> None:
     assert len(tuning) == len(report) == 15
     with pytest.raises(UsageError, match="unknown suite"):
         cases_of("nothing")
+
+
+def test_tokens_per_tool_are_the_slope_over_catalog_sizes() -> None:
+    assert slope([(1, 150), (10, 600), (50, 2600)]) == pytest.approx(50)

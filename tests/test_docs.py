@@ -62,7 +62,7 @@ def test_files_that_are_named_exist() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    for command in ("run", "chat", "tools", "prompt", "parse", "models"):
+    for command in ("run", "chat", "tools", "prompt", "parse", "models", "bench", "serve"):
         assert f"xmlcall {command}" in read("README.md")
 
 

@@ -89,8 +89,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types tool completion events catalog content dialects prompt feedback offering wire binding reply policy repair backends
-    hosts generation constrained loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy repair
+    backends hosts generation constrained loop_events calling""",
 )
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")

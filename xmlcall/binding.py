@@ -15,7 +15,7 @@ from .catalog import Catalog, Tools
 from .conversion import Ambiguous, Fit, Fitter
 from .names import match_name
 from .parameters import Parameter, parameter_of
-from .references import MAX_DEPTH
+from .references import MAX_DEPTH, deeper_than
 from .schema import describe, find_issues, validator_of
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 
@@ -215,7 +215,7 @@ Read = tuple[Any, Issue | None, tuple[Repair, ...]]
 
 def _value(argument: RawArgument, name: str, parameter: Parameter | None, root: Mapping[str, Any], complete: bool) -> Read:
     if argument.value is not MISSING:
-        if _deeper_than(MAX_DEPTH, argument.value):
+        if deeper_than(MAX_DEPTH, argument.value):
             reason = f"it is nested deeper than {MAX_DEPTH} levels"
             return None, _malformed(f"$.{name}", "JSON", argument.text, reason), ()
         return argument.value, None, ()
@@ -236,21 +236,6 @@ def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Ma
         return argument.text, None, ()
     reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
     return argument.text, _malformed(path, describe(parameter.schema, root), argument.text, reason, read.code), ()
-
-
-def _deeper_than(levels: int, value: Any) -> bool:
-    """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses."""
-    layer = [value]
-    for _ in range(levels):
-        layer = [
-            child
-            for node in layer
-            if isinstance(node, (dict, list))
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not layer:
-            return False
-    return any(isinstance(node, (dict, list)) and node for node in layer)
 
 
 def _malformed(path: str, expected: str, text: str, reason: str, code: str = "malformed-value") -> Issue:

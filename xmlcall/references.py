@@ -5,7 +5,7 @@ from typing import Any
 
 from .types import MISSING
 
-__all__ = ["MAX_DEPTH", "nodes", "resolve"]
+__all__ = ["MAX_DEPTH", "deeper_than", "nodes", "resolve"]
 
 MAX_DEPTH = 64
 """Levels of a schema, and steps of a chain of references, that are followed."""
@@ -62,3 +62,23 @@ def _pointed(root: Mapping[str, Any], reference: str) -> Any:
 def _anchored(root: Mapping[str, Any], reference: str) -> Any:
     name = reference.removeprefix("#")
     return next((node for node in nodes(root) if name and name == node.get("$anchor")), MISSING)
+
+
+def deeper_than(levels: int, value: Any) -> bool:
+    """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses.
+
+    Args:
+        levels: that are allowed.
+        value: as `json` reads it.
+    """
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            child
+            for node in layer
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not layer:
+            return False
+    return any(isinstance(node, (dict, list)) and node for node in layer)

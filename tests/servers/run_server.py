@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
@@ -24,12 +24,12 @@ class Stage:
 
 
 @contextlib.contextmanager
-def run_server(app: Any) -> Iterator[str]:
+def run_server(app: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[str]:
     """Serve an ASGI app; gives its address, such as `http://127.0.0.1:40123`."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         # A graceful stop would wait for streams that a test left open.
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

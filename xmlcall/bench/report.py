@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .funnel import METRICS, Verdict, judge_reply, rates
-from .stats import mcnemar, wilson
+from .stats import mcnemar, slope, wilson
 from .store import Run
 from .ways import way_of
 
 __all__ = ["LEAST_CASES", "compared", "judged", "reported", "table_of"]
 
 LEAST_CASES = 100
+LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them
 """Below this, intervals are wider than most differences between prompts."""
 
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
@@ -82,7 +83,7 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
 
 
 def _cost(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Return tokens and seconds of all rounds; the prompt's share of one tool, where the server counts tokens."""
+    """Return tokens and seconds of all rounds, and the prompt's share of one tool where the server counts tokens."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [kept.get("usage") or {} for kept in rounds]
     tokens = {name: sum(usage.get(name) or 0 for usage in usages) for name in _TOKENS}
@@ -94,7 +95,19 @@ def _cost(verdicts: Sequence[Verdict]) -> dict[str, float]:
         found["median_seconds_to_first_event"] = round(statistics.median(first), 2)
     if sum(seconds):
         found["completion_tokens_per_second"] = round(tokens["completion_tokens"] / sum(seconds), 1)
+    if (growth := _tokens_per_tool(verdicts)) is not None:
+        found["catalog_tokens_per_tool"] = round(growth, 1)
     return found
+
+
+def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:
+    """Return how many tokens a prompt grows by for each tool, if the suite has catalogs of several sizes."""
+    points = [
+        (len(verdict.case.tools), tokens)
+        for verdict in verdicts
+        if verdict.row["rounds"] and (tokens := (verdict.row["rounds"][0].get("usage") or {}).get("prompt_tokens"))
+    ]
+    return slope(points) if len({size for size, _ in points}) >= LEAST_SIZES else None
 
 
 def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:

@@ -1,10 +1,11 @@
 """The statistics of a report: Wilson intervals for rates, exact McNemar tests for paired comparisons; by SciPy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UsageError
 
-__all__ = ["mcnemar", "wilson"]
+__all__ = ["mcnemar", "slope", "wilson"]
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
@@ -30,6 +31,15 @@ def mcnemar(only_first: int, only_second: int) -> float:
     if not only_first + only_second:
         return 1.0
     return float(_scipy_stats().binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return how fast y grows with x, by least squares.
+
+    Args:
+        points: (x, y), with at least two different x.
+    """
+    return float(_scipy_stats().linregress([x for x, _ in points], [y for _, y in points]).slope)
 
 
 def _scipy_stats() -> Any:

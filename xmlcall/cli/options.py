@@ -10,7 +10,7 @@ from typing import Never
 
 from ..errors import UsageError
 
-__all__ = ["CommandParser", "add_model_options", "add_server_options", "number"]
+__all__ = ["CommandParser", "add_model_choice", "add_model_options", "add_server_options", "number"]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -48,15 +48,26 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the model, how it is offered tools, and what may run."""
-    model = parser.add_argument_group("the model")
+def add_model_choice(model: argparse._ActionsContainer) -> None:
+    """Declare which model."""
     model.add_argument(
         "--model",
         default="local",
         help="local (fetched on first use), a name of `xmlcall models list`, path/to.gguf, ollama:NAME, http://host:8080/v1 or "
         "http://host:8080/v1#NAME (default: %(default)s)",
     )
+    model.add_argument(
+        "--context",
+        type=number(int, least=1),
+        metavar="N",
+        help="tokens that prompt and reply share, for a local file or Ollama; other servers decide themselves",
+    )
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the model, how it is offered tools, and what may run."""
+    model = parser.add_argument_group("the model")
+    add_model_choice(model)
     model.add_argument(
         "--temperature",
         type=number(float, least=0),
@@ -72,12 +83,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="the most that one reply may have (default: 2048)",
     )
     model.add_argument("--seed", type=int, metavar="N", help="makes a random reply repeatable, as far as the server can")
-    model.add_argument(
-        "--context",
-        type=number(int, least=1),
-        metavar="N",
-        help="tokens that prompt and reply share, for a local file or Ollama; other servers decide themselves",
-    )
     model.add_argument("--system", metavar="TEXT", help="a system message of your own, after the one that offers the tools")
     _add_tool_options(parser.add_argument_group("tools"))
     parser.add_argument("--verbose", action="store_true", help="tell more: how servers are started, repairs, tokens")

@@ -15,7 +15,7 @@ from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
-from .options import number
+from .options import add_model_choice, number
 from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening, error_console
@@ -47,13 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from ..prompt import LANGUAGES
 
     model = parser.add_argument_group("the model")
-    model.add_argument(
-        "--model",
-        default="local",
-        help="local (fetched on first use), a name of `xmlcall models list`, path/to.gguf, ollama:NAME, http://host:8080/v1 or "
-        "http://host:8080/v1#NAME (default: %(default)s)",
-    )
-    model.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    add_model_choice(model)
     model.add_argument(
         "--mode",
         choices=("auto", "xml", "native"),

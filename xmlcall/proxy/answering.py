@@ -8,6 +8,7 @@ nothing: nothing is asked of the model server while a send waits.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -27,6 +28,8 @@ PING_SECONDS: Final = 15.0
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
 
+log = logging.getLogger("xmlcall.proxy")
+
 Headers = Iterable[tuple[bytes, bytes]]
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -35,7 +38,7 @@ def api_error(error: Exception) -> ApiError:
     """Turn what came up from below into an error for the caller.
 
     Args:
-        error: an ApiError, or an XmlcallError.
+        error: whatever it is; what nobody foresaw goes to the log, and the caller learns no more than that.
     """
     if isinstance(error, ApiError):
         return error
@@ -49,7 +52,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(str(error), status=502, kind="server_error", code="model_server_error")
     if isinstance(error, UsageError):
         return ApiError(str(error))
-    raise error
+    log.error("unforeseen", exc_info=error)
+    return ApiError("the proxy failed: its log says how", status=500, kind="server_error", code="internal_error")
 
 
 class Exchange:

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..backends.base import Relayed, Relaying
 from ..errors import XmlcallError
+from ..references import deeper_than
 from . import ollama_info
 from .answering import Exchange, api_error
 from .anthropic import MESSAGES, read_count
@@ -95,8 +96,9 @@ class Handler:
         request, started = Request(scope, receive), time.monotonic()
         exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
         try:
-            self._guard.check(request.headers)
-            if request.method == "OPTIONS":  # a page asks whether it may ask
+            is_preflight = request.method == "OPTIONS"
+            self._guard.check(request.headers, is_preflight=is_preflight)
+            if is_preflight:
                 await exchange.json({})
             else:
                 await self._answer(self._engine, request, exchange)
@@ -178,25 +180,13 @@ def _data(content: bytes) -> Mapping[str, Any]:
         raise ApiError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
     if not isinstance(data, dict):
         raise ApiError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
-    if _is_deep(data):
+    if deeper_than(DEPTH_LIMIT, data):
         raise ApiError(f"expected a body of at most {DEPTH_LIMIT} levels")
     return data
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _is_deep(data: Any) -> bool:
-    layer = [data]
-    for _ in range(DEPTH_LIMIT):
-        layer = [
-            child
-            for node in layer
-            if isinstance(node, (dict, list))
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-    return bool(layer)
 
 
 # -- what is known of the model ----------------------------------------------------------------------------------------

@@ -39,8 +39,12 @@ class Guard:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
-    def check(self, headers: Headers) -> None:
+    def check(self, headers: Headers, *, is_preflight: bool = False) -> None:
         """Let a request pass.
+
+        Args:
+            headers: of the request.
+            is_preflight: a browser asks for a page whether it may ask; it sends no key then (Fetch standard, section 4.8).
 
         Raises:
             ApiError: 401, 403 or 431.
@@ -53,7 +57,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and not self.allows(origin):
             raise _forbidden(f"Origin: the web page {origin[:80]!r} may not call this server: allow it with --allow-origin")
-        if self.api_key and not self._has_key(headers):
+        if self.api_key and not is_preflight and not self._has_key(headers):
             message = "expected the API key of this server, as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise ApiError(message, status=401, kind="authentication_error", code="invalid_api_key")
 

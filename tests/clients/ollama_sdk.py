@@ -1,0 +1,72 @@
+"""Ollama's SDK: python tests/clients/ollama_sdk.py http://127.0.0.1:8485"""
+
+import asyncio
+import sys
+
+import ollama
+
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+ASKED = {"model": "local", "tools": [multiply], "options": {"temperature": 0}}
+
+
+def result(call):
+    function = call.function
+    return {"role": "tool", "tool_name": function.name, "content": str(multiply(**function.arguments))}
+
+
+def joined(parts):
+    """Make one message of a streamed one."""
+    text = "".join(part.message.content or "" for part in parts)
+    calls = [call for part in parts for call in part.message.tool_calls or ()]
+    return ollama.Message(role="assistant", content=text, tool_calls=calls)
+
+
+def whole(url):
+    messages = [QUESTION]
+    client = ollama.Client(host=url)
+    while (message := client.chat(messages=messages, **ASKED).message).tool_calls:
+        messages += [message, *map(result, message.tool_calls)]
+    client.close()
+    return message.content
+
+
+def streamed(url):
+    messages = [QUESTION]
+    client = ollama.Client(host=url)
+    while (message := joined([*client.chat(messages=messages, stream=True, **ASKED)])).tool_calls:
+        messages += [message, *map(result, message.tool_calls)]
+    client.close()
+    return message.content
+
+
+async def async_whole(url):
+    messages = [QUESTION]
+    client = ollama.AsyncClient(host=url)
+    while (message := (await client.chat(messages=messages, **ASKED)).message).tool_calls:
+        messages += [message, *map(result, message.tool_calls)]
+    await client.close()
+    return message.content
+
+
+async def async_streamed(url):
+    messages = [QUESTION]
+    client = ollama.AsyncClient(host=url)
+    while (message := joined([part async for part in await client.chat(messages=messages, stream=True, **ASKED)])).tool_calls:
+        messages += [message, *map(result, message.tool_calls)]
+    await client.close()
+    return message.content
+
+
+HOWS = {"whole": whole, "streamed": streamed, "async whole": async_whole, "async streamed": async_streamed}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        answer = ask(sys.argv[1])
+        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)

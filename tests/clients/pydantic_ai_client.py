@@ -1,0 +1,39 @@
+"""Pydantic AI: python tests/clients/pydantic_ai_client.py http://127.0.0.1:8485/v1"""
+
+import asyncio
+import sys
+
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+QUESTION = "What is 1234 times 5678?"
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+def agent_at(url):
+    provider = OpenAICompatibleProvider("xmlcall", base_url=url, api_key="none")
+    return Agent(OpenAIChatModel("local", provider=provider), tools=[multiply], model_settings={"temperature": 0})
+
+
+def whole(url):
+    return agent_at(url).run_sync(QUESTION).output
+
+
+async def streamed(url):
+    # not run_stream(), which takes what the model says before its call for the answer
+    async with agent_at(url).run_stream_events(QUESTION) as events:
+        *_, last = [event async for event in events]
+    return last.result.output
+
+
+HOWS = {"whole": whole, "streamed": streamed}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        answer = ask(sys.argv[1])
+        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)

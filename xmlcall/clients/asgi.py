@@ -1,0 +1,220 @@
+"""The server's side of ASGI, inside this process: an app is opened, asked and closed as a web server does it.
+
+httpx's own ASGITransport gathers a whole answer before it gives any of it. Here an answer comes as the app sends it, through a
+queue that holds the app up when the reader is slow, and an app learns that its caller left. An answer's last part is handed over
+when the app has ended, so that an app that fails after it said "Internal Server Error" fails for the caller, reason included.
+
+Source: ASGI 3.0, specs "HTTP & WebSocket" 2.4 and "Lifespan" 2.0.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Scope
+
+__all__ = ["AppError", "Exchange", "Lifespan"]
+
+AHEAD: Final = 16  # messages that an app may send before they are read
+LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller left
+
+Headers = list[tuple[bytes, bytes]]
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a task and hold it: event loops do not, and a task that nobody holds vanishes in the middle of its work."""
+    task = asyncio.create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task
+
+
+class AppError(Exception):
+    """An app did not give a whole answer; the cause is what it raised, if it did."""
+
+
+class Exchange:
+    """One request to an app, and the answer as it comes. It begins at once.
+
+    Args:
+        app: open.
+        scope: the request's head, of type `http`.
+        body: the whole of the request's.
+    """
+
+    def __init__(self, app: "ASGIApp", scope: "Scope", body: bytes) -> None:
+        self._app, self._scope, self._body = app, scope, body
+        self._passing, self._passed = anyio.create_memory_object_stream["Message"](AHEAD)
+        self._held: list[Message] = []
+        self._is_read = self._is_whole = False  # the request, the answer
+        self._over = asyncio.Event()
+        self._failure: Exception | None = None
+        self._task = _start(self._run())
+
+    async def begin(self, seconds: float | None = None) -> tuple[int, Headers]:
+        """Wait for the answer's status and headers.
+
+        Args:
+            seconds: to wait; None for no limit.
+
+        Raises:
+            TimeoutError: nothing came.
+            AppError: the app ended without an answer.
+        """
+        message = await self._next(seconds)
+        return message["status"], list(message.get("headers", ()))
+
+    async def piece(self, seconds: float | None = None) -> bytes:
+        """Wait for the next piece of the answer's body; b"" is its end.
+
+        Args:
+            seconds: to wait; None for no limit.
+
+        Raises:
+            TimeoutError: nothing came.
+            AppError: the app ended in the middle of the answer.
+        """
+        while not self._is_whole:
+            message = await self._next(seconds)
+            self._is_whole = not message.get("more_body", False)
+            if data := message.get("body", b""):
+                return bytes(data)
+        return b""
+
+    async def aclose(self) -> None:
+        """Leave: the app is told, and cancelled if it does not end."""
+        self._over.set()
+        self._passed.close()
+        if self._task.done():
+            return
+        try:
+            await asyncio.wait([self._task], timeout=LEAVE_SECONDS)
+        finally:
+            self._task.cancel()
+
+    async def _next(self, seconds: float | None) -> "Message":
+        try:
+            with anyio.fail_after(seconds):
+                return await self._passed.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            raise self._error() from self._failure
+
+    def _error(self) -> AppError:
+        if self._failure is not None:
+            return AppError(f"{type(self._failure).__name__}: {self._failure}")
+        return AppError("the answer was closed before its end" if self._over.is_set() else "the app ended without a whole answer")
+
+    # -- what the app sees -------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+            await self._hand_over()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._passing.close()
+
+    async def _receive(self) -> "Message":
+        if not self._is_read:
+            self._is_read = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: "Message") -> None:
+        self._held.append(message)
+        if message.get("more_body", False):
+            await self._hand_over()
+        elif message["type"] == "http.response.body":
+            self._over.set()
+
+    async def _hand_over(self) -> None:
+        held, self._held = self._held, []
+        try:
+            for message in held:
+                await self._passing.send(message)
+        except anyio.BrokenResourceError:
+            raise ConnectionAbortedError("the caller left") from None
+
+
+class Lifespan:
+    """The time in which an app is open. A task of its own, since what was opened in a task has to be closed in it.
+
+    Args:
+        app: not open; it is opened at once.
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self.app = app
+        self._is_asked = self._is_open = False
+        self._ready, self._ending = asyncio.Event(), asyncio.Event()
+        self._failure: Exception | None = None
+        self._task = _start(self._run())
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop in which the app runs."""
+        return self._task.get_loop()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the app did not open, was closed, or lost its event loop, which cancels all tasks when it ends."""
+        return self._task.done() or self.loop.is_closed()
+
+    async def opened(self) -> None:
+        """Wait until the app is open.
+
+        Raises:
+            Exception: what opening raised.
+            AppError: it was closed before it was open.
+        """
+        await self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        if not self._is_open:
+            raise AppError("closed before it was open")
+
+    async def aclose(self) -> None:
+        """Close the app; one that is still being opened is cancelled.
+
+        Raises:
+            Exception: what closing raised.
+        """
+        if self.is_over:
+            return
+        if not self._ready.is_set():
+            self._task.cancel()
+        self._ending.set()
+        await asyncio.wait([self._task])
+        if self._is_open and self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}}
+        try:
+            await self._app_runs(scope)
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _app_runs(self, scope: "Scope") -> None:
+        await self.app(scope, self._receive, self._send)
+
+    async def _receive(self) -> "Message":
+        if not self._is_asked:
+            self._is_asked = True
+            return {"type": "lifespan.startup"}
+        await self._ending.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: "Message") -> None:
+        if message["type"] == "lifespan.startup.complete":
+            self._is_open = True
+            self._ready.set()
