@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage live check fix golden bench bench-parser fuzz clean
+.PHONY: demo test coverage live check fix golden bench bench-parser fuzz clients clean
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -52,6 +52,15 @@ fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzi
 	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/test_parser_corpus.py
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
+
+build/clients/.installed: tests/clients/requirements.txt pyproject.toml
+	$(PYTHON) -m venv build/clients
+	build/clients/bin/python -m pip install --quiet --disable-pip-version-check -e '.[local]' -r tests/clients/requirements.txt
+	@touch $@
+
+clients: MODEL := scripted
+clients: build/clients/.installed  ## real clients through the proxy; MODEL=local for a real model behind it
+	build/clients/bin/python tests/clients/run.py --model $(MODEL)
 
 bench-parser:  ## the parser beside others, in an environment of its own
 	$(PYTHON) -m venv build/bench-parser

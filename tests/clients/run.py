@@ -82,7 +82,7 @@ def main() -> int:
     install_node_packages()
     failed = False
     with scripted_proxy() if model == "scripted" else served(model) as url:
-        print(row("client", "version", "how", ""))
+        print(row("client", "version", "how", "result"))
         for client in CLIENTS:
             for way, outcome in outcomes(client, url).items():
                 print(row(client.program, version_of(client), way, outcome), flush=True)
