@@ -8,11 +8,11 @@ import pytest
 from cases import TOOLS, cuts, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proxy_harness import ask, block, body, function
+from proxy_harness import ADD, ask, block, body, function
 from soup import PIECES, pieces_of
 from soup import TOOLS as SOUP_TOOLS
 
-from xmlcall import Catalog, Parser, ToolArgumentDelta, ToolCall, ToolCallEnd, ToolCallStart, bind
+from xmlcall import Catalog, Markup, Parser, ToolArgumentDelta, ToolCall, ToolCallEnd, ToolCallStart, bind
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.proxy.chat import CHAT
@@ -36,13 +36,15 @@ def sent(chunks: Iterable[str], tools: Any, finish_reason: str = "stop", **optio
                 sender.start(event)
             case ToolArgumentDelta():
                 written += sender.add(event)
+            case Markup(kind="parameter_close"):
+                written += sender.end_parameter()
             case ToolCallEnd(raw=raw):
                 call = bind(raw, catalog)
                 if isinstance(call, ToolCall):
                     written += sender.end(call, is_retry=False)
                 else:
                     sender.drop()
-                if sender.is_unfinished:
+                if sender.unfinished:
                     break
     return joined(written)
 
@@ -107,7 +109,7 @@ async def test_strings_come_as_they_are_written_and_others_when_they_are_complet
     assert isinstance(events[0], CallOpened)
     assert len(pieces) > 8
     assert "".join(pieces[:2]).startswith('{"path": "')
-    assert [piece for piece in pieces if "mode" in piece or "lines" in piece] == [', "mode": "new"', ', "lines": 3}']
+    assert [piece for piece in pieces if "mode" in piece or "lines" in piece] == [', "mode": "new"', ', "lines": 3']
     assert json.loads("".join(pieces)) == {**VALUES, "lines": 3}
 
 
@@ -130,3 +132,38 @@ async def test_a_retry_without_a_call_is_an_error_if_one_was_begun() -> None:
     with pytest.raises(ApiError) as raised:
         await ask(backend, body(tools=[WRITE]), stream_arguments=True)
     assert raised.value.code == "invalid_tool_call"
+
+
+async def test_a_parameter_written_twice_goes_out_once() -> None:
+    twice = block(("write", VALUES)).replace("</invoke>", '<parameter name="path">a.py</parameter>\n</invoke>')
+    assert [json.loads(text) for _, text, _ in joined(await fragments(twice))] == [{**VALUES, "lines": 3}]
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [block(("add", {"a": 1, "b": 2}), ("write", {"path": "a.py"})), block(("add", {"a": 1, "b": 2}))],
+        [block(("write", {"path": "a.py"}), ("add", {"a": 1, "b": 2})), "Never mind."],
+    ],
+)
+async def test_no_answer_ends_with_half_a_call(replies: list[str]) -> None:
+    with pytest.raises(ApiError, match="'write'"):
+        await ask(ScriptedBackend(replies), body(tools=[WRITE, ADD]), stream_arguments=True)
+
+
+async def test_a_call_that_is_cut_off_after_its_beginning_was_sent_is_an_error() -> None:
+    backend = ScriptedBackend([block(("write", VALUES))[:80]], finish_reasons=["length"])
+    with pytest.raises(ApiError, match="'write'"):
+        await ask(backend, body(tools=[WRITE], max_tokens=9), stream_arguments=True)
+
+
+async def test_an_answer_that_is_not_streamed_has_whole_calls_only() -> None:
+    async with Engine(ScriptedBackend([block(("write", VALUES))]), mode="xml", stream_arguments=True) as engine:
+        events = [event async for event in engine.turn(CHAT.read(body(tools=[WRITE])).request, is_streamed=False)]
+    assert sum(isinstance(event, ArgumentsPiece) for event in events) == 1
+
+
+def test_a_value_that_is_marked_as_json_is_not_sent_as_the_text_it_is_written_in() -> None:
+    text = block(("write", VALUES)).replace('name="path">a.py<', 'name="path" type="json">"a.py"<')
+    check(sent(list(text), [WRITE]))
+    assert json.loads(sent(list(text), [WRITE])[0][1])["path"] == "a.py"

@@ -64,12 +64,13 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArgumentDelta:
-    """Raw text of one parameter, not typed yet."""
+    """Raw text of one parameter, not typed yet; `is_json`: an attribute marks it as JSON."""
 
     index: int
     parameter: str
     text: str
     span: Span
+    is_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,8 @@ async def generate(
         if watch.done or last.finish_reason != "length" or len(text) == begun or not (watch.calling or watch.inside):
             break
     finish_reason = "stop" if watch.done else last.finish_reason or "stop"
+    if finish_reason == "stop" and request.stop and watch.calling:
+        finish_reason = "length"  # one of the strings may have cut the call
     for event in watch.pass_on(parser.close(finish_reason)):
         yield event
     kept, events = _cut(text, watch)

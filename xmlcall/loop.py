@@ -28,7 +28,7 @@ from .hosts.base import Host
 from .hosts.router import Router
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system
-from .policy import Policy, allow
+from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
 from .types import InvalidCall, Message, ToolCall
@@ -260,7 +260,7 @@ class ToolLoop:
         """Yield the texts by others that a call must not be copied from."""
         yield from state.seen
         yield from state.said
-        yield from (tool.description for tool in catalog)
+        yield from (words_of(tool) for tool in catalog)
         yield from (text for _, text in self.router.instructions())
 
 

@@ -9,9 +9,10 @@ import fnmatch
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from .references import nodes
 from .types import InvalidCall, Issue, Tool, ToolCall
 
-__all__ = ["Decision", "Policy", "Proposal", "allow", "echo_of"]
+__all__ = ["Decision", "Policy", "Proposal", "allow", "echo_of", "words_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +90,13 @@ def echo_of(call: ToolCall | InvalidCall, sources: Iterable[str]) -> InvalidCall
         return None
     message = "This call repeats text from the conversation. If you mean it, write it in your own words."
     return InvalidCall(id=call.id, name=call.name, issues=(Issue(code="echo", message=message),), raw=call.raw)
+
+
+def words_of(tool: Tool) -> str:
+    """Return what a server says in the description of a tool: its own and those of its parameters, from which no call is copied.
+
+    Args:
+        tool: as a server lists it.
+    """
+    values = (value for node in nodes(tool.input_schema) for value in node.values())
+    return "\n".join([tool.description, *(value for value in values if isinstance(value, str))])

@@ -29,7 +29,11 @@ LANGUAGES = ("en", "zh")
 
 _TAG_NAME = regex.compile(r"<[^\s=>{]+")
 # The tags of the wire format, of the frame around results and of reasoning.
-_TAGS = regex.compile(r"<(?=/?(?:function_calls|function_results|result|invoke|parameter|think|thinking|reasoning)\b)")
+# And of chat templates: servers read those anywhere in a prompt.
+_TAGS = regex.compile(
+    r"<(?=/?(?:function_calls|function_results|result|invoke|parameter|think|thinking|reasoning)\b"
+    r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
+)
 
 
 def system_prompt(

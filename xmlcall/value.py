@@ -100,7 +100,7 @@ class Value:
         if not text:
             return
         span = (self._position, self._position + len(text))
-        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span))
+        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span, is_json=self._is_json))
         self._parts.append(text)
         self._position = span[1]
 

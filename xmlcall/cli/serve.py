@@ -39,6 +39,7 @@ proxy also runs tools of those servers itself; nobody is asked, so it offers and
 printed to standard output, everything else to standard error. docs/clients.md has settings for many clients.
 """
 
+BACKLOG = 512
 STOP_SECONDS = 5  # for answers that are under way when the server is stopped
 
 
@@ -165,6 +166,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         listener = socket.socket(address[0], socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address[4])
+        listener.listen(BACKLOG)  # whoever reads the address may call at once
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
@@ -207,6 +209,11 @@ async def _run(app: "Starlette", listener: socket.socket) -> None:
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
-    for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number_, stop)
-    await server.serve(sockets=[listener])
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for each in ends:
+        loop.add_signal_handler(each, stop)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for each in ends:
+            loop.remove_signal_handler(each)

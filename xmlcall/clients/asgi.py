@@ -1,10 +1,11 @@
 """The server's side of ASGI, inside this process: an app is opened, asked and closed as a web server does it.
 
 httpx's own ASGITransport gathers a whole answer before it gives any of it. Here an answer comes as the app sends it, through a
-queue that holds the app up when the reader is slow, and an app learns that its caller left. An answer's last part is handed over
-when the app has ended, so that an app that fails after it said "Internal Server Error" fails for the caller, reason included.
+queue that holds the app up when the reader is slow, and an app learns that its caller left. The beginning of an error and the end
+of any answer are handed over when the app goes on or has ended: frameworks say "Internal Server Error" and then raise the reason,
+and here the caller is to see the reason.
 
-Source: ASGI 3.0, specs "HTTP & WebSocket" 2.4 and "Lifespan" 2.0.
+Source: ASGI 3.0, specs "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a caller that left is to fail) and "Lifespan" 2.0.
 """
 
 import asyncio
@@ -128,11 +129,12 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: "Message") -> None:
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         self._held.append(message)
-        if message.get("more_body", False):
-            await self._hand_over()
-        elif message["type"] == "http.response.body":
+        if is_last:
             self._over.set()
+        elif message.get("status", 200) < 500:
+            await self._hand_over()
 
     async def _hand_over(self) -> None:
         held, self._held = self._held, []
@@ -140,7 +142,7 @@ class Exchange:
             for message in held:
                 await self._passing.send(message)
         except anyio.BrokenResourceError:
-            raise ConnectionAbortedError("the caller left") from None
+            await asyncio.sleep(0)  # the caller left: what is said is dropped, as uvicorn does, and who listens is told
 
 
 class Lifespan:
@@ -198,14 +200,11 @@ class Lifespan:
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}}
         try:
-            await self._app_runs(scope)
+            await self.app(scope, self._receive, self._send)
         except Exception as error:
             self._failure = error
         finally:
             self._ready.set()
-
-    async def _app_runs(self, scope: "Scope") -> None:
-        await self.app(scope, self._receive, self._send)
 
     async def _receive(self) -> "Message":
         if not self._is_asked:

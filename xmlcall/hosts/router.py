@@ -114,6 +114,10 @@ class Router:
             raise UsageError(f"no tool named {name!r} was listed; call `tools()` first")
         return self._origins[name]
 
+    def find(self, name: str) -> tuple[Host, str] | None:
+        """Return the same as `origin`, or None if no tool of this name is listed now."""
+        return self._origins.get(name)
+
     async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
         """Run a tool where it lives.
 

@@ -11,11 +11,11 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, Final
 
 import anyio
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from ..backends.base import Relayed
 from ..errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
@@ -27,6 +27,9 @@ BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an even
 PING_SECONDS: Final = 15.0
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
+_FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"})
+# Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
+_LOGGED: Final = frozenset({"forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"})
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -56,6 +59,11 @@ def api_error(error: Exception) -> ApiError:
     return ApiError("the proxy failed: its log says how", status=500, kind="server_error", code="internal_error")
 
 
+def _told(error: ApiError) -> str:
+    """Return what the log says of an error."""
+    return error.message if error.code in _LOGGED else error.code or error.kind
+
+
 class Exchange:
     """One request and its answer.
 
@@ -70,16 +78,18 @@ class Exchange:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
         self.status = 0  # what the caller got; 0 if it left before
-        self.failure = ""  # what went wrong, also after the status was sent
+        self.failure = ""  # what went wrong, also after the status was sent; for the log
 
     async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
         """Write events as they come, until the last one, an error, or the caller's leaving."""
-        writer = self._form.writer(asked)
+        writer, beginning = self._form.writer(asked), asyncio.Lock()
+        headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
         async def begin() -> None:
-            if not self.status:
-                await self._start(200, self._form.media_type, ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")))
-                await self._body(writer.begin(), more=True)
+            async with beginning:  # the first event and the first ping may come at once
+                if not self.status:
+                    await self._start(200, self._form.media_type, headers)
+                    await self._body(writer.begin(), more=True)
 
         async def run(said: list[float]) -> None:
             try:
@@ -90,10 +100,10 @@ class Exchange:
                         said[0] = time.monotonic()
             except Exception as error:
                 failed = api_error(error)
-                self.failure = failed.message
                 if not self.status:
                     await self.fail(failed)
                     return
+                self.failure = _told(failed)
                 await self._body(writer.fail(failed), more=True)
             await self._body(b"", more=False)
 
@@ -130,16 +140,15 @@ class Exchange:
         async def run() -> None:
             try:
                 async with opened as relayed:
-                    await self._start(relayed.status, relayed.media_type)
+                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
             except Exception as error:
                 failed = api_error(error)
-                self.failure = failed.message
-                if self.status:
-                    raise ConnectionAbortedError(failed.message) from error  # the server drops the connection: half is not whole
-                await self.fail(failed)
-                return
+                if not self.status:
+                    await self.fail(failed)
+                self.failure = _told(failed)
+                return  # an answer without its end: the server drops the connection, since half is not whole
             await self._body(b"", more=False)
 
         await self._until_left(run)
@@ -152,18 +161,22 @@ class Exchange:
 
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
-        self.failure = error.message
-        headers = (_NO_RETRY,) if error.code in ("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns") else ()
+        self.failure = _told(error)
+        headers = (_NO_RETRY,) if error.code in _FINAL else ()
         await self.json(self._form.error(error), error.status, headers)
 
     async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
         self.status = status
         own = ((b"content-type", media_type.encode("latin-1", "replace")), *headers, *self._headers)
-        await self._send({"type": "http.response.start", "status": status, "headers": list(own)})
+        await self._say({"type": "http.response.start", "status": status, "headers": list(own)})
 
     async def _body(self, data: bytes, *, more: bool) -> None:
         if data or not more:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            await self._say({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _say(self, message: Message) -> None:
+        with suppress(OSError):  # the caller left, and some servers say so here; `leave` hears it too
+            await self._send(message)
 
     async def _until_left(self, work: Work, *beside: Work) -> None:
         """Do the work; if the caller leaves, cancel it."""
@@ -172,12 +185,10 @@ class Exchange:
             async def leave() -> None:
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
+                self.failure = self.failure or "the caller left"
                 group.cancel_scope.cancel()
 
             for task in (leave, *beside):
                 group.start_soon(task)
-            try:
-                await work()
-            except OSError:  # the server noticed the leaving first
-                self.failure = self.failure or "the caller left"
+            await work()
             group.cancel_scope.cancel()

@@ -1,7 +1,7 @@
 """The proxy as an ASGI app."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -81,18 +81,30 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())
 
+    async def not_here(request: Request, error: Exception) -> Response:
+        """Write Starlette's own 404 and 405 in the caller's format."""
+        assert isinstance(error, HTTPException)
+        try:
+            guard.check(request.headers)
+        except ApiError as refusal:
+            return _error(request, refusal)
+        return _error(request, _unknown(request, error), error.headers)
+
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
-    return Starlette(
+    app = Starlette(
         routes=[*routes, route("/openapi.json", "GET", describe)],
         lifespan=lifespan,
-        exception_handlers={HTTPException: _not_here},
+        exception_handlers={HTTPException: not_here},
     )
+    app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that
+    return app
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
-    """Write Starlette's own 404 and 405 in the caller's format."""
-    assert isinstance(error, HTTPException)
+def _unknown(request: Request, error: HTTPException) -> ApiError:
     paths = ", ".join(endpoint.path for endpoint in ENDPOINTS if endpoint.method == "POST")
     message = f"{request.method} {request.url.path[:200]}: {error.detail}; questions go to: {paths}"
-    body = format_of(request.url.path).error(ApiError(message, status=error.status_code, code="not_found"))
-    return JSONResponse(body, error.status_code, headers=error.headers)
+    return ApiError(message, status=error.status_code, code="not_found" if error.status_code == 404 else "method_not_allowed")
+
+
+def _error(request: Request, error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse(format_of(request.url.path).error(error), error.status, headers=headers)

@@ -58,11 +58,16 @@ class CallText:
             return ""
         before = ""
         if delta.parameter != self._open:
-            before = self._end_parameter() + self._begin_parameter(delta.parameter)
+            before = self._end_parameter() + ("" if delta.is_json else self._begin_parameter(delta.parameter))
+            self._held = self._held or delta.is_json
         if self._held:
             return before
         self._text.append(delta.text)
         return before + (_inside(delta.text) if self._plain else "")
+
+    def end_parameter(self) -> str:
+        """Note that the open parameter is closed; return what can be sent."""
+        return "" if self._held else self._end_parameter()
 
     def _begin_parameter(self, name: str) -> str:
         schema = self._properties.get(name) if isinstance(self._properties, dict) else None

@@ -89,7 +89,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
     _refuse(body)
     listed = (body.functions if legacy else body.tools) or []
     tools = tools_of(listed, _tool, "functions" if legacy else "tools")
-    choice, tools = chosen(body.function_call if legacy else body.tool_choice, tools)
+    choice = chosen(body.function_call if legacy else body.tool_choice, tools)
     request = TurnRequest(
         messages=tuple(_message(message, number) for number, message in enumerate(body.messages)),
         tools=tools,
@@ -117,33 +117,30 @@ def _tool(item: dict[str, Any]) -> Tool:
     return Tool.from_openai(item)
 
 
-def chosen(choice: Any, tools: tuple[Tool, ...]) -> tuple[Choice, tuple[Tool, ...]]:
+def chosen(choice: Any, tools: tuple[Tool, ...]) -> Choice:
     """Read a `tool_choice`, in the form of chat completions or of responses.
 
     Args:
         choice: as it came; None is `auto`.
         tools: of the request.
 
-    Returns:
-        The choice, and the tools that are left on offer.
-
     Raises:
         ApiError: no such form, or a tool that was not offered.
     """
     if choice is None:
-        return Choice(), tools
+        return Choice()
     if choice in ("auto", "none", "required"):
-        return _demanded(Choice(mode=choice), tools), tools
+        return _demanded(Choice(mode=choice), tools)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         inner = choice.get("allowed_tools", choice)
         listed = inner.get("tools") if isinstance(inner, dict) else None
         names = [_chosen_name(item) for item in listed] if isinstance(listed, list) else []
-        allowed = tuple(_offered(name, tools) for name in names)
+        allowed = frozenset(_offered(name, tools).name for name in names)
         mode = inner.get("mode", "auto") if isinstance(inner, dict) else None
         if mode in ("auto", "required") and allowed:
-            return Choice(mode=mode), allowed
+            return Choice(mode=mode, allowed=allowed)
     elif name := _chosen_name(choice):
-        return Choice(mode="required", name=_offered(name, tools).name), tools
+        return Choice(mode="required", name=_offered(name, tools).name)
     raise ApiError(
         'tool_choice: expected "auto", "none", "required", a function or allowed tools, got ' + repr(choice)[:80],
         param="tool_choice",
@@ -179,7 +176,7 @@ def _message(message: ChatMessage, number: int) -> Message:
         case "system" | "developer":
             return Message(role="system", content=text)
         case "tool" | "function":
-            return Message(role="tool", content=text, tool_call_id=message.tool_call_id, name=message.name)
+            return Message(role="tool", content=text, tool_call_id=message.tool_call_id, name=message.name, images=images)
         case "assistant":
             return Message(role="assistant", content=text, tool_calls=_calls(message, path))
     return Message(role="user", content=text, images=images)

@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from .anthropic import CountBody, MessagesBody
 from .chat import ChatBody
-from .endpoints import ENDPOINTS
+from .endpoints import ENDPOINTS, QUESTIONS, RELAYED
 from .ollama import OllamaChatBody, OllamaGenerateBody
 from .responses import ResponsesBody
 
@@ -24,15 +24,8 @@ _BODIES: Final[dict[str, type[BaseModel]]] = {
     "/api/generate": OllamaGenerateBody,
 }
 
-_ANY: Final[dict[str, Any]] = {"schema": {}}
-_ANSWERS: Final = {
-    "2XX": {
-        "description": "The answer.",
-        "content": {"application/json": _ANY, "text/event-stream": _ANY, "application/x-ndjson": _ANY},
-    },
-    "4XX": {"description": "What is wrong with the request.", "content": {"application/json": {"schema": {"type": "object"}}}},
-    "5XX": {"description": "What the model server failed at.", "content": {"application/json": {"schema": {"type": "object"}}}},
-}
+_STREAMED: Final = {question.path: question.form.media_type for question in (*QUESTIONS, *RELAYED)}
+_ERROR: Final = {"application/json": {"schema": {"type": "object"}}}
 
 
 @functools.cache
@@ -53,8 +46,17 @@ def description() -> dict[str, Any]:
     }
 
 
+def _answers(path: str) -> dict[str, Any]:
+    media_types = ["application/json", *([_STREAMED[path]] if path in _STREAMED else [])]
+    return {
+        "2XX": {"description": "The answer.", "content": {media_type: {"schema": {}} for media_type in media_types}},
+        "4XX": {"description": "What is wrong with the request.", "content": _ERROR},
+        "5XX": {"description": "What the model server failed at.", "content": _ERROR},
+    }
+
+
 def _operation(path: str) -> dict[str, Any]:
-    operation: dict[str, Any] = {"responses": _ANSWERS}
+    operation: dict[str, Any] = {"responses": _answers(path)}
     if body := _BODIES.get(path):
         schema = {"$ref": f"#/components/schemas/{body.__name__}"}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -5,20 +5,23 @@ without tools, and one with tools where the server's own function calling works,
 name, where the caller uses another); everything else is read, answered by the engine and written in the caller's format.
 """
 
+import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from ..backends.base import Relayed, Relaying
-from ..errors import XmlcallError
 from ..references import deeper_than
+from ..wire.openai import read_json
 from . import ollama_info
 from .answering import Exchange, api_error
 from .anthropic import MESSAGES, read_count
@@ -34,8 +37,10 @@ __all__ = ["ENDPOINTS", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question
 log = logging.getLogger("xmlcall.proxy")
 
 BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
+BODY_SECONDS: Final = 120.0  # for a body to come
 DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
-COUNT_LIMIT: Final = 1_000_000  # bytes of an answer that is one number
+VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
+PATH_LIMIT: Final = 200  # characters of a path in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +109,13 @@ class Handler:
                 await self._answer(self._engine, request, exchange)
         except ClientDisconnect:
             exchange.failure = "the caller left"
-        except (ApiError, XmlcallError) as error:
-            await exchange.fail(api_error(error))
+        except Exception as error:
+            failed = api_error(error)
+            if not exchange.status:
+                await exchange.fail(failed)
         failure = f": {exchange.failure}" if exchange.failure else ""
-        log.info("%s %s %s, %.2f s%s", request.method, request.url.path, exchange.status, time.monotonic() - started, failure)
+        path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
+        log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
 
 
 Answer = Callable[[Engine, Request, Exchange], Awaitable[None]]
@@ -129,13 +137,14 @@ def asking(question: Question) -> Answer:
             raise ApiError(
                 f"the model server has no {question.path}, and xmlcall only passes it on", status=404, code="not_found"
             )
+        _refuse_many(data)
         asked = question.form.read(data)
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
         elif asked.stream:
             await exchange.stream(engine.turn(asked.request), asked)
         else:
-            await exchange.whole(engine.turn(asked.request), asked)
+            await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
 
     return answer
 
@@ -164,18 +173,22 @@ def _mentions_tools(data: Mapping[str, Any]) -> bool:
 
 
 async def _content(request: Request) -> bytes:
-    """Read a body within its limit."""
+    """Read a body within its limits."""
     content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > BODY_LIMIT:
-            raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                content += piece
+                if len(content) > BODY_LIMIT:
+                    raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
+    except TimeoutError:
+        raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
     return bytes(content)
 
 
 def _data(content: bytes) -> Mapping[str, Any]:
     try:
-        data = json.loads(content, parse_constant=_refuse_constant)
+        data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ApiError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
     if not isinstance(data, dict):
@@ -187,6 +200,26 @@ def _data(content: bytes) -> Mapping[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """Read a number; one that became infinite could not be written again."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def _refuse_many(data: Mapping[str, Any]) -> None:
+    waiting: list[Any] = [data]
+    count = 0
+    while waiting:
+        node = waiting.pop()
+        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+        count += len(inside)
+        if count > VALUE_LIMIT:
+            raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
+        waiting += inside
 
 
 # -- what is known of the model ----------------------------------------------------------------------------------------
@@ -204,7 +237,10 @@ async def _models(engine: Engine, request: Request, exchange: Exchange) -> None:
 
 
 async def _one_model(engine: Engine, request: Request, exchange: Exchange) -> None:
-    await exchange.json(_model(request.path_params["name"]))
+    if name := request.path_params["name"]:
+        await exchange.json(_model(name))
+    else:
+        await _models(engine, request, exchange)
 
 
 async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -212,7 +248,9 @@ async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
 
 
 async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
-    asked = read_count(_data(await _content(request)))
+    data = _data(await _content(request))
+    _refuse_many(data)
+    asked = read_count(data)
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
 
 
@@ -237,7 +275,7 @@ async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
         content = json.dumps({"model": engine.model}).encode()
         async with engine.backend.relay("POST", "/api/show", content) as relayed:
             body = b"".join([chunk async for chunk in relayed.chunks])
-        shown = ollama_info.with_tools(_data(body)) if relayed.status == 200 else shown
+        shown = ollama_info.with_tools(read_json(body.decode("utf-8", "replace"))) if relayed.status == 200 else shown
     await exchange.json(shown)
 
 

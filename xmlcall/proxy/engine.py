@@ -24,7 +24,7 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest
 from ..hosts.base import Host
 from ..hosts.router import Router
-from ..policy import allow
+from ..policy import allow, words_of
 from ..repair import Attempts, RepairPolicy
 from ..types import Message, Tool
 from .history import last_request, model_messages, prompts, said_by_others
@@ -93,6 +93,8 @@ class Engine:
         self._memory = Memory()
         self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
         self._own: tuple[Tool, ...] = ()
+        self._origins: dict[str, tuple[Host, str]] = {}
+        self._listing = asyncio.Lock()
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
 
@@ -140,8 +142,11 @@ class Engine:
         Raises:
             ToolHostError: a host could not list its tools.
         """
-        if self.router.changed.is_set():
-            self._own = tuple(tool for tool in await self.router.tools() if self._may_run(tool))
+        async with self._listing:  # or a request that comes meanwhile would find none
+            if self.router.changed.is_set():
+                listed = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
+                self._own = tuple(tool for tool, origin in listed.values() if self._may_run(*origin))
+                self._origins = {tool.name: listed[tool.name][1] for tool in self._own}
         return self._own
 
     async def is_native(self) -> bool:
@@ -175,11 +180,12 @@ class Engine:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def turn(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+    async def turn(self, request: TurnRequest, *, is_streamed: bool = True) -> AsyncGenerator[TurnEvent]:
         """Answer a request.
 
         Args:
             request: from a wire format.
+            is_streamed: the caller sees events as they come; if not, arguments come whole.
 
         Yields:
             Events for the caller, a TurnEnded last. Closing the generator ends the generation.
@@ -193,16 +199,15 @@ class Engine:
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
             events = self._plain(request)
-        elif not self.has_own_tools and await self.is_native():
+        elif _is_simple(request) and not self.has_own_tools and await self.is_native():
             events = self._natively(request)
         else:
-            events = self._text(request, offered)
+            events = self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    def _may_run(self, tool: Tool) -> bool:
-        host, name = self.router.origin(tool.name)
+    def _may_run(self, host: Host, name: str) -> bool:
         return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
 
     def _offered(self, request: TurnRequest) -> tuple[Tool, ...]:
@@ -210,21 +215,19 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
-    def _text(self, request: TurnRequest, offered: tuple[Tool, ...]) -> AsyncGenerator[TurnEvent]:
+    def _text(self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool) -> AsyncGenerator[TurnEvent]:
         if request.sampling.json_schema is not None:
             message = "a reply in JSON cannot be demanded while tools are offered: leave out the tools or the response format"
             raise ApiError(message, param="response_format")
         catalog, theirs = self._catalog(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
-        named = request.choice.name
-        callable_tools = self._catalog(tuple(tool for tool in offered if tool.name == named)) if named else catalog
-        sendable = self._catalog(tuple(tool for tool in request.tools if not named or tool.name == named))
+        allowed = self._catalog(tuple(tool for tool in offered if request.choice.allows(tool.name)))
         return answer(
             Answering(
                 backend=self.backend,
-                catalog=callable_tools,
-                own=frozenset(callable_tools.names()) - theirs,
+                catalog=allowed,
+                origins={name: origin for name, origin in self._origins.items() if name not in theirs},
                 calling=self._calling,
                 completion=self._completion(request, tuple(messages)),
                 choice=request.choice,
@@ -234,7 +237,7 @@ class Engine:
                 sources=self._sources(request, offered),
                 request=last_request(request.messages),
                 lang=self._lang,
-                sender=Sender(sendable, stream_arguments=self._stream_arguments),
+                sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
             )
         )
@@ -256,7 +259,8 @@ class Engine:
     def _sources(self, request: TurnRequest, offered: Iterable[Tool]) -> list[str]:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.router.instructions()]
-        return [*said_by_others(request.messages), *(tool.description for tool in offered), *instructions]
+        remembered = [text for message in request.messages for text in self._memory.results_before(message)]
+        return [*said_by_others(request.messages), *map(words_of, offered), *instructions, *remembered]
 
     def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
@@ -285,3 +289,9 @@ class Engine:
             return own | dict(sampling.options)
         options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
         return own | {"options": {**options, **sampling.options}}
+
+
+def _is_simple(request: TurnRequest) -> bool:
+    """Say whether a request asks for nothing that only the prompt can do: servers take choices in their own ways, or not."""
+    choice = request.choice
+    return choice.mode == "auto" and choice.allowed is None and request.parallel and request.sampling.json_schema is None

@@ -9,6 +9,7 @@ Keys are compared in constant time and never written anywhere.
 """
 
 import hmac
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -64,11 +65,16 @@ class Guard:
     def allows(self, origin: str) -> bool:
         """Say whether an origin may call."""
         scheme = origin.partition(":")[0].lower()
-        return "*" in self.origins or origin in self.origins or (scheme not in _PAGES and "://" in origin)
+        return (
+            "*" in self.origins
+            or origin in [each.rstrip("/") for each in self.origins]
+            or (scheme not in _PAGES and "://" in origin)
+        )
 
     def _has_key(self, headers: Mapping[str, str]) -> bool:
-        sent = headers.get("x-api-key") or headers.get("authorization", "").partition(" ")[2]
-        return hmac.compare_digest(sent.strip().encode(), self.api_key.encode())
+        key = os.fsencode(self.api_key)  # the bytes that the person gave
+        sent = (headers.get("x-api-key", ""), headers.get("authorization", "").partition(" ")[2])  # some clients send both
+        return any(hmac.compare_digest(each.strip(" ").encode("latin-1"), key) for each in sent)
 
     def cors(self, origin: str | None) -> Iterable[tuple[bytes, bytes]]:
         """Return the headers that let a page of an allowed origin read an answer; none unless origins were allowed."""
@@ -76,8 +82,9 @@ class Guard:
             return ()
         return (
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-allow-headers", b"authorization, content-type, x-api-key, anthropic-version"),
+            (b"access-control-allow-headers", b"*, authorization"),  # which `*` leaves out; SDKs send headers of their own
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-expose-headers", b"x-should-retry"),
             (b"vary", b"origin"),
         )
 

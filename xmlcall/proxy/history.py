@@ -5,6 +5,8 @@ so that the model server's prompt cache holds: every message is written from its
 head become one, after the tool prompt. Neighbours of role `user` become one, because some templates refuse two.
 """
 
+import itertools
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -78,23 +80,24 @@ def _said(message: Message, catalog: Catalog, memory: Memory) -> tuple[list[Mess
 
 def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
     """Give each call its result: by id, else by name, else by position; a result without its call stands for itself."""
-    waiting = list(told)
+    waiting: dict[tuple[str, str], deque[Message]] = {}
+    for message in told:
+        waiting.setdefault(_label(message), deque()).append(message)
     answered: Answered = []
     for call, result in calls:
         assert isinstance(call, ToolCall)
-        own = None if result is not None else _result_of(call, waiting)
-        if own is not None:
-            waiting.remove(own)
+        labels = (("id", call.id), ("name", call.name), ("", ""))
+        own = None if result is not None else next((waiting[label].popleft() for label in labels if waiting.get(label)), None)
         if result is not None or own is not None:
             answered.append((call, result or _result(own)))
-    return answered + [(call_of("", message.name or "tool", {}, 0), _result(message)) for message in waiting]
+    left = {id(message) for messages in waiting.values() for message in messages}
+    return answered + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in told if id(each) in left]
 
 
-def _result_of(call: ToolCall, waiting: Sequence[Message]) -> Message | None:
-    by_id = [message for message in waiting if message.tool_call_id and message.tool_call_id == call.id]
-    by_name = [message for message in waiting if not message.tool_call_id and message.name == call.name]
-    by_position = [message for message in waiting if not message.tool_call_id and not message.name]
-    return next(iter([*by_id, *by_name, *by_position]), None)
+def _label(message: Message) -> tuple[str, str]:
+    if message.tool_call_id:
+        return "id", message.tool_call_id
+    return ("name", message.name) if message.name else ("", "")
 
 
 def _result(message: Message | None) -> ToolResult:
@@ -110,12 +113,12 @@ def _one_system(messages: list[Message]) -> list[Message]:
 
 def _merged(messages: Iterable[Message]) -> list[Message]:
     merged: list[Message] = []
-    for message in messages:
-        if merged and message.role == "user" and merged[-1].role == "user":
-            content = f"{merged[-1].content}\n\n{message.content}"
-            merged[-1] = replace(merged[-1], content=content, images=merged[-1].images + message.images)
-        else:
-            merged.append(message)
+    for role, run in itertools.groupby(messages, key=lambda message: message.role):
+        group = list(run)
+        if role == "user" and len(group) > 1:
+            images = tuple(url for message in group for url in message.images)
+            group = [replace(group[0], content="\n\n".join(message.content for message in group), images=images)]
+        merged += group
     return merged
 
 

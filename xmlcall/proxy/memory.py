@@ -29,12 +29,14 @@ class Remembered:
         text: the reply as the model wrote it.
         visible: the text that the caller was shown.
         calls: all calls of the reply in order, with the results of those that the proxy ran; the caller's have none yet.
+        results: texts of all results of tools that the proxy ran.
     """
 
     before: tuple[Message, ...]
     text: str
     visible: str
     calls: tuple[tuple[ToolCall, ToolResult | None], ...]
+    results: tuple[str, ...] = ()
 
     @property
     def theirs(self) -> tuple[ToolCall, ...]:
@@ -43,8 +45,9 @@ class Remembered:
 
     @property
     def size(self) -> int:
-        """Characters, roughly."""
-        return len(self.text) + len(self.visible) + sum(len(message.content) for message in self.before)
+        """Characters, roughly; contents of results that are no text count, too."""
+        texts = (self.text, self.visible, *self.results, *(message.content for message in self.before))
+        return sum(map(len, texts)) + sum(len(repr(result.content)) for _, result in self.calls if result is not None)
 
 
 class Memory:
@@ -61,6 +64,11 @@ class Memory:
         while self._size > CHARACTER_LIMIT:
             _, oldest = self._kept.popitem(last=False)
             self._size -= oldest.size
+
+    def results_before(self, message: Message) -> tuple[str, ...]:
+        """Return the texts of results that the model is shown with a message."""
+        found = self.find(message)
+        return found.results if found else ()
 
     def find(self, message: Message) -> Remembered | None:
         """Return what the model said where the caller has this message; None if that is not known, or not the same any more."""

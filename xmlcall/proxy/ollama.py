@@ -149,7 +149,8 @@ class OllamaGenerateBody(_Asking):
 
 def _read_chat(data: Mapping[str, Any]) -> Asked:
     body = read_body(OllamaChatBody, data)
-    choice, tools = chosen(body.tool_choice, tools_of(body.tools or (), _tool))
+    tools = tools_of(body.tools or (), _tool)
+    choice = chosen(body.tool_choice, tools)
     messages = tuple(_message(message, f"messages.{number}") for number, message in enumerate(body.messages or ()))
     return _asked(body, messages, tools, choice)
 

@@ -121,7 +121,8 @@ def _read(data: Mapping[str, Any]) -> Asked:
     for name in STATEFUL:
         if getattr(body, name):
             raise ApiError(f"{name}: this server keeps no state: send the whole input, and wait for its answer", param=name)
-    choice, tools = chosen(body.tool_choice, tools_of(body.tools or [], _tool))
+    tools = tools_of(body.tools or [], _tool)
+    choice = chosen(body.tool_choice, tools)
     request = TurnRequest(
         messages=_messages(body),
         tools=tools,

@@ -6,7 +6,7 @@ anything of them has gone out; when no retry is left, the answer is an error: ha
 worse than none.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -17,9 +17,11 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..constrained import generate_call
 from ..content import result_text
-from ..events import Event, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..errors import BackendError, BackendStatusError, ContextOverflow
+from ..events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..feedback import results
 from ..generation import Continued, Generated, generate
+from ..hosts.base import Host
 from ..loop_events import CallFinished
 from ..policy import echo_of
 from ..repair import Attempts
@@ -43,14 +45,14 @@ class Answering:
     Args:
         backend: open.
         catalog: the tools that may be called.
-        own: names of those that the proxy runs.
+        origins: where those are that the proxy runs itself, as when they were offered.
         calling: runs them.
         completion: how to generate; its messages are the conversation as the model gets it.
         choice: whether a tool has to be called.
         parallel: whether one reply may hold several calls.
         attempts: how often the model may try again.
         max_turns: replies.
-        sources: texts by others, from which a call must not be copied.
+        sources: texts by others before the answer, from which a call must not be copied.
         request: the person's last words.
         lang: of results and feedback.
         sender: of the calls that the caller gets.
@@ -59,7 +61,7 @@ class Answering:
 
     backend: Backend
     catalog: Catalog
-    own: frozenset[str]
+    origins: Mapping[str, tuple[Host, str]]
     calling: Calling
     completion: CompletionRequest
     choice: Choice
@@ -78,11 +80,9 @@ class Answering:
     generated: Generated | None = None  # the last reply
     demanded: bool = False  # the model was told to call a tool
     ran: bool = False  # a tool of the proxy's own ran, or would have
-
-    @property
-    def is_retry(self) -> bool:
-        """Whether the reply to come answers our own words, not the caller's."""
-        return self.attempts.retries > 0 or self.demanded
+    results: list[str] = field(default_factory=list)  # of those
+    is_retry: bool = False  # the reply answers our own words, not the caller's
+    prefix_refused: bool = False
 
 
 async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
@@ -99,13 +99,32 @@ async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
         BackendError: the model server failed.
     """
     for _ in range(state.max_turns):
-        async with aclosing(_reply(state)) as events:
-            async for event in events:
-                yield event
+        try:
+            async with aclosing(_reply(state)) as events:
+                async for event in events:
+                    yield event
+        except BackendError as error:
+            if not _is_refused_prefix(state, error):
+                raise _after_tools(error) if state.ran else error from None
+            state.prefix_refused = True
+            continue
         if reason := await _settle(state):
+            if name := state.sender.unfinished:
+                raise broken_off(name)
             yield TurnEnded(finish_reason=reason, usage=state.usage)
             return
     raise _failed(f"no answer after {state.max_turns} replies: the model kept calling tools", "max_turns")
+
+
+def _is_refused_prefix(state: Answering, error: BackendError) -> bool:
+    """Say whether a server may have refused the beginning that was written for the model: some templates allow none."""
+    refused = isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code < 500
+    return refused and bool(_prefix(state)) and state.generated is None
+
+
+def _after_tools(error: BackendError) -> ApiError:
+    """Make an error that clients do not answer by asking again: what ran would run twice."""
+    return _failed(f"{error}; tools had run before", "failed_after_tools")
 
 
 async def _settle(state: Answering) -> str:
@@ -118,8 +137,6 @@ async def _settle(state: Answering) -> str:
         _demand(state, state.generated)
         return ""
     if not calls:
-        if state.sender.is_unfinished and not cut:
-            raise broken_off("a tool")
         return cut or ("tool_calls" if state.sender.sent else "stop")
     answered = [await _outcome(state, call) for call in calls]
     state.added.append(Message(role="assistant", content=state.generated.text))
@@ -142,6 +159,8 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
     """Generate one reply; the text of a retry is shown only if it has no call."""
     held = ""
     state.calls = []
+    state.is_retry = state.attempts.retries > 0 or state.demanded or bool(state.sender.unfinished)
+    state.sender.begin()
     async with aclosing(_events(state)) as events:
         async for event in events:
             match event:
@@ -165,8 +184,10 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
 
 def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
     match event:
-        case ToolCallStart() if not state.is_retry:
+        case ToolCallStart(name=name) if not state.is_retry and name not in state.origins:
             state.sender.start(event)
+        case Markup(kind="parameter_close") if not state.is_retry:
+            return state.sender.end_parameter()
         case ToolArgumentDelta() if not state.is_retry:
             return state.sender.add(event)
         case ToolCallEnd(raw=raw):
@@ -176,10 +197,10 @@ def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
 
 def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
     bound = bind(raw, state.catalog)
-    call = echo_of(bound, state.sources) or replace(bound, id=new_identity())
+    call = echo_of(bound, _sources(state)) or replace(bound, id=new_identity())
     if isinstance(call, InvalidCall):
         state.sender.drop()
-    elif call.name not in state.own:
+    elif call.name not in state.origins:
         before = len(state.sender.sent)
         events = state.sender.end(call, is_retry=state.is_retry)
         state.calls += state.sender.sent[before:] or [call]
@@ -210,7 +231,8 @@ def _forced(state: Answering) -> Tool | None:
 
 def _prefix(state: Answering) -> str:
     """Begin the call for a model that has to make one, where the server goes on from there."""
-    if state.choice.mode != "required" or state.added or not state.backend.capabilities.continues:
+    is_first = not state.added and state.completion.messages[-1].role != "assistant" and not state.prefix_refused
+    if state.choice.mode != "required" or not is_first or not state.backend.capabilities.continues:
         return ""
     name = f'{state.choice.name}">\n' if state.choice.name else ""
     return f'<function_calls>\n<invoke name="{name}'
@@ -229,18 +251,23 @@ def _demand(state: Answering, generated: Generated) -> None:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
+def _sources(state: Answering) -> list[str]:
+    return [*state.sources, *state.results]
+
+
 async def _outcome(state: Answering, call: ToolCall | InvalidCall) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
     """Run a call of one of the proxy's own tools; others have no result here."""
-    if isinstance(call, InvalidCall) or call.name not in state.own:
+    if isinstance(call, InvalidCall) or call.name not in state.origins:
         return call, None
-    ended = None
-    async with aclosing(state.calling.run(call, state.catalog, state.attempts, state.sources)) as events:
+    if state.calling.router.find(call.name) != state.origins[call.name]:
+        return call, ToolResult.error("Not run: the server does not have this tool any more.")
+    ended, state.ran = None, True
+    async with aclosing(state.calling.run(call, state.catalog, state.attempts, _sources(state))) as events:
         async for event in events:
             ended = outcome(event) or ended
             if isinstance(event, CallFinished):
-                state.sources.append(result_text(event.result))
+                state.results.append(result_text(event.result))
     assert ended is not None
-    state.ran = True
     return ended
 
 
@@ -271,6 +298,8 @@ def _failed(message: str, code: str) -> ApiError:
 def _remember(state: Answering, answered: Answered) -> None:
     calls = tuple((call, result) for call, result in answered if isinstance(call, ToolCall))
     *before, said = state.added
-    remembered = Remembered(before=tuple(before), text=said.content, visible=state.visible, calls=calls)
+    remembered = Remembered(
+        before=tuple(before), text=said.content, visible=state.visible, calls=calls, results=tuple(state.results)
+    )
     if remembered.theirs == tuple(state.sender.sent):  # not so if calls came in several replies: those have no one text
         state.memory.keep(remembered)

@@ -29,7 +29,7 @@ class Sender:
     """What the caller is given of an answer's calls.
 
     Args:
-        catalog: tools of the caller's.
+        catalog: tools that may be called.
         stream_arguments: whether arguments go out before their call is complete.
 
     Attributes:
@@ -44,11 +44,16 @@ class Sender:
         self._identity = ""
         self._unfinished = False
         self._waiting: list[ToolCall] = []
+        self._earlier: list[ToolCall] = []  # of earlier replies, not yet written again in this one
 
     @property
-    def is_unfinished(self) -> bool:
-        """Whether the beginning of a call went out and its end did not."""
-        return self._unfinished
+    def unfinished(self) -> str:
+        """The tool of a call whose beginning went out and whose end did not; else ""."""
+        return self._text.name if self._unfinished and self._text else ""
+
+    def begin(self) -> None:
+        """Note that a reply begins."""
+        self._earlier = [*self.sent, *self._waiting]
 
     def start(self, event: ToolCallStart) -> None:
         """Note that the model has begun a call; values that are written in entities cannot go out before they are whole."""
@@ -63,9 +68,19 @@ class Sender:
         if self._text is None or self._unfinished:
             return []
         begun = self._text.begun
-        fragment = self._text.add(delta)
-        opening = [] if begun or not fragment else [self._opening(self._text.name, self._identity)]
-        return [*opening, *self._pieces(fragment)]
+        return self._fragment(self._text.add(delta), begun)
+
+    def end_parameter(self) -> list[TurnEvent]:
+        """Note that a parameter is closed; return what goes out."""
+        if self._text is None or self._unfinished:
+            return []
+        begun = self._text.begun
+        return self._fragment(self._text.end_parameter(), begun)
+
+    def _fragment(self, text: str, begun: bool) -> list[TurnEvent]:
+        if not text or self._text is None:
+            return []
+        return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
 
     def drop(self) -> None:
         """Note that the call that was begun is not valid."""
@@ -79,7 +94,9 @@ class Sender:
         Raises:
             ApiError: it is not the call whose beginning went out.
         """
-        if is_retry and any((each.name, each.arguments) == (call.name, call.arguments) for each in (*self.sent, *self._waiting)):
+        same = next((each for each in self._earlier if (each.name, each.arguments) == (call.name, call.arguments)), None)
+        if is_retry and same is not None:
+            self._earlier.remove(same)
             return []
         if self._unfinished and not is_retry:
             self._waiting.append(call)
@@ -107,9 +124,9 @@ class Sender:
 
 
 def broken_off(name: str) -> ApiError:
-    """Make the error of a call whose beginning went out and whose rest does not fit it."""
+    """Make the error of a call whose beginning went out and that does not come to an end that fits it."""
     message = (
-        f"the beginning of a call of {name!r} was sent as the model wrote it, and the call turned out to be one that cannot run: "
+        f"the beginning of a call of {name!r} was sent as the model wrote it, and the call was cut off or cannot run: "
         "ask again, or do without --stream-arguments"
     )
     return ApiError(message, status=502, kind="server_error", code="invalid_tool_call")

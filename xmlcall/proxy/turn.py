@@ -57,10 +57,16 @@ class Choice:
     Args:
         mode: `auto`, `none` or `required`.
         name: the one tool that it has to call, with `required`; "" for any.
+        allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, for its cache.
     """
 
     mode: Literal["auto", "none", "required"] = "auto"
     name: str = ""
+    allowed: frozenset[str] | None = None
+
+    def allows(self, name: str) -> bool:
+        """Say whether a tool may be called."""
+        return name == self.name if self.name else self.allowed is None or name in self.allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
