@@ -89,8 +89,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy repair
-    backends hosts generation constrained loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy
+    repair backends hosts generation constrained loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -132,7 +132,9 @@ class OllamaBackend:
             headers["Authorization"] = f"Bearer {key}"
         client = httpx.AsyncClient(transport=_Borrowed(self._network), timeout=timeouts(self._timeout), headers=headers)
         with self._errors():
-            async with client.stream(method, self._url.join(path), content=content) as response:
+            async with client.stream(
+                method, self._url.copy_with(path=self._url.path.rstrip("/") + path), content=content
+            ) as response:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
@@ -271,7 +273,8 @@ class _Lines(httpx.AsyncByteStream):
 def _parse(address: str) -> httpx.URL:
     """Read an address as Ollama's client does: scheme, port and path may be missing."""
     try:
-        url = httpx.URL(address if "://" in address else f"http://{address}")
+        local = f"127.0.0.1{address}" if address.startswith(":") else address
+        url = httpx.URL(local if "://" in local else f"http://{local}")
     except (httpx.InvalidURL, ValueError) as error:
         raise UsageError(f"expected the address of Ollama, such as 127.0.0.1:11434, got {address[:100]!r}: {error}") from None
     return url if url.port or "://" in address else url.copy_with(port=11434)
