@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final, llama_props, reply
 from servers.run_server import Stage, free_port, run_server
@@ -345,14 +345,14 @@ def test_what_is_no_address(url: str):
         OpenAIBackend(url)
 
 
-def mock_server(seen: list[httpx.Request], status: int = 200) -> httpx.MockTransport:
-    def handle(request: httpx.Request) -> httpx.Response:
+def mock_server(seen: list[httpx2.Request], status: int = 200) -> httpx2.MockTransport:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)
         if request.url.path.endswith("/models"):
-            return httpx.Response(status, json={"data": [{"id": "m"}], "error": request.headers.get("authorization")})
-        return httpx.Response(200, content=b"".join(reply("Hi")), headers={"content-type": "text/event-stream"})
+            return httpx2.Response(status, json={"data": [{"id": "m"}], "error": request.headers.get("authorization")})
+        return httpx2.Response(200, content=b"".join(reply("Hi")), headers={"content-type": "text/event-stream"})
 
-    return httpx.MockTransport(handle)
+    return httpx2.MockTransport(handle)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def mock_server(seen: list[httpx.Request], status: int = 200) -> httpx.MockTrans
     ],
 )
 async def test_where_the_api_is(url: str, chat: str):
-    seen: list[httpx.Request] = []
+    seen: list[httpx2.Request] = []
     await generate(OpenAIBackend(url, transport=mock_server(seen)))
     assert str(seen[-1].url) == chat
 
@@ -384,7 +384,7 @@ async def test_where_the_api_is(url: str, chat: str):
 )
 async def test_which_key_goes_where(monkeypatch: pytest.MonkeyPatch, url: str, given: str | None, sent: str | None):
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment\n")
-    seen: list[httpx.Request] = []
+    seen: list[httpx2.Request] = []
     await generate(OpenAIBackend(url, api_key=given, transport=mock_server(seen)))
     assert {request.headers.get("authorization") for request in seen} == {sent}
 
@@ -409,7 +409,7 @@ async def test_a_password_in_the_address_is_sent_but_not_shown():
     with pytest.raises(BackendUnavailable) as caught:
         await generate(OpenAIBackend(url))
     assert "secret" not in f"{caught.value} {caught.value.backend}"
-    seen: list[httpx.Request] = []
+    seen: list[httpx2.Request] = []
     await generate(OpenAIBackend("http://me:secret@host", transport=mock_server(seen)))
     assert seen[-1].headers["authorization"].startswith("Basic ")
 

@@ -1,6 +1,8 @@
 """What the backends that speak HTTP share: limits, and the way from a failure to the error that says what to do.
 
 Nothing secret gets into a message: a server is named without user and password, its words are shown without the key it was sent.
+Two libraries, because Ollama's client is built on httpx, and everything of our own on its successor httpx2, whose pool of
+connections does not slow down with their number. Both have the same classes.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
+import httpx2
 
 from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..wire.openai import ServerError
@@ -17,6 +20,7 @@ from ..wire.openai import ServerError
 __all__ = [
     "CONNECT_SECONDS",
     "READ_SECONDS",
+    "TIMED_OUT",
     "http_errors",
     "is_loopback",
     "json_bytes",
@@ -30,12 +34,17 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
 """Longest silence of a server. A prompt of 16,000 tokens takes minutes on a CPU before the first token comes."""
 
+_NOT_THERE = (httpx.ConnectError, httpx.ConnectTimeout, httpx2.ConnectError, httpx2.ConnectTimeout)
+TIMED_OUT = (httpx.TimeoutException, httpx2.TimeoutException)
+_NO_HTTP = (httpx.DecodingError, httpx.RemoteProtocolError, httpx2.DecodingError, httpx2.RemoteProtocolError)
+_BROKEN = (httpx.HTTPError, httpx.StreamError, httpx2.HTTPError, httpx2.StreamError)
+
 SHOWN_CHARACTERS = 400  # of a server's own words in a message
 
 
-def timeouts(seconds: float) -> httpx.Timeout:
-    """Allow `seconds` of silence and at most 10 s to connect."""
-    return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+def timeouts(seconds: float) -> dict[str, float]:
+    """Allow `seconds` of silence and at most 10 s to connect; arguments of `Timeout` in both libraries."""
+    return {"timeout": seconds, "connect": min(CONNECT_SECONDS, seconds)}
 
 
 def is_loopback(host: str) -> bool:
@@ -48,7 +57,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def plain_address(url: httpx.URL) -> str:
+def plain_address(url: httpx2.URL) -> str:
     """Write an address for people: without user, password, query or a slash at its end."""
     return f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")
 
@@ -79,18 +88,18 @@ def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
     except BackendError as error:
         error.backend = error.backend or server
         raise
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except _NOT_THERE as error:
         raise BackendUnavailable(f"cannot connect to {server} ({_reason(error)}): {start}", backend=server) from error
-    except httpx.TimeoutException as error:
+    except TIMED_OUT as error:
         message = f"{server} was silent for {seconds:g} s: it may be busy or stuck; try again, or allow a longer timeout"
         raise BackendUnavailable(message, backend=server) from error
-    except (httpx.DecodingError, httpx.RemoteProtocolError) as error:
+    except _NO_HTTP as error:
         raise _protocol_error(server, error) from error
-    except (httpx.HTTPError, httpx.StreamError) as error:
+    except _BROKEN as error:
         raise BackendUnavailable(f"the connection to {server} broke ({_reason(error)}): try again", backend=server) from error
 
 
-def _protocol_error(server: str, error: httpx.HTTPError) -> BackendError:
+def _protocol_error(server: str, error: Exception) -> BackendError:
     # h11 and httpcore have one class for "no HTTP" and "gone in the middle of it"; only the words differ.
     if any(word in str(error) for word in ("closed", "disconnected")):
         message = f"{server} broke off the connection ({_reason(error)}): it may have crashed or been stopped; see its log"

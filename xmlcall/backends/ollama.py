@@ -130,7 +130,9 @@ class OllamaBackend:
         headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if key := os.environ.get("OLLAMA_API_KEY"):
             headers["Authorization"] = f"Bearer {key}"
-        client = httpx.AsyncClient(transport=_Borrowed(self._network), timeout=timeouts(self._timeout), headers=headers)
+        client = httpx.AsyncClient(
+            transport=_Borrowed(self._network), timeout=httpx.Timeout(**timeouts(self._timeout)), headers=headers
+        )
         with self._errors():
             async with client.stream(
                 method, self._url.copy_with(path=self._url.path.rstrip("/") + path), content=content
@@ -196,7 +198,9 @@ class OllamaBackend:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
         transport = _Wire(self._network, content)
         headers = {"Accept-Encoding": "identity"}  # a stream must not wait in a compressor
-        return ollama.AsyncClient(self._host, transport=transport, timeout=timeouts(self._timeout), headers=headers)
+        return ollama.AsyncClient(
+            self._host, transport=transport, timeout=httpx.Timeout(**timeouts(self._timeout)), headers=headers
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

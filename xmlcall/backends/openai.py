@@ -9,6 +9,8 @@ makes it leave the thinking in, and `StreamReader` drops the opener that it repe
 reply always begins inside the thinking (measured with both kinds of template).
 """
 
+import asyncio
+import contextlib
 import json
 import os
 import re
@@ -17,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from types import TracebackType
 from typing import Any, Final, Self
 
-import httpx
+import httpx2
 
 from ..completion import Chunk, CompletionRequest
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
@@ -32,6 +34,7 @@ START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --por
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
 LISTED_MODELS: Final = 20
 KEPT_CONNECTIONS: Final = 32
+END_SECONDS: Final = 0.05
 KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 
 _UNUSABLE = (401, 403, 429, 500, 502, 503, 504)  # 503: llama.cpp while it loads the model
@@ -63,7 +66,7 @@ class OpenAIBackend:
         *,
         api_key: str | None = None,
         timeout: float = READ_SECONDS,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._url = _parse(url)
         path = self._url.path.rstrip("/")
@@ -74,7 +77,7 @@ class OpenAIBackend:
         self._api_key = _checked_key(api_key, self._url)
         self._timeout = timeout
         self._transport = transport
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
         self._models: list[str] = []
         self._echo = ""  # the open `<think>` at the end of the prompt
         self._capabilities = Capabilities(server="openai-compatible")
@@ -116,10 +119,12 @@ class OpenAIBackend:
         with self._errors():
             async with self._request("POST", f"{self._api}/chat/completions", content) as response:
                 await self._refuse_unless_stream(response)
-                async for data in response.aiter_bytes():
+                rest = response.aiter_bytes()
+                async for data in rest:
                     for chunk in self._chunks(decoder.feed(data), reader):
                         yield chunk
                     if reader.done:
+                        await _read_out(rest)
                         break
                 for chunk in self._chunks(decoder.close(), reader):
                     yield chunk
@@ -135,11 +140,11 @@ class OpenAIBackend:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
-    def _connections(self, kept: int) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
+    def _connections(self, kept: int) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
-            timeout=timeouts(self._timeout),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=KEPT_SECONDS),
+            timeout=httpx2.Timeout(**timeouts(self._timeout)),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=KEPT_SECONDS),
             trust_env=not is_loopback(self._url.host),  # HTTP_PROXY is not meant for this machine
             transport=self._transport,
         )
@@ -203,7 +208,7 @@ class OpenAIBackend:
     def _errors(self) -> AbstractContextManager[None]:
         return http_errors(self._server, start=START, seconds=self._timeout)
 
-    def _request(self, method: str, path: str, content: bytes | None = None) -> AbstractAsyncContextManager[httpx.Response]:
+    def _request(self, method: str, path: str, content: bytes | None = None) -> AbstractAsyncContextManager[httpx2.Response]:
         if self._client is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
         url = self._url.copy_with(path=path)
@@ -221,7 +226,7 @@ class OpenAIBackend:
             data = None
         return response.status_code, data if isinstance(data, dict) else {"message": body.decode("utf-8", "replace")}
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()
         async for piece in response.aiter_bytes():
             body += piece
@@ -229,7 +234,7 @@ class OpenAIBackend:
                 raise BackendProtocolError(f"expected a short answer from {response.url.path}, got more than {BODY_LIMIT} bytes")
         return bytes(body)
 
-    async def _refuse_unless_stream(self, response: httpx.Response) -> None:
+    async def _refuse_unless_stream(self, response: httpx2.Response) -> None:
         media = response.headers.get("content-type", "")
         if response.status_code == 200 and not media.startswith("application/json"):
             return
@@ -254,18 +259,26 @@ class OpenAIBackend:
         return "check the address: expected OpenAI's /v1/chat/completions there" if wrong_place else ""
 
 
-def _parse(url: str) -> httpx.URL:
+async def _read_out(rest: AsyncIterator[bytes]) -> None:
+    """Read the end of an answer that is over, so that its connection can be used again; no server is waited for."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in rest:
+                pass
+
+
+def _parse(url: str) -> httpx2.URL:
     shown = url.rpartition("@")[2][:100]  # what stands before may be a password
     try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as error:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError) as error:
         raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8080/v1, got {shown!r}: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8080/v1, got {shown!r}")
     return parsed.copy_with(query=None, fragment=None)
 
 
-def _checked_key(given: str | None, url: httpx.URL) -> str:
+def _checked_key(given: str | None, url: httpx2.URL) -> str:
     key = given
     if key is None and url.scheme == "https" and not is_loopback(url.host):
         key = os.environ.get("OPENAI_API_KEY")  # never in clear over a network, never to what runs on this machine

@@ -111,8 +111,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.allow and options.mcp is None:
         raise UsageError("--allow names tools of servers: give them with --mcp FILE")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    for noisy in ("httpx", "httpx2", "mcp"):
+    for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every caller that left
     return run_async(_serve(options, key))
 
 
@@ -163,7 +164,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """Take the port before the model loads: whoever cannot have it should not wait."""
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(address[0], socket.SOCK_STREAM)
+        listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address[4])
         listener.listen(BACKLOG)  # whoever reads the address may call at once

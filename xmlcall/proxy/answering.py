@@ -78,6 +78,7 @@ class Exchange:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
         self.status = 0  # what the caller got; 0 if it left before
+        self._is_over = False
         self.failure = ""  # what went wrong, also after the status was sent; for the log
 
     async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
@@ -85,18 +86,18 @@ class Exchange:
         writer, beginning = self._form.writer(asked), asyncio.Lock()
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
-        async def begin() -> None:
+        async def begin() -> bytes:
             async with beginning:  # the first event and the first ping may come at once
-                if not self.status:
-                    await self._start(200, self._form.media_type, headers)
-                    await self._body(writer.begin(), more=True)
+                if self.status:
+                    return b""
+                await self._start(200, self._form.media_type, headers)
+                return writer.begin()  # goes out with what follows: each send costs
 
         async def run(said: list[float]) -> None:
             try:
                 async with aclosing(events):
                     async for event in events:
-                        await begin()
-                        await self._body(writer.write(event), more=True)
+                        await self._body(await begin() + writer.write(event), more=True)
                         said[0] = time.monotonic()
             except Exception as error:
                 failed = api_error(error)
@@ -112,8 +113,7 @@ class Exchange:
             while True:
                 await asyncio.sleep(max(wait - (time.monotonic() - said[0]), 0.05))
                 if time.monotonic() - said[0] >= wait:
-                    await begin()
-                    await self._body(writer.ping(), more=True)
+                    await self._body(await begin() + writer.ping(), more=True)
                     said[0], wait = time.monotonic(), PING_SECONDS
 
         said = [time.monotonic()]
@@ -171,6 +171,7 @@ class Exchange:
         await self._say({"type": "http.response.start", "status": status, "headers": list(own)})
 
     async def _body(self, data: bytes, *, more: bool) -> None:
+        self._is_over = not more
         if data or not more:
             await self._say({"type": "http.response.body", "body": data, "more_body": more})
 
@@ -185,7 +186,8 @@ class Exchange:
             async def leave() -> None:
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
-                self.failure = self.failure or "the caller left"
+                if not self._is_over:  # servers say so, too, when an answer is complete
+                    self.failure = self.failure or "the caller left"
                 group.cancel_scope.cancel()
 
             for task in (leave, *beside):

@@ -92,6 +92,7 @@ class Engine:
         self._max_turns = max_turns
         self._memory = Memory()
         self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
+        self._rendered: OrderedDict[tuple[int, bool], tuple[Catalog, dict[str, str], tuple[str, str]]] = OrderedDict()
         self._own: tuple[Tool, ...] = ()
         self._origins: dict[str, tuple[Host, str]] = {}
         self._listing = asyncio.Lock()
@@ -243,8 +244,18 @@ class Engine:
         )
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
+        """Return the tool prompt and the reminder, rendered once for each catalog."""
+        key = (id(catalog), request.parallel)
         instructions = dict(self.router.instructions())
-        return prompts(catalog, lang=self._lang, parallel=request.parallel, reminder=self._reminder, instructions=instructions)
+        found = self._rendered.get(key)
+        if found is None or found[:2] != (catalog, instructions):
+            texts = prompts(
+                catalog, lang=self._lang, parallel=request.parallel, reminder=self._reminder, instructions=instructions
+            )
+            found = self._rendered[key] = (catalog, instructions, texts)
+            while len(self._rendered) > CATALOGS_KEPT:
+                self._rendered.popitem(last=False)
+        return found[2]
 
     def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         """Answer without tools; a history with calls in it is written as text."""

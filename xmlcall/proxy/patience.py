@@ -10,9 +10,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
 
-import httpx
-
 from ..backends.base import Backend, Capabilities, Relayed, Relaying
+from ..backends.http import TIMED_OUT
 from ..completion import Chunk, CompletionRequest
 from ..errors import BackendError, BackendStatusError, BackendUnavailable
 
@@ -25,7 +24,7 @@ _LOADING: Final = (502, 503)
 def may_try_again(error: BackendError) -> bool:
     """Say whether the same request may succeed in a moment: not after a silence that lasted as long as was allowed."""
     if isinstance(error, BackendUnavailable):
-        return not isinstance(error.__cause__, httpx.TimeoutException)
+        return not isinstance(error.__cause__, TIMED_OUT)
     return isinstance(error, BackendStatusError) and error.status_code in _LOADING
 
 

@@ -291,7 +291,8 @@ class StreamReader:
 
     def feed(self, data: Mapping[str, Any]) -> Chunk | None:
         """Take the next chunk; give what of it can be shown, None if nothing."""
-        self._usage = usage_of(data) or self._usage
+        if data.get("usage") or data.get("timings"):
+            self._usage = usage_of(data) or self._usage
         choice = self._choice(data.get("choices"))
         self._finish_reason = text_of(choice.get("finish_reason")) or self._finish_reason
         delta = mapping(choice.get("delta"))
