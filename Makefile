@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage live check fix golden bench bench-parser fuzz clients clean
+.PHONY: demo test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -67,6 +67,12 @@ bench-parser:  ## the parser beside others, in an environment of its own
 	build/bench-parser/bin/python -m pip install --quiet --disable-pip-version-check -e . agent-tool-parser==0.1.3 openai orjson partial_json_parser
 	build/bench-parser/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-router-utils==0.8.1
 	build/bench-parser/bin/python benchmarks/micro/parser.py
+
+bench-proxy: $(VENV)/.dev  ## what the proxy costs beside LiteLLM, and whether it leaks; 30 minutes, on a quiet machine
+	$(PYTHON) -m venv build/litellm
+	build/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.0'
+	$(BIN)/python benchmarks/proxy_load.py --markdown > build/proxy.md
+	$(BIN)/python benchmarks/proxy_leaks.py
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py

@@ -201,6 +201,7 @@ async def _run(app: "Starlette", listener: socket.socket) -> None:
         access_log=False,
         ws="none",
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     server = Server(config)

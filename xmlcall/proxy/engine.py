@@ -91,7 +91,7 @@ class Engine:
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._memory = Memory()
-        self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
+        self._catalogs: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
         self._rendered: OrderedDict[tuple[int, bool], tuple[Catalog, dict[str, str], tuple[str, str]]] = OrderedDict()
         self._own: tuple[Tool, ...] = ()
         self._origins: dict[str, tuple[Host, str]] = {}
@@ -267,20 +267,24 @@ class Engine:
         catalog, sources = self._catalog(request.tools), self._sources(request, request.tools)
         return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
 
-    def _sources(self, request: TurnRequest, offered: Iterable[Tool]) -> list[str]:
+    def _sources(self, request: TurnRequest, offered: tuple[Tool, ...]) -> list[str]:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.router.instructions()]
         remembered = [text for message in request.messages for text in self._memory.results_before(message)]
-        return [*said_by_others(request.messages), *map(words_of, offered), *instructions, *remembered]
+        return [*said_by_others(request.messages), *self._known(offered)[1], *instructions, *remembered]
 
     def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
+        return self._known(tools)[0]
+
+    def _known(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
+        """Return the catalog of a list of tools and the words of their descriptions; callers send the same list each time."""
         key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
-        catalog = self._catalogs.pop(key, None) or Catalog(tools)
-        self._catalogs[key] = catalog
+        known = self._catalogs.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
+        self._catalogs[key] = known
         while len(self._catalogs) > CATALOGS_KEPT:
             self._catalogs.popitem(last=False)
-        return catalog
+        return known
 
     def _completion(self, request: TurnRequest, messages: tuple[Message, ...]) -> CompletionRequest:
         sampling = request.sampling
