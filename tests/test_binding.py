@@ -15,6 +15,20 @@ from xmlcall.schema import MAX_NODES, check_schema
 CASES = [pytest.param(case, id=name) for name, case in load("binding.toml")]
 SIZE = {"Size": {"type": "integer", "maximum": 10}}
 
+BOMBS = [
+    '{"allOf": [{"$ref": "@"}, {"$ref": "@"}]}',
+    '{"anyOf": [{"$ref": "@"}, {"$ref": "@"}]}',
+    '{"oneOf": [{"$ref": "@"}, {"not": {"$ref": "@"}}]}',
+    '{"if": {"$ref": "@"}, "then": {"$ref": "@"}}',
+    '{"dependentSchemas": {"a": {"$ref": "@"}, "b": {"$ref": "@"}}}',
+]
+
+
+def exploding(schema: str, levels: int = 40) -> dict[str, Any]:
+    """Make a schema of definitions, each of which applies the next one twice."""
+    definitions = {f"d{level}": json.loads(schema.replace("@", f"#/$defs/d{level + 1}")) for level in range(levels)}
+    return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**definitions, f"d{levels}": {"type": "string"}}}
+
 
 def tool_for(schema: Any, **rest: Any) -> Tool:
     return Tool(name="f", input_schema={"type": "object", "properties": {"x": schema}, "$defs": SIZE, **rest})
@@ -179,6 +193,8 @@ def nested(levels: int) -> dict[str, Any]:
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "in a circle"),
         (nested(40), "nested deeper"),
         ({"enum": [[] for _ in range(MAX_NODES)]}, "more than"),
+        ({"allOf": [{"$ref": "#"}]}, "without end"),
+        *((exploding(schema), "more than 5000 schemas") for schema in BOMBS),
         ({"$schema": "http://json-schema.org/draft-07/schema#", "type": 1}, "not valid JSON Schema"),
     ],
 )

@@ -20,8 +20,8 @@ def layer(names: str, below: str) -> None:
 
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
-prose parser jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern names parameters
-conversion binding reply
+prose parser schemacost jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern
+names parameters conversion binding reply
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -51,7 +51,8 @@ layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")
 layer("schemapattern", "")
-layer("schema", "errors tool types references catalog schemapattern")
+layer("schemacost", "references")
+layer("schema", "errors tool types references catalog schemapattern schemacost")
 layer("parameters", "types references catalog")
 layer("xmlvalue", "references")
 layer("conversion", "references schema jsonish xmlvalue")

@@ -188,7 +188,7 @@ REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
             "tools": [TIME, WEATHER],
             "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_weather"}]},
         },
-        {"choice": Choice(mode="required"), "tools": (WEATHER_TOOL,)},
+        {"choice": Choice(mode="required", allowed=frozenset({"get_weather"}))},
     ),
     ({"parallel_tool_calls": False}, {"parallel": False}),
     ({"previous_response_id": None, "conversation": None, "background": False, "prompt": None}, {"messages": (USER,)}),

@@ -5,7 +5,7 @@ from typing import Any
 
 from .types import MISSING
 
-__all__ = ["MAX_DEPTH", "deeper_than", "nodes", "resolve"]
+__all__ = ["MAX_DEPTH", "deeper_than", "nodes", "pointed", "resolve"]
 
 MAX_DEPTH = 64
 """Levels of a schema, and steps of a chain of references, that are followed."""
@@ -36,7 +36,7 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
             return schema
-        target = _pointed(root, schema["$ref"])
+        target = pointed(root, schema["$ref"])
         if not isinstance(target, Mapping):
             return target if isinstance(target, bool) else MISSING
         siblings = {key: value for key, value in schema.items() if key != "$ref"}
@@ -44,7 +44,13 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     return MISSING
 
 
-def _pointed(root: Mapping[str, Any], reference: str) -> Any:
+def pointed(root: Mapping[str, Any], reference: str) -> Any:
+    """Return what a reference points to, MISSING if nothing.
+
+    Args:
+        root: the whole schema.
+        reference: `#`, `#/...` or `#anchor`; `#` is the root without a reference of its own.
+    """
     if reference == "#":
         return {key: value for key, value in root.items() if key != "$ref"}
     node: Any = root

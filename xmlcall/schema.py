@@ -14,6 +14,7 @@ import regex
 
 from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
+from .schemacost import MAX_STEPS, costs_too_much
 from .schemapattern import is_covered, with_time_limit
 from .types import MISSING, Issue, Tool
 
@@ -79,10 +80,12 @@ def _bad_reference(schema: Mapping[str, Any]) -> str | None:
 
 
 def _unbounded(schema: Mapping[str, Any]) -> str | None:
-    """Refuse the one pair of keywords in which `jsonschema` runs patterns that `schemapattern.py` cannot stop."""
+    """Refuse what cannot be checked in bounded time: a pair of keywords in which patterns cannot be stopped, and doublings."""
     patterned = any("patternProperties" in node for node in nodes(schema))
     if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
         return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
+    if costs_too_much(schema):
+        return f"the schema applies more than {MAX_STEPS} schemas to one value, or itself without end"
     return None
 
 
