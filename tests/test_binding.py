@@ -218,6 +218,14 @@ def test_types_by_their_names_in_python() -> None:
     assert call.arguments == {"a": 1, "b": [1, 2.5], "type": "int"}
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_a_value_that_doubles_the_work_with_each_level_ends(key: str) -> None:
+    again = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
+    call = bound(tool_for({key: [again, {**again, "required": ["missing"]}]}), ("x", '{"x":' * 40 + "1" + "}" * 40))
+    assert isinstance(call, InvalidCall)
+
+
 def test_schemas_that_can() -> None:
     for tool in ALL:
         assert check_schema(tool["inputSchema"]) is None

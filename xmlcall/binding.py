@@ -16,7 +16,7 @@ from .conversion import Ambiguous, Fit, Fitter
 from .names import match_name
 from .parameters import Parameter, parameter_of
 from .references import MAX_DEPTH, deeper_than
-from .schema import describe, find_issues, validator_of
+from .schema import describe, find_issues, limited, validator_of
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 
 __all__ = ["bind"]
@@ -41,9 +41,10 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
         return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
     tool = catalog.get(name) if name else None
     draft = _Draft(tool, raw_call, catalog)
-    draft.read()
-    if tool is not None and raw_call.complete:
-        draft.check()
+    with limited():
+        draft.read()
+        if tool is not None and raw_call.complete:
+            draft.check()
     issues = (*raw_call.issues, *draft.issues)
     if issues or not raw_call.complete:
         return _invalid(raw_call, issues)

@@ -15,10 +15,10 @@ import regex
 from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
 from .schemacost import MAX_STEPS, costs_too_much
-from .schemapattern import is_covered, with_time_limit
+from .schemapattern import TooMuchWork, is_covered, limited, with_time_limit
 from .types import MISSING, Issue, Tool
 
-__all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "types_of", "validator_of"]
+__all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "limited", "types_of", "validator_of"]
 
 MAX_NODES = 20_000
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
@@ -122,7 +122,8 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     from jsonschema.exceptions import relevance
 
     try:
-        errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
+        with limited():
+            errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
         return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
     except _not_evaluated() as error:
         message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
@@ -134,13 +135,14 @@ def _not_evaluated() -> tuple[type[Exception], ...]:
     from jsonschema.exceptions import UnknownType
     from referencing.exceptions import Unresolvable
 
-    return (RecursionError, OverflowError, UnknownType, Unresolvable, re.error, regex.error)
+    return (RecursionError, OverflowError, TooMuchWork, UnknownType, Unresolvable, re.error, regex.error)
 
 
 def is_valid(validator: Any, value: Any, schema: Any) -> bool:
     """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
     try:
-        return bool(validator.evolve(schema=schema).is_valid(value))
+        with limited():
+            return bool(validator.evolve(schema=schema).is_valid(value))
     except _not_evaluated():
         return False
 

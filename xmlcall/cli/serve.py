@@ -114,7 +114,13 @@ def execute(options: argparse.Namespace) -> int:
     for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every caller that left
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     return run_async(_serve(options, key))
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Leave out the traceback of each answer that the end of the server broke off."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 async def _serve(options: argparse.Namespace, key: str) -> int:
@@ -163,12 +169,12 @@ async def _own_tools(engine: "Engine") -> str:
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """Take the port before the model loads: whoever cannot have it should not wait."""
     try:
-        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address[4])
+        listener.bind((address[4][0], port, *address[4][2:]))  # getaddrinfo would take 99999 for 34463
         listener.listen(BACKLOG)  # whoever reads the address may call at once
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
             f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop who has it"

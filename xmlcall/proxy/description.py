@@ -57,8 +57,8 @@ def _answers(path: str) -> dict[str, Any]:
 
 def _operation(path: str) -> dict[str, Any]:
     operation: dict[str, Any] = {"responses": _answers(path)}
-    if body := _BODIES.get(path):
-        schema = {"$ref": f"#/components/schemas/{body.__name__}"}
+    if path in _BODIES or path in _STREAMED:
+        schema = {"$ref": f"#/components/schemas/{_BODIES[path].__name__}"} if path in _BODIES else {"type": "object"}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if "{name}" in path:
         operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
