@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -151,6 +152,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
                 await stack.enter_async_context(engine)
             if servers:
                 complain(await _own_tools(engine))
+            gc.freeze()  # what lives as long as the server need not be looked at again and again
             _announce(engine.model, listener)
             await _run(app_of(engine, guard), listener)
     return OK

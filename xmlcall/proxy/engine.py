@@ -220,10 +220,11 @@ class Engine:
         if request.sampling.json_schema is not None:
             message = "a reply in JSON cannot be demanded while tools are offered: leave out the tools or the response format"
             raise ApiError(message, param="response_format")
-        catalog, theirs = self._catalog(offered), {tool.name for tool in request.tools}
+        (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
-        allowed = self._catalog(tuple(tool for tool in offered if request.choice.allows(tool.name)))
+        chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
+        allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
             Answering(
                 backend=self.backend,
@@ -235,7 +236,7 @@ class Engine:
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
-                sources=self._sources(request, offered),
+                sources=self._sources(request, words),
                 request=last_request(request.messages),
                 lang=self._lang,
                 sender=Sender(allowed, stream_arguments=stream_arguments),
@@ -264,14 +265,15 @@ class Engine:
         return plain_answer(self.backend, completion)
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
-        catalog, sources = self._catalog(request.tools), self._sources(request, request.tools)
+        catalog, words = self._known(request.tools)
+        sources = self._sources(request, words)
         return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
 
-    def _sources(self, request: TurnRequest, offered: tuple[Tool, ...]) -> list[str]:
+    def _sources(self, request: TurnRequest, words: list[str]) -> list[str]:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.router.instructions()]
         remembered = [text for message in request.messages for text in self._memory.results_before(message)]
-        return [*said_by_others(request.messages), *self._known(offered)[1], *instructions, *remembered]
+        return [*said_by_others(request.messages), *words, *instructions, *remembered]
 
     def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
