@@ -30,7 +30,7 @@ def run_server(app: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[str
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         # A graceful stop would wait for streams that a test left open.
-        config = uvicorn.Config(app, log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, http="h11", log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -204,6 +204,7 @@ async def _run(app: "Starlette", listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         lifespan="off",
+        http="h11",  # httptools is faster and lets two `Host` headers pass
         log_config=None,
         log_level="warning",
         access_log=False,
