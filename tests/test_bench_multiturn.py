@@ -32,7 +32,7 @@ from xmlcall.bench.multiturn import (
 )
 from xmlcall.bench.statehost import BACKENDS, StateHost, read_call
 from xmlcall.bench.store import create_or_resume
-from xmlcall.bench.subjects import model_subject
+from xmlcall.bench.subjects import model_subject, stand_in
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.catalog import Catalog
@@ -422,3 +422,17 @@ async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
     assert (verdict.failure, verdict.reached) == ("no_call", {"completed"})
     assert rates([verdict])["task_correct"] == (0, 1)
     assert rates([verdict])["call_correct"] == (0, 0)
+
+
+@pytest.mark.usefixtures("wheel")
+@pytest.mark.parametrize(
+    ("name", "way", "right"), [("oracle", "xml", 10), ("oracle", "native", 10), ("garbage", "xml", 0), ("mutator", "xml", 4)]
+)
+@pytest.mark.parametrize("feedback", [0, 1])
+async def test_the_stand_ins_play_tasks(tmp_path: Path, name: str, way: str, right: int, feedback: int) -> None:
+    """Two of the five mutations are of no harm."""
+    cases = [case for case in cases_of("bfcl-mt", limit=20) if not case.disputed][:10]
+    about = {"ways": [way], "settings": asdict(Settings(feedback=feedback)), "model": name}
+    run = create_or_resume(tmp_path / "run", about, cases)
+    assert await runner.execute(run, [way_of(way)], stand_in(name, cases)) == 0
+    assert rates((await report.judged(run))[way])["task_correct"] == (right, 10)

@@ -80,8 +80,9 @@ async def test_the_oracle_is_right(tmp_path: Path, way: str) -> None:
     assert found["refused_rightly"] == (4, 4)
 
 
-async def test_garbage_is_never_right(tmp_path: Path) -> None:
-    found = (await of_stand_in(tmp_path / "run", "garbage"))["xml"]
+@pytest.mark.parametrize("feedback", [0, 2])
+async def test_garbage_is_never_right(tmp_path: Path, feedback: int) -> None:
+    found = (await of_stand_in(tmp_path / "run", "garbage", feedback=feedback))["xml"]
     assert found["call_correct"] == (0, 10)
     assert found["task_correct"] == (0, 14)
     assert found["refused_rightly"] == (0, 4)

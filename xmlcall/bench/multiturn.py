@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import Backend
+from ..catalog import Catalog
 from ..completion import Chunk, CompletionRequest, Usage
 from ..content import result_text
 from ..errors import ContextOverflow
@@ -131,6 +132,11 @@ class Reference:
         self._truth = case.truth
         self._hosts = hosts_of(case)
         self._got: Counter[str] = Counter()
+
+    @property
+    def catalog(self) -> Catalog:
+        """All tools of the task, also those that are withheld at first."""
+        return Catalog(tool for host in self._hosts for tool in host.all_tools)
 
     def calls(self, turn: int) -> list[Call]:
         """Return the expected calls of a turn.

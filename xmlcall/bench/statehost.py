@@ -108,6 +108,11 @@ class StateHost:
         """Say whether the backend has a tool, withheld or not."""
         return name in self._tools
 
+    @property
+    def all_tools(self) -> tuple[Tool, ...]:
+        """The tools, withheld or not."""
+        return tuple(self._tools.values())
+
     async def tools(self) -> tuple[Tool, ...]:
         """List the tools that are not withheld."""
         self._changed.clear()

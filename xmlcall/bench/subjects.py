@@ -5,21 +5,31 @@ writes what looks like calls and is none, and must score 0 %. `mutator` damages 
 so that each number of a report can be worked out by hand. They answer through the same streams, parser and judge as a model.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
+from ..catalog import Catalog
 from ..completion import Chunk
 from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..reply import write
 from ..wire.openai import json_text, native_call
 from .case import Case
+from .judge import Call
+from .multiturn import MultiTurnCase, Reference
 from .oracle import oracle_calls
+from .suites import tasks_of
 from .ways import Way, catalog_of
 
 __all__ = ["MUTATIONS", "STAND_INS", "Subject", "model_subject", "stand_in"]
+
+Script = list[Chunk]
+
+_PLAIN: Final = Chunk(text="In plain words: it depends.")
+_ROUNDS = 50  # replies of those who write the same again: more than feedback and the turns of a task ask for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,30 +60,49 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
     Args:
         name: of `STAND_INS`.
         cases: of the run; the mutator goes by their order.
+
+    Raises:
+        BackendUnavailable: the data behind tasks of several turns cannot be fetched.
     """
     place = {case.id: number for number, case in enumerate(cases)}
-    return Subject(name=name, backend=lambda case, way: ScriptedBackend([STAND_INS[name](case, way, place[case.id])]))
+    tasks = tasks_of(cases)
+
+    def backend(case: Case, way: Way) -> Backend:
+        right = _right_task(tasks[case.id], way) if case.id in tasks else [_right(case, way)]
+        return ScriptedBackend(STAND_INS[name](right, way, place[case.id]))
+
+    return Subject(name=name, backend=backend)
 
 
-def _oracle(case: Case, way: Way, number: int) -> list[Chunk]:
-    del number
-    if case.expects == "task":
-        raise UsageError("the stand-ins do not play tasks of several turns")
-    calls = oracle_calls(case)
-    if case.expects == "no_call":
-        return [Chunk(text="I have no tool for that; in plain words: it depends.")]
+def _right(case: Case, way: Way) -> Script:
+    return _calling(oracle_calls(case), catalog_of(case), way) if case.expects != "no_call" else [_PLAIN]
+
+
+def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
+    """Answer each turn: its calls in one reply, if there are any, then plain words."""
+    reference = Reference(task)
+    turns = [reference.calls(turn) for turn in range(len(task.turns))]
+    return [reply for calls in turns for reply in ([_calling(calls, reference.catalog, way)] if calls else []) + [[_PLAIN]]]
+
+
+def _calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> Script:
     if way.is_native:
         return [
             Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
         ]
-    return [Chunk(text=write(calls, catalog_of(case), DIALECTS[way.dialect]))]
+    return [Chunk(text=write(calls, catalog, DIALECTS[way.dialect]))]
 
 
-def _garbage(case: Case, way: Way, number: int) -> list[Chunk]:
+def _oracle(right: list[Script], way: Way, number: int) -> list[Script]:
+    del way, number
+    return right
+
+
+def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
     """Write a call of a tool that nobody offers, an opener that never ends, or nothing."""
-    del case, way
+    del right, way
     texts = ('<function_calls><invoke name="nothing_like_it"></invoke></function_calls>', '<invoke name="', "")
-    return [Chunk(text=texts[number % len(texts)])]
+    return [[Chunk(text=texts[number % len(texts)])]] * _ROUNDS
 
 
 def _unquoted(text: str) -> str:
@@ -98,15 +127,22 @@ MUTATIONS: Mapping[str, tuple[Callable[[str], str], str]] = {
 }
 
 
-def _mutator(case: Case, way: Way, number: int) -> list[Chunk]:
+def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
+    """Damage every reply with calls in the same way."""
     if way.dialect != "function_calls":
         raise UsageError("the mutator damages replies in the format function_calls: use --way xml")
-    (right,) = _oracle(case, way, number)
-    if case.expects == "no_call":
-        return [right]
     name = list(MUTATIONS)[number % len(MUTATIONS)]
-    return [Chunk(text=MUTATIONS[name][0](right.text), finish_reason="length" if name == "cut" else "stop")]
+    mutate, finish_reason = MUTATIONS[name][0], "length" if name == "cut" else "stop"
+    damaged = [
+        reply if reply == [_PLAIN] else [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
+        for reply in right
+    ]
+    return damaged if len(right) > 1 else damaged * _ROUNDS
 
 
-STAND_INS: Mapping[str, Callable[[Case, Way, int], list[Chunk]]] = {"oracle": _oracle, "garbage": _garbage, "mutator": _mutator}
-"""Name -> the chunks of its reply to a case in a way, given the case's place in the run."""
+STAND_INS: Mapping[str, Callable[[list[Script], Way, int], list[Script]]] = {
+    "oracle": _oracle,
+    "garbage": _garbage,
+    "mutator": _mutator,
+}
+"""Name -> its replies to a case in a way, in order, given the right ones and the case's place in the run."""
