@@ -14,6 +14,7 @@ from xmlcall import Catalog, ToolCall, parse, render
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.catalog import SIZES, catalog_cases
 from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.suites import cases_of
 from xmlcall.schema import find_issues, validator_of
 from xmlcall.signature import example_arguments
 
@@ -146,3 +147,10 @@ def test_another_tool_is_judged_wrong() -> None:
             if name != right_name:
                 assert judge_case(case, [(name, arguments)]) == "wrong_func_name"
                 break
+
+
+def test_a_sample_asks_all_sizes_the_same_questions() -> None:
+    drawn = [case.id.rsplit("-", 1) for case in cases_of("catalog", limit=20, seed=7)]
+    asked = {size: [number for of_size, number in drawn if of_size == size] for size, _ in drawn}
+    assert len(asked) == 5
+    assert len({tuple(numbers) for numbers in asked.values()}) == 1

@@ -8,6 +8,7 @@ that the first part of a run is a sample, too.
 import hashlib
 import json
 import random
+import string
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -110,7 +111,8 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
     for case in cases:
         by_category[case.category].append(case)
     for category, of_category in by_category.items():
-        random.Random(f"{seed} {category}").shuffle(of_category)
+        # Without its number, so that the sizes of `catalog` are asked the same questions.
+        random.Random(f"{seed} {category.rstrip(string.digits)}").shuffle(of_category)
     turns = [case for row in zip_longest(*by_category.values()) for case in row if case is not None][:limit]
     if half == "all":
         return turns
