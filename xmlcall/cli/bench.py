@@ -24,7 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, (declare, _, summary) in _ACTIONS.items():
-        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
+        examples = "".join(f"\n  xmlcall bench {action} {words}" for words in _EXAMPLES[action])
+        description = f"{summary[0].upper()}{summary[1:]}."
+        added = actions.add_parser(action, description=description, help=summary, epilog=f"examples:{examples}")
         declare(added)
 
 
@@ -84,4 +86,17 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[a
         bench_read.rescore,
         "read and judge the kept replies again; tell what changed",
     ),
+}
+
+_EXAMPLES = {
+    "run": (
+        "--model local --suite smoke --out run1",
+        "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
+        "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
+        "--model oracle --suite bfcl-mt --limit 20 --out run4",
+    ),
+    "report": ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
+    "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
+    "show": ("run1 smoke-en-01", "run2 simple_python_12 --way xml"),
+    "rescore": ("run1", "run1 --json"),
 }
