@@ -1,4 +1,4 @@
-"""Does a model know which question needs a tool, and what wording lets it act so? `python benchmarks/reminder.py [MODEL...]`
+"""Does a model know which question needs a tool, and what wording lets it act so? `python benchmarks/reminder.py URL`
 
 At temperature 0 the first token of a reply decides between a call and plain words. So one token a question is enough to compare
 wordings of the reminder (reminder.toml), a hundred times cheaper than whole replies. Two figures a wording:
@@ -7,8 +7,9 @@ wordings of the reminder (reminder.toml), a hundred times cheaper than whole rep
                model knows, wherever the threshold lies (area under the ROC curve; 0.5 is chance)
     begun      where the threshold lies: for how many of the questions the likeliest first token begins a call
 
-Questions: of BFCL's tuning half (seed 7; the report half is left alone), and everyday ones. Rows are kept in
-results/reminder.jsonl, the table in results/reminder.md. About 5 minutes for the 0.5B on two cores, 15 for the 1.5B.
+Questions: of BFCL's tuning half (seed 7; the report half is left alone), and everyday ones. URL is a llama.cpp server's, such as
+`llama-server -m "$(xmlcall models path)" --jinja --port 8391`. Rows are kept in results/reminder.jsonl, a model measured again
+in place of its former ones; the table is written to results/reminder.md. About 5 minutes for the 0.5B on two cores.
 """
 
 import datetime
@@ -23,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import xllamacpp
 from scipy.stats import mannwhitneyu
 
-from xmlcall import models, prompt
+from xmlcall import prompt
 from xmlcall.bench.case import Case
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
@@ -34,7 +34,7 @@ from xmlcall.tool import Tool
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-CALLS, REFUSALS = 8, 20  # BFCL questions of each category with a call, and of irrelevance
+CALLS, REFUSALS = 5, 14  # BFCL questions of each category with a call, and of irrelevance
 CALL_BEGINS = ("<", "```")
 
 
@@ -77,22 +77,20 @@ def first_token(client: httpx2.Client, system: str, question: str) -> tuple[floa
     return round(math.log(share / (1 - share)), 3), likeliest["token"].strip().startswith(CALL_BEGINS)
 
 
-def measure(model: str, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row a question: the first token behind each wording."""
-    parameters = xllamacpp.CommonParams()
-    parameters.model.path, parameters.n_ctx, parameters.n_parallel, parameters.verbosity = str(models.pull(model)), 8192, 1, 0
-    server = xllamacpp.Server(parameters)
-    with httpx2.Client(base_url=server.listening_address, timeout=600) as client:
-        for name, needs_tool, case in questions(data):
-            catalog = catalog_of(case)
-            system = prompt.system_prompt(catalog)
-            names = ", ".join(tool.name for tool in catalog)
-            asked = case.messages[-1]["content"]
-            begun = {
-                label: first_token(client, system, f"{asked}\n\n{wording.replace('TOOLS', names)}".strip())
-                for label, wording in data["wordings"].items()
-            }
-            yield {"model": model, "set": name, "id": case.id, "needs_tool": needs_tool, "first_token": begun}
+    model = client.get("/v1/models").raise_for_status().json()["data"][0]["id"]
+    build = client.get("/props").raise_for_status().json().get("build_info", "")
+    for name, needs_tool, case in questions(data):
+        catalog = catalog_of(case)
+        system = prompt.system_prompt(catalog)
+        names = ", ".join(tool.name for tool in catalog)
+        asked = case.messages[-1]["content"]
+        begun = {
+            label: first_token(client, system, f"{asked}\n\n{wording.replace('TOOLS', names)}".strip())
+            for label, wording in data["wordings"].items()
+        }
+        yield {"model": model, "build": build, "set": name, "id": case.id, "needs_tool": needs_tool, "first_token": begun}
 
 
 def area(rows: Sequence[Mapping[str, Any]], label: str) -> float:
@@ -112,8 +110,8 @@ def report(rows: Sequence[Mapping[str, Any]], wordings: Mapping[str, str]) -> st
     lines = [
         "# What the reminder behind a question does",
         "",
-        f"Written by `python benchmarks/reminder.py` (see there for what the figures mean): Q4_K_M, first token at temperature "
-        f"0, {datetime.date.today()}, xmlcall {version('xmlcall')}, xllamacpp {version('xllamacpp')} (llama.cpp), "
+        f"Written by `python benchmarks/reminder.py URL` (see there for what the figures mean): Q4_K_M, first token at "
+        f"temperature 0, {datetime.date.today()}, xmlcall {version('xmlcall')}, llama.cpp {rows[-1]['build']}, "
         f"{platform.system()} {platform.machine()}.",
         "Calls begun where a tool is needed (more is better) and where none is (less is better).",
     ]
@@ -132,20 +130,17 @@ def report(rows: Sequence[Mapping[str, Any]], wordings: Mapping[str, str]) -> st
 
 
 def main() -> None:
-    """Measure the models whose rows are not kept yet, then write the table."""
+    """Measure the model that the server has, then write the table of all models."""
     data = tomllib.loads((HERE / "reminder.toml").read_text(encoding="utf-8"))
     kept = RESULTS / "reminder.jsonl"
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    for model in sys.argv[1:] or ["qwen2.5-coder-0.5b"]:
-        if any(row["model"] == model for row in rows):
-            continue
-        measured: list[dict[str, Any]] = []
-        for row in measure(model, data):
+    measured: list[dict[str, Any]] = []
+    with httpx2.Client(base_url=sys.argv[1], timeout=600) as client:
+        for row in measure(client, data):
             measured.append(row)
-            print(f"\r{model}: {len(measured)} questions", end="", file=sys.stderr)
-        rows += measured
-        with kept.open("a") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in measured)
+            print(f"\r{len(measured)} questions", end="", file=sys.stderr)
+    before = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    rows = [row for row in before if row["model"] != measured[0]["model"]] + measured
+    kept.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     (RESULTS / "reminder.md").write_text(report(rows, data["wordings"]))
     print((RESULTS / "reminder.md").read_text())
 
