@@ -86,11 +86,11 @@ def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str
         system = prompt.system_prompt(catalog)
         names = ", ".join(tool.name for tool in catalog)
         asked = case.messages[-1]["content"]
-        begun = {
+        first_tokens = {
             label: first_token(client, system, f"{asked}\n\n{wording.replace('TOOLS', names)}".strip())
             for label, wording in data["wordings"].items()
         }
-        yield {"model": model, "build": build, "set": name, "id": case.id, "needs_tool": needs_tool, "first_token": begun}
+        yield {"model": model, "build": build, "set": name, "id": case.id, "needs_tool": needs_tool, "first_token": first_tokens}
 
 
 def area(rows: Sequence[Mapping[str, Any]], label: str) -> float:

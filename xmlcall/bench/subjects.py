@@ -81,8 +81,13 @@ def _right(case: Case, way: Way) -> Script:
 def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
     """Answer each turn: its calls in one reply, if there are any, then plain words."""
     reference = Reference(task)
-    turns = [reference.calls(turn) for turn in range(len(task.turns))]
-    return [reply for calls in turns for reply in ([_calling(calls, reference.catalog, way)] if calls else []) + [[_PLAIN]]]
+    catalog = reference.catalog
+    replies: list[Script] = []
+    for turn in range(len(task.turns)):
+        if calls := reference.calls(turn):
+            replies.append(_calling(calls, catalog, way))
+        replies.append([_PLAIN])
+    return replies
 
 
 def _calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> Script:

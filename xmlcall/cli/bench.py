@@ -88,6 +88,7 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[a
     ),
 }
 
+# Action -> what its help shows that can be typed after it.
 _EXAMPLES = {
     "run": (
         "--model local --suite smoke --out run1",
