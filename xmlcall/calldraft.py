@@ -144,7 +144,7 @@ class CallDraft:
     def wrong_closer(self, value: Value, closer: Token) -> None:
         """Note a closing tag of another name; if the value opened that tag itself, it may be text."""
         self.repair("wrong-closer", closer.span)
-        if f"<{closer.text.strip('</> ')}" in value.text:
+        if f"<{closer.text.strip('</> ')}".lower() in value.text.lower():
             self.doubt(value, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
 
     def doubt_end(self, value: Value) -> None:

@@ -114,15 +114,17 @@ class ValueReader(ABC):
         return True
 
     def _other_tag_in_value(self, token: Token) -> None:
-        """Hold `</content>` for the parameter `content`, and misspellings of `</parameter>`; all else is text."""
-        name = token.text.strip("</> \t\r\n")
-        if name == self._value.name or (name.lower() in _CLOSER_NAMES and not self._value.is_body):
+        """Hold `</content>` for the parameter `content`, in any case, and misspellings of `</parameter>`; all else is text."""
+        name = token.text.strip("</> \t\r\n").lower()
+        if name == self._value.name.lower() or (name in _CLOSER_NAMES and not self._value.is_body):
             self._hold(token, CallState.WRONG_CLOSER)
         else:
             self._value.add(token)
 
     def _opener_after_wrong_closer(self, token: Token) -> None:
-        if self._is_new_sibling(token.attributes["name"]) and (not _is_element(token) or _is_element(self._value.opener)):
+        name, closer = token.attributes["name"], self._pending[0]
+        is_again = name == self._value.name and closer.text.startswith("</")  # the next item, or the value once more
+        if (is_again or self._is_new_sibling(name)) and (not _is_element(token) or _is_element(self._value.opener)):
             self._close_value(token)
         else:
             self._pending_is_text(token)
