@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from scipy.stats import mannwhitneyu
 
 from xmlcall import prompt
 from xmlcall.bench.case import Case
+from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
 from xmlcall.tool import Tool
@@ -96,7 +96,7 @@ def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str
 def area(rows: Sequence[Mapping[str, Any]], label: str) -> float:
     """Return the area under the ROC curve of the log-odds behind a wording (Mann and Whitney's U over all pairs)."""
     needing, others = ([row["first_token"][label][0] for row in rows if row["needs_tool"] is side] for side in (True, False))
-    return float(mannwhitneyu(needing, others).statistic) / (len(needing) * len(others))
+    return roc_area(needing, others)
 
 
 def begun(rows: Sequence[Mapping[str, Any]], label: str, *, needs_tool: bool) -> str:

@@ -1,11 +1,16 @@
 """`xmlcall bench` as a person uses it, with stand-ins."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from servers.fake_openai import DONE, FakeOpenAI, chunk, event
+from servers.run_server import run_server
+from starlette.requests import Request
+from starlette.responses import Response
 
 
 def bench(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -89,3 +94,45 @@ def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     done = bench("run", "--model", "oracle", "--out", tmp_path / "run", *wrong)
     assert done.returncode == 2
     assert not (tmp_path / "run").exists()
+
+
+# -- thresholds --------------------------------------------------------------------------------------------------------
+
+
+class Inclined(FakeOpenAI):
+    """Begins a call with a probability that depends on the question alone."""
+
+    async def _chat(self, request: Request) -> Response:
+        body = await request.json()
+        share = 0.9 if len(body["messages"][-1]["content"]) % 2 else 0.2
+        candidates = [{"token": "<", "logprob": math.log(share)}, {"token": "I", "logprob": math.log(1 - share)}]
+        token = {"token": "<", "logprob": math.log(share), "top_logprobs": candidates}
+        choice = {"index": 0, "delta": {"content": "<"}, "logprobs": {"content": [token]}, "finish_reason": None}
+        self.steps = [event({"choices": [choice]}), chunk({}, "length"), DONE]
+        return await super()._chat(request)
+
+
+def test_a_threshold_is_measured(tmp_path: Path) -> None:
+    fake = Inclined()
+    with run_server(fake.app) as url:
+        done = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--out", tmp_path / "odds.jsonl", "--json")
+        table = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--limit", 20)
+    assert (done.returncode, done.stderr) == (0, "")
+    found, rows = json.loads(done.stdout), (tmp_path / "odds.jsonl").read_text().splitlines()
+    assert {body["max_tokens"] for body in fake.bodies} == {1}
+    assert (len(rows), found["suggested"]["calls"], found["suggested"]["others"]) == (50, 40, 10)
+    assert {json.loads(row)["log_odds"] for row in rows} == {2.197, -1.386}
+    assert found["suggested"] == found["thresholds"][1]
+    assert "suggested: --call-threshold " in table.stdout
+
+
+def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: Path) -> None:
+    with run_server(FakeOpenAI().app) as url:
+        silent = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke")
+        one_kind = bench("calibrate", "--model", f"{url}/v1", "--suite", "wire")
+        native = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--way", "native")
+    assert (silent.returncode, one_kind.returncode, native.returncode) == (1, 2, 2)
+    assert "tells the probabilities of tokens" in silent.stderr
+    assert "questions with a call and without" in one_kind.stderr
+    assert "has no reminder behind the question" in native.stderr
+    assert bench("calibrate", "--keep", "1.5").returncode == 2

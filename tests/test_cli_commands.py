@@ -286,7 +286,8 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
     assert "here  (default)" in said("list")[0]
     [listed] = json.loads(said("list", "--json")[0])["models"]
     assert listed == {
-        "name": "tiny", "size": 1004, "license": "MIT", "default": True, "present": True, "path": str(file)
+        "name": "tiny", "size": 1004, "license": "MIT", "default": True,
+        "call_threshold": None, "present": True, "path": str(file),
     }  # fmt: skip
     assert said("rm", "tiny") == (f"removed tiny (0 MB) from {tmp_path}\n", "")
     assert said("rm", "tiny") == (f"nothing to remove: tiny is not in {tmp_path}\n", "")

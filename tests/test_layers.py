@@ -75,23 +75,24 @@ layer("hosts", "errors types schema wire config")
 layer("demo", "")
 layer("generation", "errors types events completion catalog parser binding reply backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
-layer("loop_events", "types events completion generation")
+layer("toolneed", "errors completion backends")
+layer("loop_events", "types events completion generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
     """errors types tool completion catalog content prompt feedback offering policy repair backends hosts generation constrained
-    calling loop_events""",
+    toolneed calling loop_events""",
 )
 layer(
     "bench",
     """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
-    backends hosts generation loop loop_events policy repair models download sources""",
+    backends hosts generation toolneed loop loop_events policy repair models download sources""",
 )
 layer(
     "proxy",
     """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy
-    repair backends hosts generation constrained loop_events calling""",
+    repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

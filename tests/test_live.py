@@ -19,6 +19,7 @@ from xmlcall import (
     Tool,
     ToolCall,
     ToolLoop,
+    ToolNeed,
     TurnEnded,
     allow,
     connect,
@@ -28,6 +29,7 @@ from xmlcall.completion import CompletionRequest
 from xmlcall.constrained import generate_call
 from xmlcall.generation import Generated, generate
 from xmlcall.loop_events import LoopEvent
+from xmlcall.models import call_threshold
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -113,3 +115,14 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
 
 async def last_of(events: AsyncGenerator[Any]) -> Generated:
     return [event async for event in events][-1]
+
+
+async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:
+    """The default model's own threshold, with the demo server's tools."""
+    questions = {"Good morning!": False, "What is 1234 times 5678?": True}
+    threshold = call_threshold("local")
+    async with ToolLoop(connect("local"), [McpHost(DEMO)], call_threshold=threshold, temperature=0, max_turns=1) as loop:
+        for question, needs_tool in questions.items():
+            first = (await run(loop, Message(role="user", content=question)))[1]
+            assert isinstance(first, ToolNeed)
+            assert first.needs_tool is needs_tool

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .prompt import system_prompt
     from .repair import RepairPolicy
     from .reply import parse, render
+    from .toolneed import ToolNeed
     from .types import (
         InvalidCall,
         Issue,
@@ -73,6 +74,7 @@ _MODULES = {
     ".prompt": "system_prompt",
     ".repair": "RepairPolicy",
     ".reply": "parse render",
+    ".toolneed": "ToolNeed",
     ".types": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -40,6 +40,8 @@ class Chunk:
         tool_calls: calls that the server itself parsed (mode "native"), whole.
         finish_reason: `stop`, `length`, `tool_calls` ...; set once, at the end.
         usage: set at most once, at the end.
+        top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
+            for.
     """
 
     text: str = ""
@@ -47,6 +49,7 @@ class Chunk:
     tool_calls: tuple[RawCall, ...] = ()
     finish_reason: str | None = None
     usage: Usage | None = None
+    top_logprobs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,7 @@ class CompletionRequest:
         seed: None leaves it to the server.
         stop: strings that end the generation.
         json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
+        top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
         extra: further fields, sent as they are.
     """
 
@@ -72,4 +76,5 @@ class CompletionRequest:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
+    top_logprobs: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -27,10 +27,11 @@ from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
-from .offering import with_reminder, with_system
+from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
+from .toolneed import ToolNeed, ask_need
 from .types import InvalidCall, Message, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
@@ -63,6 +64,8 @@ class ToolLoop:
         max_turns: replies in one run.
         parallel: whether one reply may hold several calls.
         reminder: whether the person's message ends in a reminder of the tools.
+        call_threshold: log-odds of a call below which the person's message is answered in plain words (see `toolneed`);
+            None leaves it to the model. Only in mode `xml`, with servers that tell the probabilities of tokens.
         lang: language of the prompts, `en` or `zh`.
         max_tokens: of each reply; None leaves it to the server.
         temperature: None leaves it to the server.
@@ -81,6 +84,7 @@ class ToolLoop:
         max_turns: int = 10,
         parallel: bool = True,
         reminder: bool = True,
+        call_threshold: float | None = None,
         lang: str = "en",
         max_tokens: int | None = None,
         temperature: float | None = None,
@@ -99,6 +103,7 @@ class ToolLoop:
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder_wanted = reminder
+        self._call_threshold = call_threshold
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
@@ -162,13 +167,15 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        opened = with_reminder(self._reminder(await self.catalog()), self._opened(messages))
+        opened = self._opened(messages)
         state = _Run(
-            messages=list(opened), attempts=Attempts(self._repair), request=_last_request(messages), said=_said_by_others(opened)
+            messages=opened, attempts=Attempts(self._repair), request=_last_request(messages), said=_said_by_others(opened)
         )
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
+            if turn == 1 and (need := await self._remind(state, catalog)):
+                yield need
             generated = None
             async with aclosing(self._generate(state, catalog)) as events:
                 async for event in events:
@@ -210,8 +217,19 @@ class ToolLoop:
             raise UsageError("the last message must be the person's (role 'user') or a result")
         return opened
 
-    def _reminder(self, catalog: Catalog) -> str:
-        return prompt.reminder(catalog, lang=self._lang) if self._reminder_wanted and self._mode == "xml" else ""
+    async def _remind(self, state: _Run, catalog: Catalog) -> ToolNeed | None:
+        """Put the reminder behind the person's words: after asking whether they need a tool, if there is a threshold."""
+        reminder = prompt.reminder(catalog, lang=self._lang) if self._reminder_wanted and self._mode == "xml" else ""
+        need = None
+        if reminder and self._call_threshold is not None and state.messages[-1].role == "user":
+            asked = with_system(self._system(catalog), without_reminder(reminder, state.messages))
+            need = await ask_need(self.backend, replace(self._sampling, messages=asked), self._call_threshold)
+            state.usage = need.usage
+        if need is not None and not need.needs_tool:
+            state.messages = list(without_reminder(reminder, state.messages))
+            reminder = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+        state.messages = list(with_reminder(reminder, state.messages))
+        return need
 
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"

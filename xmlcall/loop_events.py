@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from .completion import Usage
 from .events import Event
 from .generation import Continued
+from .toolneed import ToolNeed
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 
 __all__ = [
@@ -121,5 +122,15 @@ class Answer:
 
 
 LoopEvent = (
-    Event | TurnStarted | Continued | TurnEnded | CallStarted | CallFinished | CallRejected | CallDenied | RetryAsked | Answer
+    Event
+    | ToolNeed
+    | TurnStarted
+    | Continued
+    | TurnEnded
+    | CallStarted
+    | CallFinished
+    | CallRejected
+    | CallDenied
+    | RetryAsked
+    | Answer
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from .types import Message
 
-__all__ = ["with_reminder", "with_system"]
+__all__ = ["with_reminder", "with_system", "without_reminder"]
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -37,3 +37,14 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
     if not reminder or last.role != "user" or last.content.endswith(reminder):
         return tuple(messages)
     return (*messages[:-1], replace(last, content=f"{last.content}\n\n{reminder}"))
+
+
+def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation as it was before `with_reminder`.
+
+    Args:
+        reminder: the text.
+        messages: what was said so far; not empty.
+    """
+    *before, last = messages
+    return (*before, replace(last, content=last.content.removesuffix(f"\n\n{reminder}") if reminder else last.content))

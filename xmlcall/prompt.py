@@ -78,15 +78,16 @@ def _examples(catalog: Catalog, dialect: str) -> list[str]:
     return [write(calls[:count], catalog, select(dialect)[0]) for count in range(1, len(calls) + 1)]
 
 
-def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en") -> str:
+def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en", needs_tool: bool = True) -> str:
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
 
     Args:
         tools: the catalog.
         dialect: the wire format.
         lang: `en` or `zh`.
+        needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
     """
-    return template(lang, "reminder").render(tools=list(Catalog.of(tools)), form=form(dialect)).strip()
+    return template(lang, "reminder").render(tools=list(Catalog.of(tools)), form=form(dialect), needs_tool=needs_tool).strip()
 
 
 def form(dialect: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
-from .ways import Settings, Way, catalog_of, conversation, generation
+from .ways import Settings, Way, catalog_of, conversation, generation, need_of
 
 __all__ = ["Failed", "execute"]
 
@@ -129,6 +129,7 @@ async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Setti
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
         seed=settings.seed,
+        call_threshold=settings.call_threshold,
         repair=RepairPolicy(max_format_retries=settings.feedback),
     )
     kept = {"usage": outcome.pop("usage"), "seconds": round(time.monotonic() - started, 3)}
@@ -157,8 +158,13 @@ async def _rounds(
 ) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
+    need = await need_of(way, case, backend, settings)
+    if need is not None and not need.needs_tool:
+        messages = conversation(way, case, settings, needs_tool=False)
     for left in range(settings.feedback, -1, -1):
         generated, kept = await _reply(case, way, messages, backend, settings)
+        if need is not None and not rounds:
+            kept["log_odds"] = need.log_odds
         rounds.append(kept)
         calls = generated.reply.calls
         if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):

@@ -1,11 +1,11 @@
-"""The statistics of a report: Wilson intervals for rates, exact McNemar tests for paired comparisons; by SciPy."""
+"""The statistics of reports: Wilson intervals for rates, exact McNemar tests for pairs, ROC areas; by SciPy."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UsageError
 
-__all__ = ["mcnemar", "slope", "wilson"]
+__all__ = ["area", "mcnemar", "slope", "wilson"]
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
@@ -31,6 +31,16 @@ def mcnemar(only_first: int, only_second: int) -> float:
     if not only_first + only_second:
         return 1.0
     return float(_scipy_stats().binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+
+def area(higher: Sequence[float], lower: Sequence[float]) -> float:
+    """Return the area under the ROC curve: how often one of the first is higher than one of the second; 0.5 is chance.
+
+    Args:
+        higher: not empty.
+        lower: not empty.
+    """
+    return float(_scipy_stats().mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

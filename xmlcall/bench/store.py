@@ -203,5 +203,5 @@ def request_key(way: Way, case: Case, messages: Iterable[Message], settings: Set
         model: its name.
     """
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
-    request = [model, way.name, case.id, [[message.role, message.content] for message in messages], tools, asdict(settings)]
+    request = [model, way.name, case.id, [[message.role, message.content] for message in messages], tools, settings.to_json()]
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()

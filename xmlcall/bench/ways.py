@@ -8,7 +8,7 @@ rules, a fenced block, every value a string.
 import hashlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .. import prompt
@@ -20,11 +20,12 @@ from ..errors import UsageError
 from ..generation import generate, generate_native
 from ..offering import with_reminder, with_system
 from ..tool import Tool
+from ..toolneed import ToolNeed, ask_need
 from ..types import Message
 from .case import Case
 from .origin import origin_prompt
 
-__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "prompt_hash", "way_of"]
+__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "need_of", "prompt_hash", "way_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class Settings:
         temperature: of the sampling.
         seed: of the sampling and of the choice of cases.
         feedback: how many times a reply without a valid call is answered with what is wrong.
+        call_threshold: log-odds of a call below which plain words are asked for, in the ways that have a reminder (see
+            `toolneed`).
     """
 
     lang: str = "en"
@@ -48,6 +51,11 @@ class Settings:
     temperature: float = 0.0
     seed: int = 1
     feedback: int = 0
+    call_threshold: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,11 @@ class Way:
     def is_native(self) -> bool:
         """Whether the server offers the tools and finds the calls."""
         return not self.dialect
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether tools are offered in our prompt, with a reminder behind the question."""
+        return bool(self.dialect) and self.name != "origin"
 
 
 _WAYS = {
@@ -96,13 +109,14 @@ def way_of(name: str) -> Way:
     return _WAYS[name]
 
 
-def conversation(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
+def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool = True) -> tuple[Message, ...]:
     """Return the messages of a case as the model gets them.
 
     Args:
         way: how tools are offered.
         case: the question.
         settings: of the run.
+        needs_tool: False if it was decided that the question needs no tool.
     """
     messages = [Message(role=message["role"], content=message["content"]) for message in case.messages]
     if way.is_native:
@@ -111,9 +125,27 @@ def conversation(way: Way, case: Case, settings: Settings) -> tuple[Message, ...
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
     shown: dict[str, Any] = {"dialect": way.dialect, "lang": settings.lang}
-    reminder = prompt.reminder(catalog, **shown) if settings.reminder else ""
+    reminder = prompt.reminder(catalog, **shown, needs_tool=needs_tool) if settings.reminder else ""
     system = prompt.system_prompt(catalog, parallel=settings.parallel, **shown)
     return with_system(system, with_reminder(reminder, messages))
+
+
+async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) -> ToolNeed | None:
+    """Ask a model whether a case needs a tool, if the settings have a threshold for that.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        backend: open.
+        settings: of the run.
+
+    Raises:
+        BackendError: the model server failed, or tells no probabilities.
+    """
+    if settings.call_threshold is None or not (way.is_ours and settings.reminder):
+        return None
+    asked = conversation(way, case, replace(settings, reminder=False))
+    return await ask_need(backend, CompletionRequest(messages=asked, seed=settings.seed), settings.call_threshold)
 
 
 def catalog_of(case: Case) -> Catalog:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from . import bench_read, bench_run
+from . import bench_calibrate, bench_read, bench_run
 from .options import number
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -15,6 +15,7 @@ EPILOG = """examples:
   xmlcall bench report run1
   xmlcall bench compare run1:xml run1:native
   xmlcall bench show run1 smoke-en-01
+  xmlcall bench calibrate --model local
 
 A run is a folder; the same command takes up a run that was stopped. `xmlcall bench ACTION --help` tells more.
 """
@@ -86,6 +87,11 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[a
         bench_read.rescore,
         "read and judge the kept replies again; tell what changed",
     ),
+    "calibrate": (
+        bench_calibrate.declare,
+        bench_calibrate.execute,
+        "measure below which log-odds of a call a model's questions need no tool, for --call-threshold",
+    ),
 }
 
 # Action -> what its help shows that can be typed after it.
@@ -100,4 +106,9 @@ _EXAMPLES = {
     "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
     "show": ("run1 smoke-en-01", "run2 simple_python_12 --way xml"),
     "rescore": ("run1", "run1 --json"),
+    "calibrate": (
+        "--model local",
+        "--model ollama:gemma3:4b --limit 200 --keep 0.98",
+        "--model http://127.0.0.1:8080/v1 --out odds.jsonl",
+    ),
 }

@@ -14,9 +14,9 @@ from typing import Any
 
 from ..errors import BackendError
 from .exits import FAILED, OK, complain, run_async
-from .options import number
+from .options import add_call_threshold, call_threshold_of, number
 
-__all__ = ["declare", "execute"]
+__all__ = ["Bar", "declare", "execute", "opened"]
 
 LINE_SECONDS = 30.0  # between two lines of progress
 
@@ -55,6 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
+    add_call_threshold(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -70,17 +71,18 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.ways import Settings, way_of
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
+    options.call_threshold = call_threshold_of(options)
     settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
-            backend = await _opened(stack, options)
+            backend = await opened(stack, options)
             subject, server = model_subject(backend), _server(backend)
         about = _about(options, settings, cases, ways) | {"model": subject.name, **_file_of(subject.name), **server}
         run = create_or_resume(options.out, about, cases)
-        with run.locked(), _Bar(len(cases) * len(ways)) as bar:
+        with run.locked(), Bar(len(cases) * len(ways)) as bar:
             failures = await runner.execute(
                 run, ways, subject, concurrency=options.concurrency, progress=bar.advance, failed=bar.failed
             )
@@ -95,7 +97,8 @@ async def _run(options: argparse.Namespace) -> int:
     return OK
 
 
-async def _opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
+async def opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
+    """Open the backend of `--model` and `--context`, with a note while it loads."""
     from ..backends.connect import connect
     from .waiting import Opening, error_console
 
@@ -117,8 +120,6 @@ def _server(backend: Any) -> dict[str, Any]:
 
 
 def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: list[Any]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from ..bench.suites import fingerprint
     from ..bench.ways import prompt_hash
 
@@ -130,7 +131,7 @@ def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: l
         "cases": fingerprint(cases),
         "ways": [way.name for way in ways],
         "prompts": {way.name: prompt_hash(way, settings) for way in ways},
-        "settings": asdict(settings),
+        "settings": settings.to_json(),
         "libraries": _libraries("xllamacpp", "ollama"),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["xmlcall", *sys.argv[1:]]),
@@ -177,25 +178,27 @@ async def _keep_scores(run: Any) -> None:
     keep_scores(run, await judged(run))
 
 
-class _Bar:
+class Bar:
     """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal.
 
     Args:
         total: requests.
+        what: they bring.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str = "replies") -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         from .waiting import error_console
 
         self._console = error_console()
-        columns = (TextColumn("replies"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
         self._task = self._progress.add_task("", total=total)
-        self._total, self._answered, self._told = total, 0, time.monotonic()
+        self._total, self._what = total, what
+        self._answered, self._told = 0, time.monotonic()
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "Bar":
         self._progress.start()
         return self
 
@@ -208,7 +211,7 @@ class _Bar:
         self._progress.advance(self._task, answered)
         if not self._console.is_terminal and time.monotonic() - self._told > LINE_SECONDS:
             self._told = time.monotonic()
-            complain(f"{self._answered} of {self._total} replies")
+            complain(f"{self._answered} of {self._total} {self._what}")
 
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
         """Tell of a request without an answer."""

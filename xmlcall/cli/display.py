@@ -29,6 +29,7 @@ from ..loop_events import (
     TurnStarted,
 )
 from ..policy import Proposal
+from ..toolneed import ToolNeed
 from ..types import InvalidCall, Reply, ToolCall
 from .jsonform import json_text
 from .plain import PlainStream, plain, shortened, visible
@@ -71,6 +72,8 @@ class Display:
             return
         self.settle()
         match event:
+            case ToolNeed():
+                self._tell_need(event)
             case TurnStarted():
                 self._status.start("Waiting for the model ...")
             case Continued():
@@ -132,6 +135,13 @@ class Display:
         """Show a question and leave the cursor behind it."""
         self._print(question, "bold", end="")
         self.console.file.flush()
+
+    def _tell_need(self, need: ToolNeed) -> None:
+        if self.verbose or not need.needs_tool:
+            what = "needs a tool" if need.needs_tool else "needs no tool"
+            odds = f"log-odds of a call {need.log_odds:g}, threshold {need.threshold:g}"
+            self.line("decided", f"the question {what} ({odds})", style="dim")
+        self._status.start("Waiting for the model ...")
 
     def _stream(self, event: TextDelta | ReasoningDelta) -> None:
         to, other = (self._text, self._reasoning) if isinstance(event, TextDelta) else (self._reasoning, self._text)

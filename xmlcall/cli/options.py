@@ -10,7 +10,15 @@ from typing import Never
 
 from ..errors import UsageError
 
-__all__ = ["CommandParser", "add_model_choice", "add_model_options", "add_server_options", "number"]
+__all__ = [
+    "CommandParser",
+    "add_call_threshold",
+    "add_model_choice",
+    "add_model_options",
+    "add_server_options",
+    "call_threshold_of",
+    "number",
+]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -114,6 +122,31 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
+    add_call_threshold(tools)
+
+
+def add_call_threshold(parser: argparse._ActionsContainer) -> None:
+    """Declare below which log-odds of a call a question is answered in plain words."""
+    parser.add_argument(
+        "--call-threshold",
+        type=_threshold,
+        metavar="NUMBER",
+        help="answer in plain words where the log-odds that the model begins a call are not above this: a number from `xmlcall "
+        "bench calibrate`, or off (default: as measured for the models of `xmlcall models list`, else off)",
+    )
+
+
+def call_threshold_of(options: argparse.Namespace) -> float | None:
+    """Return the threshold that was asked for, else the one that is known for the model."""
+    from ..models import call_threshold
+
+    given = options.call_threshold
+    return call_threshold(options.model) if given is None else None if math.isnan(given) else given
+
+
+def _threshold(text: str) -> float:
+    """Read a number, or `off` as no number."""
+    return math.nan if text == "off" else float(number(float, above=-math.inf)(text))
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
@@ -124,8 +157,8 @@ def number(kind: type[int] | type[float], *, least: float = -math.inf, above: fl
         least: the smallest.
         above: what it has to be greater than.
     """
-    limit = f"at least {least:g}" if math.isfinite(least) else f"above {above:g}"
-    words = f"a {'whole ' if kind is int else ''}number {limit}"
+    limit = f" at least {least:g}" if math.isfinite(least) else f" above {above:g}" if math.isfinite(above) else ""
+    words = f"a {'whole ' if kind is int else ''}number{limit}"
 
     def read(text: str) -> int | float:
         try:

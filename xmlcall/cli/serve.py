@@ -16,7 +16,7 @@ from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
-from .options import add_model_choice, number
+from .options import add_call_threshold, add_model_choice, call_threshold_of, number
 from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening, error_console
@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
+    add_call_threshold(model)
     tools = parser.add_argument_group("tools that the proxy runs itself")
     tools.add_argument("--mcp", metavar="FILE", help='the servers of this "mcpServers" JSON file, the one that MCP clients read')
     tools.add_argument(
@@ -143,6 +144,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         stream_arguments=options.stream_arguments,
         lang=options.lang,
         reminder=options.reminder,
+        call_threshold=call_threshold_of(options),
     )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)

@@ -13,6 +13,7 @@ from ..types import Message
 from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
+from .options import call_threshold_of
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
 
@@ -84,6 +85,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,
+        call_threshold=call_threshold_of(options),
         lang=options.lang,
         max_tokens=options.max_tokens,
         temperature=options.temperature,

@@ -32,6 +32,7 @@ def create_app(
     stream_arguments: bool = False,
     lang: str = "en",
     reminder: bool = True,
+    call_threshold: float | None = None,
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
@@ -47,6 +48,8 @@ def create_app(
         stream_arguments: whether arguments go out before their call is complete.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
+        call_threshold: log-odds of a call below which a person's message is answered in plain words (see `toolneed`); None
+            leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
@@ -55,7 +58,16 @@ def create_app(
         UsageError: no such form of model.
     """
     backend = connect(model) if isinstance(model, str) else model
-    engine = Engine(backend, hosts, mode=mode, allowed=allowed, stream_arguments=stream_arguments, lang=lang, reminder=reminder)
+    engine = Engine(
+        backend,
+        hosts,
+        mode=mode,
+        allowed=allowed,
+        stream_arguments=stream_arguments,
+        lang=lang,
+        reminder=reminder,
+        call_threshold=call_threshold,
+    )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
 
     @contextlib.asynccontextmanager

@@ -18,14 +18,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from .. import prompt
 from ..backends.base import Backend
 from ..calling import Calling
 from ..catalog import Catalog
-from ..completion import CompletionRequest
+from ..completion import CompletionRequest, Usage
 from ..hosts.base import Host
 from ..hosts.router import Router
+from ..offering import with_reminder, without_reminder
 from ..policy import allow, words_of
 from ..repair import Attempts, RepairPolicy
+from ..toolneed import ToolNeed, ask_need
 from ..types import Message, Tool
 from .history import last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
@@ -63,6 +66,7 @@ class Engine:
         stream_arguments: whether arguments go out before their call is complete.
         lang: language of the prompts, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
+        call_threshold: log-odds of a call below which a person's message is answered in plain words (see `toolneed`).
         repair: how often the model may try again.
         max_turns: replies in one answer.
     """
@@ -77,6 +81,7 @@ class Engine:
         stream_arguments: bool = False,
         lang: str = "en",
         reminder: bool = True,
+        call_threshold: float | None = None,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
     ) -> None:
@@ -88,6 +93,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._lang = lang
         self._reminder = reminder
+        self._call_threshold = call_threshold
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._memory = Memory()
@@ -203,7 +209,7 @@ class Engine:
         elif _is_simple(request) and not self.has_own_tools and await self.is_native():
             events = self._natively(request)
         else:
-            events = self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
+            events = await self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -216,13 +222,20 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
-    def _text(self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool) -> AsyncGenerator[TurnEvent]:
+    async def _text(
+        self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool
+    ) -> AsyncGenerator[TurnEvent]:
         if request.sampling.json_schema is not None:
             message = "a reply in JSON cannot be demanded while tools are offered: leave out the tools or the response format"
             raise ApiError(message, param="response_format")
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
+        completion = self._completion(request, tuple(messages))
+        need = await self._need(request, completion, reminder)
+        if need is not None and not need.needs_tool:
+            plain = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+            completion = replace(completion, messages=with_reminder(plain, without_reminder(reminder, completion.messages)))
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
@@ -231,7 +244,7 @@ class Engine:
                 catalog=allowed,
                 origins={name: origin for name, origin in self._origins.items() if name not in theirs},
                 calling=self._calling,
-                completion=self._completion(request, tuple(messages)),
+                completion=completion,
                 choice=request.choice,
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
@@ -241,8 +254,17 @@ class Engine:
                 lang=self._lang,
                 sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
+                usage=need.usage if need else Usage(),
             )
         )
+
+    async def _need(self, request: TurnRequest, completion: CompletionRequest, reminder: str) -> ToolNeed | None:
+        """Ask whether a person's words need a tool, where there is a threshold and a choice."""
+        is_open = request.choice.mode == "auto" and request.messages[-1].role == "user"
+        if self._call_threshold is None or not (reminder and is_open):
+            return None
+        asked = replace(completion, messages=without_reminder(reminder, completion.messages))
+        return await ask_need(self.backend, asked, self._call_threshold)
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""

@@ -14,7 +14,7 @@ from typing import Any
 from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import UsageError
 from ..types import Message
-from .openai import count, json_text, mapping, mappings, native_call, text_of, tool_dict
+from .openai import candidates_of, count, json_text, mapping, mappings, native_call, text_of, tool_dict
 
 __all__ = ["chat_body", "context_length_of", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
 
@@ -72,6 +72,8 @@ def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[s
         body["tools"] = [tool_dict(tool) for tool in request.tools]
     if request.json_schema is not None:
         body["format"] = dict(request.json_schema)
+    if request.top_logprobs:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return body | dict(request.extra) | {"options": options | dict(mapping(request.extra.get("options"))), "stream": True}
 
 
@@ -93,6 +95,8 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
         )
     )
     text, reasoning = text_of(message.get("content")), text_of(message.get("thinking"))
+    tokens = mappings(data.get("logprobs"))
+    candidates = candidates_of(tokens[0]) if tokens else ()
     if data.get("done") is True:
         return Chunk(
             text=text,
@@ -100,8 +104,11 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
             tool_calls=calls,
             finish_reason=text_of(data.get("done_reason")) or "stop",
             usage=_usage(data),
+            top_logprobs=candidates,
         )
-    return Chunk(text=text, reasoning=reasoning, tool_calls=calls) if text or reasoning or calls else None
+    if not (text or reasoning or calls or candidates):
+        return None
+    return Chunk(text=text, reasoning=reasoning, tool_calls=calls, top_logprobs=candidates)
 
 
 def _usage(data: Mapping[str, Any]) -> Usage | None:

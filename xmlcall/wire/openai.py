@@ -90,6 +90,8 @@ def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
         "seed": request.seed,
         "stop": list(request.stop),
         "response_format": _response_format(request.json_schema),
+        "logprobs": True if request.top_logprobs else None,
+        "top_logprobs": request.top_logprobs or None,
     }
     return {
         "model": model,
@@ -122,6 +124,16 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def mappings(value: Any) -> list[dict[str, Any]]:
     """Take the objects of a JSON array, none for all else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def candidates_of(token: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Read the likeliest tokens in place of one: `top_logprobs` in an entry of `logprobs`, alike with OpenAI and Ollama."""
+    candidates = mappings(token.get("top_logprobs"))
+    return tuple(
+        (text_of(candidate.get("token")), float(logprob))
+        for candidate in candidates
+        if isinstance(logprob := candidate.get("logprob"), int | float)
+    )
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage | None:
@@ -300,7 +312,9 @@ class StreamReader:
             self._add_call(part)
         text = self._without_echo(text_of(delta.get("content")))
         reasoning = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
-        return Chunk(text=text, reasoning=reasoning) if text or reasoning else None
+        tokens = mappings(mapping(choice.get("logprobs")).get("content"))
+        candidates = candidates_of(tokens[0]) if tokens else ()
+        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates) if text or reasoning or candidates else None
 
     def close(self) -> Chunk:
         """Give the last chunk: the calls, the finish reason, the usage."""

@@ -1,0 +1,350 @@
+"""Does a question need a tool? The model's probabilities against a threshold, through the loop, the proxy and the harness."""
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proxy_harness import add, ask, block, body, texts
+
+from xmlcall import Answer, LocalHost, Message, ToolLoop, ToolNeed, prompt
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench import runner
+from xmlcall.bench.calibrate import Measured, calibration, report
+from xmlcall.bench.case import Case
+from xmlcall.bench.store import create_or_resume
+from xmlcall.bench.subjects import model_subject
+from xmlcall.bench.ways import Settings, need_of, way_of
+from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
+from xmlcall.completion import Chunk, CompletionRequest, Usage
+from xmlcall.errors import BackendProtocolError, UsageError
+from xmlcall.loop_events import LoopEvent
+from xmlcall.models import DEFAULT_MODEL, KNOWN
+from xmlcall.tool import Tool
+from xmlcall.toolneed import SURE, log_odds
+from xmlcall.wire import ollama, openai
+
+PLAIN, CALL = "(Answer in plain words", "(If one of the tools is for this"
+ADD = block(("plus", {"a": 1, "b": 2}))
+
+
+def first_token(*shares: tuple[str, float]) -> list[Chunk]:
+    """Make the answer to a request for one token with its probabilities."""
+    candidates = tuple((token, math.log(share)) for token, share in shares)
+    usage = Usage(prompt_tokens=10, completion_tokens=1)
+    return [Chunk(text=candidates[0][0], top_logprobs=candidates), Chunk(finish_reason="length", usage=usage)]
+
+
+LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9), ("<", 0.1))
+
+
+def plus(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# -- probabilities -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ([("<", 0.5), ("The", 0.5)], 0.0),
+        ([("<", 0.6), ("```", 0.2), ("The", 0.2)], math.log(4)),
+        ([("<function", 0.1), (" <", 0.1), ("The", 0.8)], math.log(0.25)),
+        ([("{", 0.25), ("[", 0.25), ("I", 0.5)], 0.0),
+        ([("The", 1.0)], -SURE),
+        ([("<", 1.0)], SURE),
+        ([("<", 1.0), ("```", 1.0)], SURE),
+        ([("<think>", 0.9), ("The", 0.1)], math.log(9)),
+        ([("", 1.0)], -SURE),
+    ],
+)
+def test_log_odds_of_a_call(shares: list[tuple[str, float]], expected: float) -> None:
+    assert log_odds([(token, math.log(share)) for token, share in shares]) == pytest.approx(expected, abs=0.01)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["<", "```", "The", "{", ""]), st.floats(max_value=0.01))))
+def test_log_odds_are_finite_whatever_a_server_says(candidates: list[tuple[str, float]]) -> None:
+    assert -SURE <= log_odds(candidates) <= SURE
+
+
+def test_requests_ask_for_probabilities_only_if_told() -> None:
+    messages = (Message(role="user", content="Hi"),)
+    asking, usual = CompletionRequest(messages=messages, top_logprobs=20), CompletionRequest(messages=messages)
+    for written in (openai.request_body(asking, "m"), ollama.chat_body(asking, "m", num_ctx=10)):
+        assert (written["logprobs"], written["top_logprobs"]) == (True, 20)
+    for written in (openai.request_body(usual, "m"), ollama.chat_body(usual, "m", num_ctx=10)):
+        assert not {"logprobs", "top_logprobs"} & written.keys()
+
+
+TOLD: list[tuple[Any, tuple[tuple[str, float], ...]]] = [
+    (
+        [{"token": "<", "top_logprobs": [{"token": "<", "logprob": -0.5}, {"token": "I", "logprob": -1}]}],
+        (("<", -0.5), ("I", -1.0)),
+    ),
+    ([{"token": "<", "top_logprobs": [{"token": 3, "logprob": "x"}, {"logprob": -1}, 7]}], (("", -1.0),)),
+    ([{"token": "<", "logprob": -0.5}], ()),
+    ([], ()),
+    ("<", ()),
+    (None, ()),
+]
+
+
+@pytest.mark.parametrize(("tokens", "expected"), TOLD)
+def test_probabilities_as_servers_tell_them(tokens: Any, expected: tuple[tuple[str, float], ...]) -> None:
+    chunk = openai.StreamReader().feed({"choices": [{"index": 0, "delta": {"content": "<"}, "logprobs": {"content": tokens}}]})
+    line = ollama.stream_chunk({"message": {"content": "<"}, "logprobs": tokens}, calls_before=0)
+    assert chunk is not None
+    assert line is not None
+    assert chunk.top_logprobs == line.top_logprobs == expected
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+
+async def events_of(backend: ScriptedBackend, *said: Message, **options: Any) -> list[LoopEvent]:
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], **options) as loop:
+        return [event async for event in loop.run(said or (Message(role="user", content="1 + 2?"),))]
+
+
+def last_words(backend: ScriptedBackend) -> list[str]:
+    return [request.messages[-1].content for request in backend.requests]
+
+
+async def test_a_question_below_the_threshold_gets_plain_words() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Good morning."])
+    events = await events_of(backend, call_threshold=-1.0)
+    need, answer = events[1], events[-1]
+    assert isinstance(need, ToolNeed)
+    assert isinstance(answer, Answer)
+    assert (need.log_odds, need.needs_tool) == (pytest.approx(-2.197), False)
+    assert last_words(backend) == ["1 + 2?", "1 + 2?\n\n(Answer in plain words, without a tool.)"]
+    assert [request.max_tokens for request in backend.requests] == [1, None]
+    assert answer.usage.completion_tokens == 1
+    assert answer.messages[0].content.endswith("without a tool.)")
+
+
+async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
+    backend = ScriptedBackend([UNLIKELY, ADD, "3."])
+    events = await events_of(backend, call_threshold=-3.0)
+    assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
+    words = last_words(backend)
+    assert (words[0], CALL in words[1]) == ("1 + 2?", True)
+    assert "<function_results>" in words[2]
+
+
+async def test_a_model_that_calls_nevertheless_is_read() -> None:
+    backend = ScriptedBackend([UNLIKELY, ADD, "3."])
+    answer = (await events_of(backend, call_threshold=0.0))[-1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.turns) == ("3.", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "capabilities"),
+    [
+        ({}, None),
+        ({"call_threshold": 0.0, "reminder": False}, None),
+        ({"call_threshold": 0.0, "mode": "native"}, None),
+        ({"call_threshold": 0.0}, Capabilities(server="llama.cpp", reasoning_open=True)),
+    ],
+    ids=["no threshold", "no reminder", "native", "thinking"],
+)
+async def test_where_nothing_is_asked(options: dict[str, Any], capabilities: Capabilities | None) -> None:
+    backend = ScriptedBackend(["</think>3." if capabilities else "3."], capabilities=capabilities)
+    answer = (await events_of(backend, **options))[-1]
+    assert isinstance(answer, Answer)
+    assert answer.text == "3."
+    assert PLAIN not in last_words(backend)[0]
+
+
+async def test_no_threshold_without_tools() -> None:
+    backend = ScriptedBackend(["Hello."])
+    async with ToolLoop(backend, call_threshold=0.0) as loop:
+        assert (await loop.ask("Hi")).text == "Hello."
+
+
+async def test_a_server_that_tells_no_probabilities_is_reported() -> None:
+    with pytest.raises(BackendProtocolError, match="leave the threshold out"):
+        await events_of(ScriptedBackend(["<"]), call_threshold=0.0)
+
+
+async def test_a_conversation_goes_on() -> None:
+    """The question is asked without the reminder even if the caller sends back a message that has it."""
+    tool = Tool(name="plus", description="Add two numbers.")
+    said = Message(role="user", content=f"1 + 2?\n\n{prompt.reminder([tool])}")
+    backend = ScriptedBackend([LIKELY, "3."])
+    await events_of(backend, said, call_threshold=0.0)
+    assert last_words(backend) == ["1 + 2?", said.content]
+
+
+@pytest.mark.parametrize("lang", prompt.LANGUAGES)
+def test_both_reminders_are_in_all_languages(lang: str) -> None:
+    tool = Tool(name="plus")
+    usual, plain = (prompt.reminder([tool], lang=lang, needs_tool=needs_tool) for needs_tool in (True, False))
+    assert len({usual, plain, ""}) == 3
+    assert prompt.reminder([], lang=lang, needs_tool=False) == ""
+
+
+# -- the proxy ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_proxy_asks_before_it_answers() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Good morning."])
+    turn = await ask(backend, body("Good morning!"), call_threshold=0.0)
+    assert turn.text == "Good morning."
+    assert [messages[-1][1] for messages in (texts(backend, 0), texts(backend, 1))] == [
+        "Good morning!",
+        "Good morning!\n\n(Answer in plain words, without a tool.)",
+    ]
+    assert turn.usage.completion_tokens == 1
+
+
+async def test_the_proxy_offers_tools_above_the_threshold() -> None:
+    backend = ScriptedBackend([LIKELY, add(1, 2)])
+    turn = await ask(backend, body("1 + 2?"), call_threshold=0.0)
+    assert [call.name for call in turn.calls] == ["add"]
+    assert CALL in texts(backend, 1)[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (body("1 + 2?", tool_choice="required"), {"call_threshold": 0.0}),
+        (body("1 + 2?", tool_choice={"type": "function", "function": {"name": "add"}}), {"call_threshold": 0.0}),
+        (
+            body(
+                "1 + 2?",
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
+                },
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+            ),
+            {"call_threshold": 0.0},
+        ),
+        (body("1 + 2?"), {"call_threshold": 0.0, "reminder": False}),
+        (body("1 + 2?"), {}),
+    ],
+    ids=["required", "named", "behind a result", "no reminder", "no threshold"],
+)
+async def test_where_the_proxy_asks_nothing(data: dict[str, Any], options: dict[str, Any]) -> None:
+    backend = ScriptedBackend([add(1, 2)])
+    await ask(backend, data, **options)
+    assert all(request.top_logprobs == 0 for request in backend.requests)
+
+
+# -- the harness -------------------------------------------------------------------------------------------------------
+
+TOOL = Tool(name="plus", input_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+CASES = [
+    Case(
+        id=name,
+        category="simple",
+        messages=({"role": "user", "content": f"{name}?"},),
+        tools=(TOOL,),
+        answers=({"plus": {"a": [1]}},) if expects == "calls" else (),
+        expects=expects,
+    )
+    for name, expects in (("one", "calls"), ("two", "no_call"))
+]
+
+
+async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> None:
+    settings = Settings(call_threshold=0.0)
+    about = {"ways": ["xml", "origin"], "settings": settings.to_json(), "model": "m", "suite": "s"}
+    run = create_or_resume(tmp_path / "run", about, CASES)
+    backend = ScriptedBackend([LIKELY, ADD, "no.", UNLIKELY, "no.", "no."])
+    assert await runner.execute(run, [way_of("xml"), way_of("origin")], model_subject(backend)) == 0
+    rounds = [(reply["case"], reply["way"], reply["rounds"][0].get("log_odds")) for reply in run.replies]
+    assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -2.197), ("two", "origin", None)]
+    assert PLAIN in backend.requests[4].messages[-1].content
+    assert run.settings == settings
+
+
+def test_a_run_without_a_threshold_has_the_keys_that_it_always_had() -> None:
+    assert "call_threshold" not in Settings().to_json()
+
+
+async def test_ways_without_a_reminder_of_ours_are_not_asked() -> None:
+    backend = ScriptedBackend([])
+    for way in ("native", "origin"):
+        assert await need_of(way_of(way), CASES[0], backend, Settings(call_threshold=0.0)) is None
+
+
+def measured(calls: Iterable[float], others: Iterable[float]) -> list[Measured]:
+    rows = [(True, value) for value in calls] + [(False, value) for value in others]
+    return [
+        Measured(case=str(number), category="c", needs_tool=side, log_odds=value) for number, (side, value) in enumerate(rows)
+    ]
+
+
+def test_the_suggested_threshold_keeps_the_calls_and_spares_what_it_can() -> None:
+    rows = measured([3, 2, 1, 0, -1, -2, -3, -4, -5, -6], [-3.5, -4.5, -8, 2.5])
+    assert [calibration(rows, share).threshold for share in (1.0, 0.9, 0.8, 0.0)] == [-7.0, -5.5, -4.25, 4.0]
+    assert [calibration(rows, share).refused for share in (1.0, 0.9, 0.8, 0.0)] == [1, 1, 2, 4]
+    found = report(rows, 0.9)
+    assert found["area"] == pytest.approx(26 / 40)
+
+
+ODDS = st.lists(st.integers(-1000, 1000).map(lambda value: value / 50), min_size=1, max_size=30)
+
+
+@given(ODDS, ODDS, st.sampled_from([0.0, 0.5, 0.9, 0.95, 1.0]))
+def test_a_suggestion_never_loses_more_than_it_may(calls: list[float], others: list[float], share: float) -> None:
+    found = calibration(measured(calls, others), share)
+    assert found.kept >= share * len(calls) - 1e-6
+    assert found.kept == sum(value > found.threshold for value in calls)
+    assert found.refused == sum(value <= found.threshold for value in others)
+
+
+@pytest.mark.parametrize("rows", [measured([1], []), measured([], [1]), []])
+def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None:
+    with pytest.raises(UsageError, match="with a call and without"):
+        calibration(rows, 0.95)
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model", "expected"),
+    [
+        ([], "local", KNOWN[DEFAULT_MODEL].call_threshold),
+        ([], "qwen2.5-coder-1.5b", KNOWN["qwen2.5-coder-1.5b"].call_threshold),
+        ([], "ollama:gemma3:4b", None),
+        ([], "http://127.0.0.1:1/v1#qwen2.5-coder-1.5b", None),
+        (["--call-threshold", "-2.5"], "local", -2.5),
+        (["--call-threshold", "0"], "ollama:gemma3:4b", 0.0),
+        (["--call-threshold", "off"], "local", None),
+    ],
+)
+def test_thresholds_on_the_command_line(arguments: list[str], model: str, expected: float | None) -> None:
+    parser = CommandParser(prog="x", description="")
+    add_call_threshold(parser)
+    options = parser.parse_args(arguments)
+    options.model = model
+    assert call_threshold_of(options) == expected
+
+
+@pytest.mark.parametrize("word", ["on", "nan", "inf", ""])
+def test_thresholds_that_are_none(word: str) -> None:
+    parser = CommandParser(prog="x", description="")
+    add_call_threshold(parser)
+    with pytest.raises(UsageError, match="expected a number"):
+        parser.parse_args(["--call-threshold", word])
+
+
+def test_the_known_thresholds_are_those_of_the_kept_measurements() -> None:
+    kept = Path(__file__).parent.parent / "benchmarks" / "results" / "threshold.jsonl"
+    rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    fields = Measured.__dataclass_fields__
+    for model in KNOWN.values():
+        of_model = [Measured(**{name: row[name] for name in fields}) for row in rows if row["model"] == model.name]
+        assert model.call_threshold == (calibration(of_model).threshold if of_model else None)

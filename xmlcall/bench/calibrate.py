@@ -1,0 +1,139 @@
+"""Measure a model's call threshold: which log-odds of a call tell questions that need a tool from those that need none.
+
+Every question is asked for one token (`toolneed`). A threshold loses the calls below it and spares false ones; since the first
+cannot be had back, the threshold that is suggested is the highest that keeps a wanted share of the calls. It is as good as the
+questions are many and like those that will be asked: judge it on others than those that it was measured on.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from ..backends.base import Backend
+from ..errors import UsageError
+from .case import Case
+from .stats import area
+from .ways import Settings, Way, need_of
+
+__all__ = ["KEEP", "Calibration", "Measured", "calibration", "check_kinds", "measure", "report"]
+
+KEEP: Final = 0.975  # of the calls: one that is not made is worse than one too many, which a person sees and can deny
+KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A question and what the model would do with it.
+
+    Args:
+        case: its id.
+        category: of the case.
+        needs_tool: whether it needs one.
+        log_odds: of a call.
+    """
+
+    case: str
+    category: str
+    needs_tool: bool
+    log_odds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What a threshold does to the measured questions.
+
+    Args:
+        threshold: log-odds.
+        kept: questions that need a tool and are above it.
+        calls: questions that need a tool.
+        refused: questions that need none and are not above it.
+        others: questions that need none.
+    """
+
+    threshold: float
+    kept: int
+    calls: int
+    refused: int
+    others: int
+
+
+def check_kinds(needs_tool: Iterable[bool]) -> None:
+    """Check that there are questions of both kinds.
+
+    Args:
+        needs_tool: whether each question needs a tool.
+
+    Raises:
+        UsageError: there are none, or of one kind only.
+    """
+    if len(set(needs_tool)) < 2:
+        raise UsageError(
+            "a threshold needs questions of both kinds, with a call and without: take --suite bfcl-core, or more of it"
+        )
+
+
+async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
+    """Ask a model for the first token of each reply.
+
+    Args:
+        cases: that need a call, or none.
+        way: how tools are offered.
+        backend: open.
+        settings: of the prompt, with any threshold.
+
+    Yields:
+        One for each case.
+
+    Raises:
+        BackendError: the model server failed, or tells no probabilities.
+        UsageError: the way has no reminder that a decision could change.
+    """
+    for case in cases:
+        need = await need_of(way, case, backend, settings)
+        if need is None:
+            raise UsageError(f"the way {way.name} has no reminder behind the question: calibrate with --way xml or a wire format")
+        yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=need.log_odds)
+
+
+def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
+    """Find the highest threshold that keeps a share of the calls, in the middle of the gap between two questions.
+
+    Args:
+        rows: of both kinds.
+        share: from 0 to 1, of the questions that need a tool.
+
+    Raises:
+        UsageError: all rows are of one kind.
+    """
+    calls, others = _sides(rows)
+    lost = int((1 - share) * len(calls) + 1e-9)
+    highest = calls[lost] if lost < len(calls) else calls[-1] + 2
+    below = max((row.log_odds for row in rows if row.log_odds < highest), default=highest - 2)
+    threshold = round((highest + below) / 2, 2)
+    kept, refused = sum(value > threshold for value in calls), sum(value <= threshold for value in others)
+    return Calibration(threshold=threshold, kept=kept, calls=len(calls), refused=refused, others=len(others))
+
+
+def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
+    """Tell what thresholds do.
+
+    Args:
+        rows: of both kinds.
+        share: of the calls that the suggested one keeps.
+
+    Returns:
+        `area` (under the ROC curve), `thresholds`, `suggested`; the last two of Calibration's fields.
+    """
+    calls, others = _sides(rows)
+    return {
+        "area": area(calls, others),
+        "thresholds": [asdict(calibration(rows, each)) for each in KEPT],
+        "suggested": asdict(calibration(rows, share)),
+    }
+
+
+def _sides(rows: Iterable[Measured]) -> tuple[list[float], list[float]]:
+    rows = list(rows)
+    check_kinds(row.needs_tool for row in rows)
+    calls, others = (sorted(row.log_odds for row in rows if row.needs_tool is side) for side in (True, False))
+    return calls, others
