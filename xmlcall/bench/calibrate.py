@@ -67,9 +67,7 @@ def check_kinds(needs_tool: Iterable[bool]) -> None:
         UsageError: there are none, or of one kind only.
     """
     if len(set(needs_tool)) < 2:
-        raise UsageError(
-            "a threshold needs questions of both kinds, with a call and without: take --suite bfcl-core, or more of it"
-        )
+        raise UsageError("a threshold needs questions with a call and without: take --suite bfcl-core, or more of it")
 
 
 async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
