@@ -1,5 +1,6 @@
 """Does a question need a tool? The model's probabilities against a threshold, through the loop, the proxy and the harness."""
 
+import argparse
 import json
 import math
 from collections.abc import Iterable
@@ -19,14 +20,14 @@ from xmlcall.bench.calibrate import Measured, calibration, report
 from xmlcall.bench.case import Case
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
-from xmlcall.bench.ways import Settings, need_of, way_of
+from xmlcall.bench.ways import Settings, need_of, sent, way_of
 from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
 from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import BackendProtocolError, UsageError
 from xmlcall.loop_events import LoopEvent
 from xmlcall.models import DEFAULT_MODEL, KNOWN
 from xmlcall.tool import Tool
-from xmlcall.toolneed import SURE, log_odds
+from xmlcall.toolneed import SURE, ask_need, log_odds
 from xmlcall.wire import ollama, openai
 
 PLAIN, CALL = "(Answer in plain words", "(If one of the tools is for this"
@@ -83,12 +84,15 @@ def test_requests_ask_for_probabilities_only_if_told() -> None:
         assert not {"logprobs", "top_logprobs"} & written.keys()
 
 
+STRANGE = [("a", math.nan), ("b", math.inf), ("c", 10**400), ("d", -(10**400)), ("e", -math.inf), ("f", True), ("g", 5)]
+
 TOLD: list[tuple[Any, tuple[tuple[str, float], ...]]] = [
     (
         [{"token": "<", "top_logprobs": [{"token": "<", "logprob": -0.5}, {"token": "I", "logprob": -1}]}],
         (("<", -0.5), ("I", -1.0)),
     ),
     ([{"token": "<", "top_logprobs": [{"token": 3, "logprob": "x"}, {"logprob": -1}, 7]}], (("", -1.0),)),
+    ([{"token": "<", "top_logprobs": [{"token": t, "logprob": v} for t, v in STRANGE]}], (("d", -1e6), ("e", -1e6))),
     ([{"token": "<", "logprob": -0.5}], ()),
     ([], ()),
     ("<", ()),
@@ -175,6 +179,42 @@ async def test_a_server_that_tells_no_probabilities_is_reported() -> None:
         await events_of(ScriptedBackend(["<"]), call_threshold=0.0)
 
 
+@pytest.mark.parametrize(
+    "said_first",
+    [[Chunk(finish_reason="length")], [Chunk(reasoning="Okay", top_logprobs=(("Okay", -0.1),)), Chunk(finish_reason="length")]],
+    ids=["half a character", "thinking in a field of its own"],
+)
+async def test_a_first_token_that_decides_nothing(said_first: list[Chunk]) -> None:
+    backend = ScriptedBackend([said_first, "3."])
+    events = await events_of(backend, call_threshold=0.0)
+    assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
+    assert CALL in last_words(backend)[1]
+
+
+async def test_results_at_the_end_are_no_question() -> None:
+    said = (
+        Message(role="user", content="1 + 2?"),
+        Message(role="assistant", content=ADD),
+        Message(role="user", content='<function_results>\n<result name="plus">\n3\n</result>\n</function_results>'),
+    )
+    backend = ScriptedBackend(["3."])
+    assert not [event for event in await events_of(backend, *said, call_threshold=0.0) if isinstance(event, ToolNeed)]
+
+
+async def test_the_question_is_asked_without_the_callers_own_fields() -> None:
+    backend = ScriptedBackend([LIKELY, ADD])
+    extra = {"logprobs": False, "top_logprobs": 1, "n_predict": 50, "think": False}
+    asked = CompletionRequest(messages=(Message(role="user", content="Hi"),), stop=("x",), extra=extra)
+    await ask_need(backend, asked, 0.0)
+    assert (backend.requests[0].extra, backend.requests[0].stop) == ({"think": False}, ())
+
+
+@pytest.mark.parametrize("threshold", [math.nan, math.inf])
+def test_a_threshold_is_a_number(threshold: float) -> None:
+    with pytest.raises(UsageError, match="finite number"):
+        ToolLoop(ScriptedBackend([]), call_threshold=threshold)
+
+
 async def test_a_conversation_goes_on() -> None:
     """The question is asked without the reminder even if the caller sends back a message that has it."""
     tool = Tool(name="plus", description="Add two numbers.")
@@ -229,10 +269,22 @@ async def test_the_proxy_offers_tools_above_the_threshold() -> None:
             ),
             {"call_threshold": 0.0},
         ),
+        (
+            body(
+                "1 + 2?",
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
+                },
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+                "Go on.",
+            ),
+            {"call_threshold": 0.0},
+        ),
         (body("1 + 2?"), {"call_threshold": 0.0, "reminder": False}),
         (body("1 + 2?"), {}),
     ],
-    ids=["required", "named", "behind a result", "no reminder", "no threshold"],
+    ids=["required", "named", "behind a result", "beside a result", "no reminder", "no threshold"],
 )
 async def test_where_the_proxy_asks_nothing(data: dict[str, Any], options: dict[str, Any]) -> None:
     backend = ScriptedBackend([add(1, 2)])
@@ -265,6 +317,12 @@ async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> Non
     rounds = [(reply["case"], reply["way"], reply["rounds"][0].get("log_odds")) for reply in run.replies]
     assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -2.197), ("two", "origin", None)]
     assert PLAIN in backend.requests[4].messages[-1].content
+    assert run.replies[0]["rounds"][0]["usage"]["prompt_tokens"] == 10
+    shown = [
+        sent(way_of("xml"), case, settings, reply["rounds"])[-1].content
+        for case, reply in zip(CASES, run.replies[::2], strict=True)
+    ]
+    assert (CALL in shown[0], PLAIN in shown[1]) == (True, True)
     assert run.settings == settings
 
 
@@ -283,6 +341,11 @@ def measured(calls: Iterable[float], others: Iterable[float]) -> list[Measured]:
     return [
         Measured(case=str(number), category="c", needs_tool=side, log_odds=value) for number, (side, value) in enumerate(rows)
     ]
+
+
+def test_a_narrow_gap_is_not_rounded_over() -> None:
+    found = calibration(measured([1.397, 2.397, 3.397], [1.396]), 1.0)
+    assert (found.threshold, found.kept, found.refused) == (1.396, 3, 1)
 
 
 def test_the_suggested_threshold_keeps_the_calls_and_spares_what_it_can() -> None:
@@ -328,9 +391,19 @@ def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None
 def test_thresholds_on_the_command_line(arguments: list[str], model: str, expected: float | None) -> None:
     parser = CommandParser(prog="x", description="")
     add_call_threshold(parser)
-    options = parser.parse_args(arguments)
-    options.model = model
+    options = parser.parse_args(arguments, argparse.Namespace(model=model, lang="en", reminder=True))
     assert call_threshold_of(options) == expected
+
+
+@pytest.mark.parametrize("more", [{"reminder": False}, {"mode": "native"}])
+def test_thresholds_that_nothing_comes_of(more: dict[str, Any]) -> None:
+    options = argparse.Namespace(**{"model": "local", "lang": "en", "reminder": True, "call_threshold": 1.0, **more})
+    with pytest.raises(UsageError, match="--no-reminder"):
+        call_threshold_of(options)
+
+
+def test_known_thresholds_are_for_english() -> None:
+    assert call_threshold_of(argparse.Namespace(model="local", lang="zh", reminder=True, call_threshold=None)) is None
 
 
 @pytest.mark.parametrize("word", ["on", "nan", "inf", ""])

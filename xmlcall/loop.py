@@ -31,7 +31,7 @@ from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
-from .toolneed import ToolNeed, ask_need
+from .toolneed import ToolNeed, ask_need, checked_threshold
 from .types import InvalidCall, Message, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
@@ -103,7 +103,7 @@ class ToolLoop:
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder_wanted = reminder
-        self._call_threshold = call_threshold
+        self._call_threshold = checked_threshold(call_threshold)
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
@@ -221,7 +221,9 @@ class ToolLoop:
         """Put the reminder behind the person's words: after asking whether they need a tool, if there is a threshold."""
         reminder = prompt.reminder(catalog, lang=self._lang) if self._reminder_wanted and self._mode == "xml" else ""
         need = None
-        if reminder and self._call_threshold is not None and state.messages[-1].role == "user":
+        last = state.messages[-1]
+        is_question = last.role == "user" and not last.content.startswith("<function_results>")
+        if reminder and self._call_threshold is not None and is_question:
             asked = with_system(self._system(catalog), without_reminder(reminder, state.messages))
             need = await ask_need(self.backend, replace(self._sampling, messages=asked), self._call_threshold)
             state.usage = need.usage

@@ -8,8 +8,8 @@ measured for the model (`xmlcall bench calibrate`) makes a decision of that. The
 call, or for plain words; a model that calls a tool nevertheless is read as ever.
 
 Costs one token and, with servers that have no cache of prompts, reading the prompt twice. Only for replies to a person's words:
-what follows a result was not measured. A reply that begins with thinking decides nothing by its first token and counts as a
-call, so that the usual reminder stands.
+what follows a result was not measured. A reply that begins with thinking, or with half a character, decides nothing by its
+first token and counts as a call, so that the usual reminder stands.
 """
 
 import math
@@ -20,13 +20,14 @@ from typing import Final
 
 from .backends.base import Backend
 from .completion import CompletionRequest, Usage
-from .errors import BackendProtocolError
+from .errors import BackendProtocolError, UsageError
 
-__all__ = ["ToolNeed", "ask_need"]
+__all__ = ["ToolNeed", "ask_need", "checked_threshold"]
 
 CANDIDATES: Final = 20  # the most that OpenAI, vLLM and Ollama tell
 SURE: Final = 16.0  # log-odds beyond which candidates that were not told make the difference
 CALL_BEGINS: Final = ("<", "`", "{", "[")  # wire formats, in a fence or not
+_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # what may shape the first token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +61,39 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
     Raises:
         BackendError: from the stream; `BackendProtocolError` if the server tells no probabilities.
     """
+    undecided = ToolNeed(log_odds=SURE, threshold=threshold, usage=Usage())
     if backend.capabilities.reasoning_open:
-        return ToolNeed(log_odds=SURE, threshold=threshold, usage=Usage())
-    asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=CANDIDATES)
+        return undecided
+    extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
+    asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=CANDIDATES, extra=extra)
     candidates: tuple[tuple[str, float], ...] = ()
-    usage = Usage()
+    usage, text, reasoning = Usage(), "", ""
     async with aclosing(backend.stream(asked)) as chunks:
         async for chunk in chunks:
             candidates = candidates or chunk.top_logprobs
-            usage = chunk.usage or usage
+            usage, text, reasoning = chunk.usage or usage, text + chunk.text, reasoning + chunk.reasoning
+    if reasoning or not (candidates or text):  # llama.cpp says nothing of a token that is half a character
+        return replace(undecided, usage=usage)
     if not candidates:
         raise BackendProtocolError(
             f"a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             f"{backend.model} came without: leave the threshold out"
         )
     return ToolNeed(log_odds=log_odds(candidates), threshold=threshold, usage=usage)
+
+
+def checked_threshold(threshold: float | None) -> float | None:
+    """Return a threshold that can be compared.
+
+    Args:
+        threshold: log-odds; None for none.
+
+    Raises:
+        UsageError: it is not a finite number.
+    """
+    if threshold is not None and not math.isfinite(threshold):
+        raise UsageError(f"expected a finite number as the call threshold, got {threshold}")
+    return threshold
 
 
 def log_odds(candidates: Iterable[tuple[str, float]]) -> float:

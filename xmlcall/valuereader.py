@@ -123,7 +123,7 @@ class ValueReader(ABC):
 
     def _opener_after_wrong_closer(self, token: Token) -> None:
         name, closer = token.attributes["name"], self._pending[0]
-        is_again = name == self._value.name and closer.text.startswith("</")  # the next item, or the value once more
+        is_again = name == self._value.name and closer.text.startswith("</")  # given twice, which binding reports
         if (is_again or self._is_new_sibling(name)) and (not _is_element(token) or _is_element(self._value.opener)):
             self._close_value(token)
         else:

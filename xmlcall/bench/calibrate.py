@@ -15,7 +15,7 @@ from .case import Case
 from .stats import area
 from .ways import Settings, Way, need_of
 
-__all__ = ["KEEP", "Calibration", "Measured", "calibration", "check_kinds", "measure", "report"]
+__all__ = ["KEEP", "Calibration", "Measured", "calibration", "check", "measure", "report"]
 
 KEEP: Final = 0.975  # of the calls: one that is not made is worse than one too many, which a person sees and can deny
 KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a report
@@ -57,17 +57,23 @@ class Calibration:
     others: int
 
 
-def check_kinds(needs_tool: Iterable[bool]) -> None:
-    """Check that there are questions of both kinds.
+def check(cases: Iterable[Case], way: Way) -> None:
+    """Check that a threshold can come of it, before a model is asked.
 
     Args:
-        needs_tool: whether each question needs a tool.
+        cases: that need a call, or none.
+        way: how tools are offered.
 
     Raises:
-        UsageError: there are none, or of one kind only.
+        UsageError: the way has no reminder that a decision could change, the cases are of one kind, or SciPy is missing.
     """
-    if len(set(needs_tool)) < 2:
-        raise UsageError("a threshold needs questions with a call and without: take --suite bfcl-core, or more of it")
+    if not way.is_ours:
+        raise UsageError(f"the way {way.name} has no reminder behind the question: calibrate with --way xml or a wire format")
+    area(*_sides([_placed(case, 0.0) for case in cases]))
+
+
+def _placed(case: Case, odds: float) -> Measured:
+    return Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=odds)
 
 
 async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
@@ -84,13 +90,16 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
 
     Raises:
         BackendError: the model server failed, or tells no probabilities.
-        UsageError: the way has no reminder that a decision could change.
+        UsageError: the model begins its replies with thinking.
     """
+    if backend.capabilities.reasoning_open:
+        raise UsageError(
+            "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
+        )
     for case in cases:
         need = await need_of(way, case, backend, settings)
-        if need is None:
-            raise UsageError(f"the way {way.name} has no reminder behind the question: calibrate with --way xml or a wire format")
-        yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=need.log_odds)
+        assert need is not None
+        yield _placed(case, need.log_odds)
 
 
 def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
@@ -108,6 +117,7 @@ def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
     highest = calls[lost] if lost < len(calls) else calls[-1] + 2
     below = max((row.log_odds for row in rows if row.log_odds < highest), default=highest - 2)
     threshold = round((highest + below) / 2, 2)
+    threshold = threshold if below <= threshold < highest else below
     kept, refused = sum(value > threshold for value in calls), sum(value <= threshold for value in others)
     return Calibration(threshold=threshold, kept=kept, calls=len(calls), refused=refused, others=len(others))
 
@@ -130,8 +140,8 @@ def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
     }
 
 
-def _sides(rows: Iterable[Measured]) -> tuple[list[float], list[float]]:
-    rows = list(rows)
-    check_kinds(row.needs_tool for row in rows)
+def _sides(rows: Sequence[Measured]) -> tuple[list[float], list[float]]:
     calls, others = (sorted(row.log_odds for row in rows if row.needs_tool is side) for side in (True, False))
+    if not (calls and others):
+        raise UsageError("a threshold needs questions with a call and without: take --suite bfcl-core, or more of it")
     return calls, others

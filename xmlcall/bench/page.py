@@ -24,7 +24,7 @@ from .funnel import METRICS, Verdict, rates
 from .plots import comparison, funnel, growth
 from .report import compared
 from .store import Run
-from .ways import conversation, prompt_hash, way_of
+from .ways import prompt_hash, sent, way_of
 
 __all__ = ["page"]
 
@@ -235,7 +235,7 @@ def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
     case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
     got = [(call.name, arguments_of(call)) for call in calls]
     return {
-        "prompt": conversation(way_of(column["way"]), case, column["run"].settings),
+        "prompt": sent(way_of(column["way"]), case, column["run"].settings, rounds),
         "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
         "calls": [(call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
         "expected": expected_of(case),

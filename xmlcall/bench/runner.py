@@ -164,7 +164,7 @@ async def _rounds(
     for left in range(settings.feedback, -1, -1):
         generated, kept = await _reply(case, way, messages, backend, settings)
         if need is not None and not rounds:
-            kept["log_odds"] = need.log_odds
+            kept |= {"log_odds": need.log_odds, "usage": asdict(need.usage + generated.usage)}
         rounds.append(kept)
         calls = generated.reply.calls
         if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):

@@ -7,7 +7,7 @@ rules, a fenced block, every value a string.
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..types import Message
 from .case import Case
 from .origin import origin_prompt
 
-__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "need_of", "prompt_hash", "way_of"]
+__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "need_of", "prompt_hash", "sent", "way_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,19 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
     reminder = prompt.reminder(catalog, **shown, needs_tool=needs_tool) if settings.reminder else ""
     system = prompt.system_prompt(catalog, parallel=settings.parallel, **shown)
     return with_system(system, with_reminder(reminder, messages))
+
+
+def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return the messages that a kept reply answers, which depend on what was decided.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+        rounds: of the kept reply.
+    """
+    odds, threshold = (rounds[0].get("log_odds") if rounds else None), settings.call_threshold
+    return conversation(way, case, settings, needs_tool=odds is None or threshold is None or odds > threshold)
 
 
 async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) -> ToolNeed | None:

@@ -5,8 +5,9 @@ import json
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from ..errors import UsageError
 from .bench_run import Bar, opened
 from .exits import OK, run_async
 from .jsonform import json_text
@@ -52,35 +53,39 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    from ..bench.calibrate import Measured, check_kinds, measure, report
+    from ..bench.calibrate import Measured, check, measure, report
     from ..bench.suites import cases_of
     from ..bench.ways import Settings, way_of
 
-    cases = [
-        case
-        for case in cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
-        if case.expects in ("calls", "no_call")
-    ]
-    check_kinds(case.expects == "calls" for case in cases)
+    drawn = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
+    cases, way = [case for case in drawn if case.expects in ("calls", "no_call")], way_of(options.way)
+    check(cases, way)
     settings = Settings(lang=options.lang, call_threshold=0.0)
     rows: list[Measured] = []
     async with AsyncExitStack() as stack:
+        kept = stack.enter_context(_written(options.out)) if options.out else None
         backend = await opened(stack, options)
         bar = stack.enter_context(Bar(len(cases), "questions"))
-        async with aclosing(measure(cases, way_of(options.way), backend, settings)) as measured:
+        async with aclosing(measure(cases, way, backend, settings)) as measured:
             async for row in measured:
                 rows.append(row)
                 bar.advance(1)
-    if options.out:
-        options.out.write_text(
-            "".join(json.dumps({"model": backend.model, **asdict(row)}) + "\n" for row in rows), encoding="utf-8"
-        )
+                if kept:
+                    print(json.dumps({"model": backend.model, **asdict(row)}), file=kept, flush=True)
     found = report(rows, options.keep)
     if options.json:
         print(json_text({"model": backend.model, **found}))
     else:
         _print(found)
     return OK
+
+
+def _written(file: Path) -> TextIO:
+    """Open a file before a model is asked for what goes into it."""
+    try:
+        return file.open("w", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def _print(found: dict[str, Any]) -> None:

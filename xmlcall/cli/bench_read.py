@@ -164,7 +164,7 @@ def show(options: argparse.Namespace) -> int:
     """Show a case."""
     from ..bench.report import judged
     from ..bench.store import read_run
-    from ..bench.ways import conversation, way_of
+    from ..bench.ways import sent, way_of
 
     run = read_run(options.run)
     if options.case not in run.by_id:
@@ -175,12 +175,12 @@ def show(options: argparse.Namespace) -> int:
     for way in ways:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
+        found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
         print(f"===== {case.id}, {way}: the prompt\n")
-        for message in conversation(way_of(way), case, run.settings):
+        for message in sent(way_of(way), case, run.settings, found[0].row["rounds"] if found else ()):
             print(f"--- {message.role}\n{plain(message.content)}\n")
-        for verdict in verdicts[way]:
-            if verdict.case.id == case.id:
-                _show_verdict(verdict, way)
+        for verdict in found:
+            _show_verdict(verdict, way)
     return OK
 
 

@@ -137,11 +137,23 @@ def add_call_threshold(parser: argparse._ActionsContainer) -> None:
 
 
 def call_threshold_of(options: argparse.Namespace) -> float | None:
-    """Return the threshold that was asked for, else the one that is known for the model."""
+    """Return the threshold that was asked for, else the one that is known for the model and was measured in English.
+
+    Raises:
+        UsageError: one was asked for that nothing would come of.
+    """
     from ..models import call_threshold
 
     given = options.call_threshold
-    return call_threshold(options.model) if given is None else None if math.isnan(given) else given
+    if given is None:
+        return call_threshold(options.model) if options.lang == "en" else None
+    if math.isnan(given):
+        return None
+    if not options.reminder or getattr(options, "mode", "xml") == "native":
+        raise UsageError(
+            "--call-threshold decides which reminder is sent: it goes neither with --no-reminder nor with --mode native"
+        )
+    return float(given)
 
 
 def _threshold(text: str) -> float:

@@ -9,6 +9,7 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 
 import asyncio
 import fnmatch
+import itertools
 import json
 import logging
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from ..hosts.router import Router
 from ..offering import with_reminder, without_reminder
 from ..policy import allow, words_of
 from ..repair import Attempts, RepairPolicy
-from ..toolneed import ToolNeed, ask_need
+from ..toolneed import ToolNeed, ask_need, checked_threshold
 from ..types import Message, Tool
 from .history import last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
@@ -93,7 +94,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._lang = lang
         self._reminder = reminder
-        self._call_threshold = call_threshold
+        self._call_threshold = checked_threshold(call_threshold)
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._memory = Memory()
@@ -260,8 +261,9 @@ class Engine:
 
     async def _need(self, request: TurnRequest, completion: CompletionRequest, reminder: str) -> ToolNeed | None:
         """Ask whether a person's words need a tool, where there is a threshold and a choice."""
-        is_open = request.choice.mode == "auto" and request.messages[-1].role == "user"
-        if self._call_threshold is None or not (reminder and is_open):
+        since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
+        is_question = {message.role for message in since} == {"user"}  # a person's words may also stand beside results
+        if self._call_threshold is None or not (reminder and is_question and request.choice.mode == "auto"):
             return None
         asked = replace(completion, messages=without_reminder(reminder, completion.messages))
         return await ask_need(self.backend, asked, self._call_threshold)

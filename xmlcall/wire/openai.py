@@ -128,12 +128,11 @@ def mappings(value: Any) -> list[dict[str, Any]]:
 
 def candidates_of(token: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """Read the likeliest tokens in place of one: `top_logprobs` in an entry of `logprobs`, alike with OpenAI and Ollama."""
-    candidates = mappings(token.get("top_logprobs"))
-    return tuple(
-        (text_of(candidate.get("token")), float(logprob))
-        for candidate in candidates
-        if isinstance(logprob := candidate.get("logprob"), int | float)
-    )
+    told: list[tuple[str, Any]] = [
+        (text_of(each.get("token")), each.get("logprob")) for each in mappings(token.get("top_logprobs"))
+    ]
+    # JSON has numbers that no float holds, and Python's reader NaN.
+    return tuple((text, float(max(value, -1e6))) for text, value in told if type(value) in (int, float) and value < 1)
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage | None:
