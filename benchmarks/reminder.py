@@ -14,7 +14,6 @@ in place of its former ones; the table is written to results/reminder.md. About 
 
 import datetime
 import json
-import math
 import platform
 import sys
 import tomllib
@@ -31,11 +30,11 @@ from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
 from xmlcall.tool import Tool
+from xmlcall.toolneed import CALL_BEGINS, log_odds
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CALLS, REFUSALS = 5, 14  # BFCL questions of each category with a call, and of irrelevance
-CALL_BEGINS = ("<", "```")
 
 
 def questions(data: Mapping[str, Any]) -> Iterator[tuple[str, bool, Case]]:
@@ -71,10 +70,9 @@ def first_token(client: httpx2.Client, system: str, question: str) -> tuple[floa
     body = {"messages": messages, "max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 30}
     answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
     tokens = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    share = sum(math.exp(token["logprob"]) for token in tokens if token["token"].strip().startswith(CALL_BEGINS))
-    share = min(max(share, 1e-7), 1 - 1e-7)
     likeliest = max(tokens, key=lambda token: token["logprob"])
-    return round(math.log(share / (1 - share)), 3), likeliest["token"].strip().startswith(CALL_BEGINS)
+    odds = log_odds((token["token"], token["logprob"]) for token in tokens)
+    return odds, likeliest["token"].lstrip().startswith(CALL_BEGINS)
 
 
 def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -71,7 +71,7 @@ def main() -> None:
         "",
         f"Written by `python benchmarks/threshold.py` (see there for the commands), {written}: Q4_K_M, llama.cpp b11549,",
         "bfcl-core, seed 7, 80 questions that need a tool and 20 that need none in each half; Wilson 95 % intervals in percent.",
-        "`keep` is the share of the tuning half's calls that the threshold may not lose.",
+        "The server is that of bfcl-core.md. `keep` is the share of the tuning half's calls that the threshold may not lose.",
     ]
     for model, rows in tuning.items():
         lines += ["", f"## {model}", "", *table(rows, reported[model])]

@@ -1,5 +1,6 @@
 """`xmlcall bench` as a person uses it, with stand-ins."""
 
+import argparse
 import json
 import math
 import subprocess
@@ -11,6 +12,9 @@ from servers.fake_openai import DONE, FakeOpenAI, chunk, event
 from servers.run_server import run_server
 from starlette.requests import Request
 from starlette.responses import Response
+
+from xmlcall.cli import bench_run
+from xmlcall.models import DEFAULT_MODEL, KNOWN
 
 
 def bench(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -94,6 +98,15 @@ def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     done = bench("run", "--model", "oracle", "--out", tmp_path / "run", *wrong)
     assert done.returncode == 2
     assert not (tmp_path / "run").exists()
+
+
+def test_known_thresholds_are_for_our_own_format() -> None:
+    parser = argparse.ArgumentParser()
+    bench_run.declare(parser)
+    usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
+    assert bench_run.threshold_of(usual, {"xml", "native"}) == KNOWN[DEFAULT_MODEL].call_threshold
+    assert bench_run.threshold_of(usual, {"xml", "hermes"}) is None
+    assert bench_run.threshold_of(given, {"xml", "hermes"}) == 1
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------

@@ -158,13 +158,16 @@ async def _rounds(
 ) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
+    started = time.monotonic()
     need = await need_of(way, case, backend, settings)
+    asked = time.monotonic() - started
     if need is not None and not need.needs_tool:
         messages = conversation(way, case, settings, needs_tool=False)
     for left in range(settings.feedback, -1, -1):
         generated, kept = await _reply(case, way, messages, backend, settings)
         if need is not None and not rounds:
             kept |= {"log_odds": need.log_odds, "usage": asdict(need.usage + generated.usage)}
+            kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls
         if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):

@@ -261,9 +261,10 @@ class Engine:
 
     async def _need(self, request: TurnRequest, completion: CompletionRequest, reminder: str) -> ToolNeed | None:
         """Ask whether a person's words need a tool, where there is a threshold and a choice."""
+        if self._call_threshold is None or not reminder or request.choice.mode != "auto":
+            return None
         since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
-        is_question = {message.role for message in since} == {"user"}  # a person's words may also stand beside results
-        if self._call_threshold is None or not (reminder and is_question and request.choice.mode == "auto"):
+        if {message.role for message in since} != {"user"}:  # a person's words may also stand beside results
             return None
         asked = replace(completion, messages=without_reminder(reminder, completion.messages))
         return await ask_need(self.backend, asked, self._call_threshold)

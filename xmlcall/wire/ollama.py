@@ -95,8 +95,7 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
         )
     )
     text, reasoning = text_of(message.get("content")), text_of(message.get("thinking"))
-    tokens = mappings(data.get("logprobs"))
-    candidates = candidates_of(tokens[0]) if tokens else ()
+    candidates = candidates_of(data.get("logprobs"))
     if data.get("done") is True:
         return Chunk(
             text=text,

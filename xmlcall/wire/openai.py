@@ -126,11 +126,10 @@ def mappings(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def candidates_of(token: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Read the likeliest tokens in place of one: `top_logprobs` in an entry of `logprobs`, alike with OpenAI and Ollama."""
-    told: list[tuple[str, Any]] = [
-        (text_of(each.get("token")), each.get("logprob")) for each in mappings(token.get("top_logprobs"))
-    ]
+def candidates_of(tokens: Any) -> tuple[tuple[str, float], ...]:
+    """Read the likeliest tokens in place of the first of a list: `top_logprobs`, alike with OpenAI and Ollama."""
+    listed = mappings(next(iter(mappings(tokens)), {}).get("top_logprobs"))
+    told: list[tuple[str, Any]] = [(text_of(each.get("token")), each.get("logprob")) for each in listed]
     # JSON has numbers that no float holds, and Python's reader NaN.
     return tuple((text, float(max(value, -1e6))) for text, value in told if type(value) in (int, float) and value < 1)
 
@@ -311,8 +310,7 @@ class StreamReader:
             self._add_call(part)
         text = self._without_echo(text_of(delta.get("content")))
         reasoning = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
-        tokens = mappings(mapping(choice.get("logprobs")).get("content"))
-        candidates = candidates_of(tokens[0]) if tokens else ()
+        candidates = candidates_of(mapping(choice.get("logprobs")).get("content"))
         return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates) if text or reasoning or candidates else None
 
     def close(self) -> Chunk:
