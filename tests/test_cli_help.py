@@ -1,5 +1,6 @@
 """The examples in the help texts are commands that the parsers take."""
 
+import argparse
 import importlib
 import io
 import re
@@ -26,7 +27,12 @@ def help_text(command: str, *action: str) -> str:
     return printed.getvalue()
 
 
-TEXTS = [(command,) for command in COMMANDS] + [("bench", action) for action in ("run", "report", "compare", "show", "rescore")]
+def actions(command: str) -> list[str]:
+    choices = [each.choices for each in parser_of(command)._actions if isinstance(each, argparse._SubParsersAction)]
+    return [name for names in choices for name in names]
+
+
+TEXTS = [(command,) for command in COMMANDS] + [("bench", action) for action in actions("bench")]
 
 
 def commands(text: str) -> list[str]:

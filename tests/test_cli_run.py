@@ -72,6 +72,7 @@ def test_what_becomes_of_a_call(
     assert code == 0
     assert (document["answer"], document["stop_reason"], document["turns"]) == ("Done.", "end", 2)
     assert document["usage"] == {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60}
+    assert document["tool_need"] is None
     [made] = document["calls"]
     assert (made["outcome"], made["name"]) == (outcome, "sing" if "sing" in said else "echo")
     assert made["server"] == (None if outcome == "rejected" else "files")

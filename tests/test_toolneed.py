@@ -20,10 +20,12 @@ from xmlcall.bench.calibrate import Measured, calibration, report
 from xmlcall.bench.case import Case
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
-from xmlcall.bench.ways import Settings, need_of, sent, way_of
+from xmlcall.bench.ways import Settings, need_of, prompt_hash, sent, way_of
 from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
+from xmlcall.cli.record import Record
 from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import BackendProtocolError, UsageError
+from xmlcall.hosts.router import Router
 from xmlcall.loop_events import LoopEvent
 from xmlcall.models import DEFAULT_MODEL, KNOWN
 from xmlcall.tool import Tool
@@ -117,6 +119,14 @@ async def events_of(backend: ScriptedBackend, *said: Message, **options: Any) ->
         return [event async for event in loop.run(said or (Message(role="user", content="1 + 2?"),))]
 
 
+def recorded(events: Iterable[LoopEvent]) -> dict[str, Any]:
+    """What `xmlcall run --json` prints."""
+    record = Record(Router([]))
+    for event in events:
+        record.note(event)
+    return record.to_json()
+
+
 def last_words(backend: ScriptedBackend) -> list[str]:
     return [request.messages[-1].content for request in backend.requests]
 
@@ -132,6 +142,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage.completion_tokens == 1
     assert answer.messages[0].content.endswith("without a tool.)")
+    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "threshold": -1.0}
 
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
@@ -148,6 +159,15 @@ async def test_a_model_that_calls_nevertheless_is_read() -> None:
     answer = (await events_of(backend, call_threshold=0.0))[-1]
     assert isinstance(answer, Answer)
     assert (answer.text, answer.turns) == ("3.", 2)
+
+
+def test_the_hash_of_a_prompt_covers_both_reminders(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashes() -> list[str]:
+        return [prompt_hash(way_of("xml"), Settings(call_threshold=threshold)) for threshold in (None, 0.0)]
+
+    usual, before = hashes(), prompt.reminder
+    monkeypatch.setattr(prompt, "reminder", lambda *args, **shown: before(*args, **shown) + "!" * (not shown["needs_tool"]))
+    assert (hashes()[0] == usual[0], hashes()[1] == usual[1]) == (True, False)
 
 
 @pytest.mark.parametrize(

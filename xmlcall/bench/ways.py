@@ -190,7 +190,9 @@ def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Bac
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:
-    """Hash the prompt of a way around a fixed tool, to tell whether two runs used the same.
+    """Hash the prompts of a way around a fixed tool, to tell whether two runs used the same.
+
+    With a call threshold there are two, one for each decision.
 
     Args:
         way: how tools are offered.
@@ -199,5 +201,7 @@ def prompt_hash(way: Way, settings: Settings) -> str:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
     case = Case(id="", category="", messages=({"role": "user", "content": "?"},), tools=tools)
-    text = json.dumps([[message.role, message.content] for message in conversation(way, case, settings)], ensure_ascii=False)
+    needs = (True,) if settings.call_threshold is None else (True, False)
+    asked = [message for need in needs for message in conversation(way, case, settings, needs_tool=need)]
+    text = json.dumps([[message.role, message.content] for message in asked], ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

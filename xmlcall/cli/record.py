@@ -6,6 +6,7 @@ from typing import Any
 from ..content import result_text
 from ..hosts.router import Router
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
+from ..toolneed import ToolNeed
 from ..types import InvalidCall, ToolCall
 
 __all__ = ["Record"]
@@ -22,10 +23,13 @@ class Record:
         self.answer: Answer | None = None
         self._router = router
         self._calls: list[dict[str, Any]] = []
+        self._need: ToolNeed | None = None
 
     def note(self, event: LoopEvent) -> None:
         """Take the next event."""
         match event:
+            case ToolNeed():
+                self._need = event
             case CallFinished(call=call, result=result, failure=failure):
                 outcome = "failed" if failure else "error" if result.is_error else "ok"
                 self._add(call, outcome, result=result_text(result))
@@ -46,6 +50,7 @@ class Record:
             "turns": answer.turns,
             "calls": self._calls,
             "usage": asdict(answer.usage),
+            "tool_need": self._need and {"log_odds": self._need.log_odds, "threshold": self._need.threshold},
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:

@@ -26,7 +26,9 @@ A call of a configured server is shown and asked about before it runs. Tools of 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("question", metavar="QUESTION", help="in quotes; - reads it from standard input")
-    parser.add_argument("--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need"
+    )
     add_model_options(parser)
 
 
