@@ -93,7 +93,7 @@ def test_a_run_is_not_made_twice(runs: Path) -> None:
     assert "another configuration" in other.stderr
 
 
-@pytest.mark.parametrize("wrong", [["--way", "telepathy"], ["--suite", "nothing"], ["--limit", "0"]])
+@pytest.mark.parametrize("wrong", [["--way", "telepathy"], ["--suite", "nothing"], ["--limit", "0"], ["--call-threshold", "1"]])
 def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     done = bench("run", "--model", "oracle", "--out", tmp_path / "run", *wrong)
     assert done.returncode == 2

@@ -1,6 +1,8 @@
 """What the documents claim, checked against the code."""
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,13 +52,39 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     assert names["reply"].calls[0].arguments == {"a": "1"}  # type: ignore[attr-defined]
 
 
+def test_the_example_of_the_python_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a scripted model in place of the local one, and the demo server under the name of the example."""
+    from xmlcall.backends.scripted import ScriptedBackend
+
+    server = {"command": sys.executable, "args": ["-P", "-m", "xmlcall.demo"]}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"time": server}}))
+    call = '<invoke name="get_weather"><parameter name="location">Tokyo</parameter></invoke>'
+    replies = [f"<function_calls>{call}</function_calls>", '<function_calls><invoke name="x"></invoke></function_calls>', "Done."]
+    monkeypatch.setattr(xmlcall, "connect", lambda model: ScriptedBackend(replies))
+    monkeypatch.chdir(tmp_path)
+    [example] = re.findall(r"```python\n(.*?)```", read("docs/python.md"), flags=re.DOTALL)
+    exec(compile(example, "docs/python.md", "exec"), {"__name__": "page"})
+    shown = capsys.readouterr().out
+    assert shown.startswith("time.get_weather({'location': 'Tokyo'})\nx [\"There is no tool 'x'.")
+    assert shown.endswith("Done.\n(end)\n")
+
+
+def test_public_names_are_documented() -> None:
+    pages = "".join(read(f"docs/{name}.md") for name in ("python", "design", "clients", "bench"))
+    names = [name for name in xmlcall.__all__ if not name.endswith("Error")]
+    assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == []
+
+
 def test_every_dialect_is_documented() -> None:
     for name, dialect in DIALECTS.items():
         assert f"| `{name}` |" in read("docs/dialects.md"), dialect
 
 
 def test_files_that_are_named_exist() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/dialects.md"):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        name = path.relative_to(ROOT).as_posix()
         for target in re.findall(r"\]\(([^)#:]+)\)", read(name)):
             assert (ROOT / Path(name).parent / target).exists(), f"{name}: {target}"
 

@@ -104,7 +104,7 @@ _EXAMPLES = {
     ),
     "report": ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
-    "show": ("run1 smoke-en-01", "run2 simple_python_12 --way xml"),
+    "show": ("run1 smoke-en-01", "run2 simple_python_370 --way xml"),
     "rescore": ("run1", "run1 --json"),
     "calibrate": (
         "--model local",

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..errors import BackendError
+from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
 from .options import add_call_threshold, call_threshold_of, number
 
@@ -72,6 +72,10 @@ async def _run(options: argparse.Namespace) -> int:
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
     options.call_threshold = threshold_of(options, {way.name for way in ways})
+    if options.model in STAND_INS and options.call_threshold is not None:
+        raise UsageError(
+            f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
+        )
     settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     async with AsyncExitStack() as stack:
