@@ -10,7 +10,8 @@ two rounds. Two ways on the same cases:
 Where nothing was forced, both ways send the same requests, and the replies of one count for the other.
 
 "Runs" is a valid call of a tool on offer, "right" one that BFCL accepts. All replies are kept in results/repair.jsonl, from which
-a run that was stopped goes on (remove it to begin anew); the table is written to results/repair.md.
+a run that was stopped goes on with the same model (remove the model's lines to begin anew); the table of this model is written to
+results/repair.md.
 """
 
 import asyncio
@@ -189,6 +190,7 @@ async def attempt(backend: Backend, damaged: Damaged, way: str) -> dict[str, Any
                 break
     call = [(ran.name, ran.arguments)] if ran else []
     return {
+        "model": backend.model,
         "id": damaged.case.id,
         "damage": damaged.damage,
         "way": way,
@@ -228,15 +230,20 @@ def report(rows: list[dict[str, Any]], model: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rows_of(kept: Path, model: str) -> list[dict[str, Any]]:
+    """Read the kept replies of a model."""
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    return [row for row in rows if row["model"] == model]
+
+
 async def main() -> None:
-    """Run all ways on all cases, going on where the kept replies end; then write the table."""
+    """Run all ways on all cases, going on where the kept replies of the model end; then write its table."""
     model = sys.argv[1] if len(sys.argv) > 1 else "local"
     kept = RESULTS / "repair.jsonl"
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {(row["id"], row["way"]) for row in rows}
     cases = damaged_cases(60, seed=20261121)
     async with connect(model) as backend:
-        name = backend.model
+        rows = rows_of(kept, name := backend.model)
+        done = {(row["id"], row["way"]) for row in rows}
         for number, damaged in enumerate(cases, 1):
             for way in WAYS:
                 if (damaged.case.id, way) not in done:

@@ -24,6 +24,7 @@ from xmlcall.bench.suites import cases_of, sample
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
+from xmlcall.wire import openai
 
 ADD = Tool(
     name="add",
@@ -272,7 +273,7 @@ async def test_failures_of_the_transport_are_tried_again_and_never_scored(
 async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path) -> None:
     run = start(tmp_path / "run")
     told: list[Case] = []
-    hopeless = Failing(*[busy(400)] * 99)
+    hopeless = Failing(*[busy(401)] * 99)
     subject = Subject(name="m", backend=lambda *_: hopeless)  # type: ignore[arg-type,return-value]
     assert await runner.execute(run, [way_of("xml")], subject, failed=lambda each, *_: told.append(each)) is None
     assert len(told) == runner.HOPELESS
@@ -382,6 +383,11 @@ def test_samples_are_even_and_grow() -> None:
     assert len(tuning) == len(report) == 15
     with pytest.raises(UsageError, match="unknown suite"):
         cases_of("nothing")
+
+
+@pytest.mark.parametrize("value", [10**30, -1, True, 1.5, "7", None])
+def test_numbers_of_tokens_that_cannot_be(value: Any) -> None:
+    assert (openai.count(value), openai.count(7)) == (None, 7)
 
 
 def test_tokens_per_tool_are_the_slope_over_catalog_sizes() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from xmlcall import Catalog, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse
 from xmlcall.schema import MAX_NODES, check_schema
+from xmlcall.wire.openai import native_call
 
 CASES = [pytest.param(case, id=name) for name, case in load("binding.toml")]
 SIZE = {"Size": {"type": "integer", "maximum": 10}}
@@ -119,6 +120,24 @@ def test_a_typed_value_that_is_nested_too_deep() -> None:
 def test_native_arguments_that_are_no_object() -> None:
     raw = RawCall(index=0, name="f", arguments=(RawArgument(name="", text='{"x": '),), dialect="native")
     assert codes(bind(raw, [tool_for({"type": "integer"})])) == ["malformed-value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value", "repairs"),
+    [
+        ('{"x": 1}', 1, []),
+        ('{"x": "1"}', 1, ["quoted-value"]),
+        ('{"x": "1,000"}', 1000, ["number-format"]),
+        ('{"x": 1.0}', 1, ["number-format"]),
+    ],
+)
+def test_a_number_in_quotes_is_a_conversion_wherever_json_is_written(arguments: str, value: int, repairs: list[str]) -> None:
+    tool = tool_for({"type": "integer"})
+    hermes = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+    for call in (bind(native_call(0, "f", arguments), [tool]), *parse(hermes, [tool]).calls):
+        assert isinstance(call, ToolCall)
+        assert call.arguments == {"x": value}
+        assert [repair.code for repair in call.repairs] == repairs
 
 
 def test_unfinished_calls_are_not_validated_but_refused() -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,11 @@ from servers.run_server import run_server
 from starlette.requests import Request
 from starlette.responses import Response
 
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench.case import Case
 from xmlcall.cli import bench_run
+from xmlcall.errors import UsageError
 from xmlcall.models import DEFAULT_MODEL, KNOWN
 
 
@@ -59,6 +64,29 @@ def test_gates(runs: Path) -> None:
     assert bench("report", runs / "mutator", "--fail-under", "beauty=1").returncode == 2
 
 
+def test_a_gate_needs_a_whole_run(runs: Path, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    shutil.copytree(runs / "oracle", part)
+    first = (part / "replies.jsonl").read_text().splitlines()[:2]
+    (part / "replies.jsonl").write_text("\n".join(first) + "\n")
+    assert bench("report", part).returncode == 0
+    done = bench("report", part, "--fail-under", "task_correct=1")
+    assert done.returncode == 1
+    assert "1 of 50 cases were answered; a gate needs all" in done.stderr
+    assert bench("compare", f"{runs}/oracle:xml", f"{part}:xml", "--max-drop", "2").returncode == 1
+    assert bench("compare", f"{runs}/oracle:xml", f"{part}:xml").returncode == 0
+
+
+def test_names_of_models_are_only_text(runs: Path, tmp_path: Path) -> None:
+    """What a server says of itself stands in every report."""
+    shutil.copytree(runs / "oracle", odd := tmp_path / "odd")
+    about = json.loads((odd / "run.json").read_text())
+    (odd / "run.json").write_text(json.dumps(about | {"model": "odd\x1b]0;OWNED\x07\x1b[2J\ufffe\uffff|x"}))
+    for form in ("--markdown", "--json"):
+        assert "\x1b" not in bench("report", odd, form).stdout
+    assert bench("report", odd, runs / "mutator", "--html", tmp_path / "page.html").returncode == 0
+
+
 def test_two_runs_compared(runs: Path) -> None:
     done = bench("compare", f"{runs}/oracle:xml", runs / "mutator", "--json", "--max-drop", "2")
     assert done.returncode == 1
@@ -93,11 +121,38 @@ def test_a_run_is_not_made_twice(runs: Path) -> None:
     assert "another configuration" in other.stderr
 
 
-@pytest.mark.parametrize("wrong", [["--way", "telepathy"], ["--suite", "nothing"], ["--limit", "0"], ["--call-threshold", "1"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--way", "telepathy"],
+        ["--suite", "nothing"],
+        ["--limit", "0"],
+        ["--call-threshold", "1"],
+        ["--limit", "1", "--half", "report"],
+        ["--model", "mutator", "--way", "hermes"],
+        ["--model", "local", "--way", "native", "--call-threshold", "1"],
+    ],
+    ids=" ".join,
+)
 def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     done = bench("run", "--model", "oracle", "--out", tmp_path / "run", *wrong)
     assert done.returncode == 2
     assert not (tmp_path / "run").exists()
+
+
+def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
+    options = argparse.Namespace(call_threshold=None, suite="bfcl-mt", half="all")
+    task = Case(id="a", category="c", messages=(), tools=(), expects="task")
+    with pytest.raises(UsageError, match="not origin"):
+        bench_run._check(options, [task], ["xml", "origin"], is_stand_in=True)
+
+
+def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
+    backend = ScriptedBackend([], capabilities=Capabilities(server="llama.cpp", model_file="mine-q4_k_m.gguf"))
+    known = KNOWN[DEFAULT_MODEL]
+    assert bench_run._file_of("local", backend) == {"file": known.file, "sha256": known.sha256}
+    assert bench_run._file_of(f"http://127.0.0.1:1/v1#{DEFAULT_MODEL}", backend) == {"file": "mine-q4_k_m.gguf"}
+    assert bench_run._file_of("ollama:x", ScriptedBackend([])) == {}
 
 
 def test_known_thresholds_are_for_our_own_format() -> None:

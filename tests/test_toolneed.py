@@ -332,12 +332,15 @@ async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> Non
     settings = Settings(call_threshold=0.0)
     about = {"ways": ["xml", "origin"], "settings": settings.to_json(), "model": "m", "suite": "s"}
     run = create_or_resume(tmp_path / "run", about, CASES)
-    backend = ScriptedBackend([LIKELY, ADD, "no.", UNLIKELY, "no.", "no."])
+    called = [Chunk(text=ADD), Chunk(finish_reason="stop", usage=Usage(prompt_tokens=20))]
+    backend = ScriptedBackend([LIKELY, called, "no.", UNLIKELY, "no.", "no."])
     assert await runner.execute(run, [way_of("xml"), way_of("origin")], model_subject(backend)) == 0
     rounds = [(reply["case"], reply["way"], reply["rounds"][0].get("log_odds")) for reply in run.replies]
     assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -2.197), ("two", "origin", None)]
     assert PLAIN in backend.requests[4].messages[-1].content
-    assert run.replies[0]["rounds"][0]["usage"]["prompt_tokens"] == 10
+    decided, origin = (reply["rounds"][0] for reply in run.replies[:2])
+    assert (decided["need_usage"]["prompt_tokens"], decided["usage"]["prompt_tokens"]) == (10, 20)
+    assert "need_usage" not in origin
     shown = [
         sent(way_of("xml"), case, settings, reply["rounds"])[-1].content
         for case, reply in zip(CASES, run.replies[::2], strict=True)

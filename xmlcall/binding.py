@@ -159,7 +159,7 @@ class _Draft:
             fit = fitter.fit(value, parameter.schema, f"$.{name}")
             if fit is None and is_text and value is not raw.text:
                 value, fit = raw.text, fitter.fit(raw.text, parameter.schema, f"$.{name}")
-            self._take(name, fit, raw, quoted=value is not raw.text)
+            self._take(name, fit, raw, quoted=value is not raw.text or raw.value is not MISSING)
 
     def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
         if isinstance(fit, Ambiguous):

@@ -22,7 +22,7 @@ from .errors import BackendStatusError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
 from .reply import reply_of
-from .types import Message, RawCall, Reply
+from .types import Message, RawCall, Reply, ToolCall
 
 __all__ = ["Continued", "Generated", "generate", "generate_native"]
 
@@ -228,5 +228,6 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
                 yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
                 yield ToolCallEnd(raw=raw, span=raw.span)
     calls = tuple(bind(raw, catalog) for raw in raws)
-    reply = Reply(text=text, reasoning=reasoning, calls=calls, finish_reason=last.finish_reason or "stop")
+    repairs = tuple(repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs)
+    reply = Reply(text=text, reasoning=reasoning, calls=calls, repairs=repairs, finish_reason=last.finish_reason or "stop")
     yield Generated(reply=reply, text=text, usage=last.usage or Usage(), raw=text, server_reasoning=reasoning)

@@ -28,6 +28,7 @@ class Capabilities:
         build: the server's own version, "" if it does not say.
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
+        model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
     """
 
     server: str
@@ -38,6 +39,7 @@ class Capabilities:
     build: str = ""
     continues: bool = False
     constrains: bool = False
+    model_file: str = ""
 
 
 class Backend(Protocol):

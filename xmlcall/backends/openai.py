@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -302,4 +303,5 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         build=text_of(props.get("build_info")),
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
+        model_file=PurePath(text_of(props.get("model_path"))).name,
     )

@@ -10,15 +10,20 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from ..backends.base import Backend
-from ..errors import UsageError
+from ..errors import UsageError, XmlcallError
 from .case import Case
+from .runner import PatientBackend
 from .stats import area
 from .ways import Settings, Way, need_of
 
-__all__ = ["KEEP", "Calibration", "Measured", "calibration", "check", "measure", "report"]
+__all__ = ["KEEP", "Calibration", "Measured", "Undecided", "calibration", "check", "measure", "report"]
 
 KEEP: Final = 0.975  # of the calls: one that is not made is worse than one too many, which a person sees and can deny
 KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a report
+
+
+class Undecided(XmlcallError):
+    """A model's first tokens do not tell one question from another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,7 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
         One for each case.
 
     Raises:
-        BackendError: the model server failed, or tells no probabilities.
+        BackendError: the model server failed, for each question four times at most, or tells no probabilities.
         UsageError: the model begins its replies with thinking.
     """
     if backend.capabilities.reasoning_open:
@@ -97,7 +102,7 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
             "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
         )
     for case in cases:
-        need = await need_of(way, case, backend, settings)
+        need = await need_of(way, case, PatientBackend(backend), settings)
         assert need is not None
         yield _placed(case, need.log_odds)
 
@@ -131,8 +136,17 @@ def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
 
     Returns:
         `area` (under the ROC curve), `thresholds`, `suggested`; the last two of Calibration's fields.
+
+    Raises:
+        UsageError: all rows are of one kind.
+        Undecided: all have the same log-odds.
     """
     calls, others = _sides(rows)
+    if calls[0] == calls[-1] == others[0] == others[-1]:
+        raise Undecided(
+            f"expected questions with different log-odds, got {calls[0]:g} for each: no threshold tells them apart; "
+            "a model that thinks before it answers cannot be measured by its first token: take another"
+        )
     return {
         "area": area(calls, others),
         "thresholds": [asdict(calibration(rows, each)) for each in KEPT],

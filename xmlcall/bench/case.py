@@ -1,5 +1,6 @@
 """A question that a model is measured on, and what counts as a right answer to it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,7 +8,7 @@ from typing import Any, Literal
 from ..tool import Tool
 from .judge import Call, judge
 
-__all__ = ["Case", "Expects", "judge_case"]
+__all__ = ["Case", "Expects", "group_of", "judge_case"]
 
 Expects = Literal["calls", "any_call", "no_call", "task"]
 
@@ -36,6 +37,21 @@ class Case:
     answers: tuple[Mapping[str, Any], ...] = ()
     exact: tuple[Call, ...] = ()
     disputed: bool = False
+
+
+# Ids of cases that are alike: a question among catalogs of several sizes; BFCL's questions of real users about the same tools,
+# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`.
+_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+")
+
+
+def group_of(case: Case) -> str:
+    """Return what a case shares with those like it, which are right or wrong together more often than by chance.
+
+    Args:
+        case: any; most are alone in their group.
+    """
+    found = _GROUPED.fullmatch(case.id)
+    return " ".join(part for part in found.groups() if part) if found else case.id
 
 
 def judge_case(case: Case, calls: Sequence[Call]) -> str:

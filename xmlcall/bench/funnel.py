@@ -7,11 +7,10 @@ branches, which say how much the parser's tolerances and the conversions are wor
     completed -> intent -> parsed_with_repairs -> tool_known -> valid -> call_correct
                         `-> parsed_as_written               `-> valid_as_written
 
-A case that needs no call ends in one of four ways: refused rightly, a false call, a malformed attempt (never counted as right),
-empty.
+A case that needs no call ends in one of five ways: refused rightly, a false call, a malformed attempt (never counted as right),
+empty, or cut, and then nobody knows what it would have become.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,8 @@ from ..backends.scripted import ScriptedBackend
 from ..completion import Chunk
 from ..generation import Generated
 from ..types import InvalidCall, Reply, ToolCall
-from ..wire.openai import native_call
+from ..wire.openai import FINISHED, native_call
+from .attempt import attempted, spoken
 from .case import Case, judge_case
 from .ways import Settings, Way, generation
 
@@ -37,7 +37,6 @@ cases that need none for the next four, first replies without a valid call for `
 
 # Issues that mean that the text could not be read as a call, and not that the call is wrong.
 _UNREADABLE = frozenset({"truncated-call", "ambiguous"})
-_TAG = re.compile(r"</?(?:function_calls|invoke|parameter|tool_call|tool_use|function[=_ ]|arg_key|tools?\b)")
 
 # What a failure is called: of issues, of the judge's errors.
 _ISSUE_CODES = {
@@ -128,11 +127,13 @@ async def judge_reply(
     if "outcome" in row:
         return _of_task(row, case)
     replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
-    reply, kept = replies[-1], row["rounds"][-1]
+    reply = replies[-1]
+    said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open).strip()
+    tries = bool(reply.calls) or attempted(said, (tool.name for tool in case.tools))
     no_call = case.expects == "no_call"
-    reached, failure = _without_call(reply, kept, case) if no_call else _through_funnel(reply, kept, case, way, repairs)
+    reached, failure = _without_call(reply, said, tries) if no_call else _through_funnel(reply, said, tries, case, way, repairs)
     counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
-    if settings.feedback and replies[0].calls and _valid(replies[0]) is None:
+    if settings.feedback and not no_call and _needs_feedback(replies[0]):
         counted.add("recovered")
         reached |= {"recovered"} if _valid(reply) else set()
     return Verdict(
@@ -149,16 +150,27 @@ async def judge_reply(
 def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
     """Take the verdict of a task of several turns, which was judged while it was played."""
     outcome = row["outcome"]
-    cut = outcome["error"] == "context_overflow"
-    reached = {"completed", "task_correct"} if outcome["valid"] else set() if cut else {"completed"}
-    counted = frozenset({"completed", "task_correct"})
+    ends = {turn["stop_reason"] for turn in outcome["turns"]}
+    cut = "" if ends <= _LOOP_ENDS else "context_overflow" if "context_overflow" in ends else "truncated"
+    reached = {name for name, holds in (("completed", not cut), ("task_correct", outcome["valid"])) if holds}
     return Verdict(
-        case=case, reached=frozenset(reached), counted=counted, failure=outcome["error"], repairs=(), reply=Reply(), row=row
+        case=case,
+        reached=frozenset(reached),
+        counted=frozenset({"completed", "task_correct"}),
+        failure=outcome["error"] and (cut or outcome["error"]),
+        repairs=(),
+        reply=Reply(),
+        row=row,
     )
 
 
+_LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call"})  # of `Answer`; others are cuts
 _NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
-_COMPLETE = ("stop", "tool_calls")
+
+
+def _needs_feedback(reply: Reply) -> bool:
+    """Say whether none of the calls could run, which is when a model is asked again."""
+    return bool(reply.calls) and all(isinstance(call, InvalidCall) for call in reply.calls)
 
 
 def _valid(reply: Reply) -> list[ToolCall] | None:
@@ -167,31 +179,33 @@ def _valid(reply: Reply) -> list[ToolCall] | None:
     return calls if calls and len(calls) == len(reply.calls) else None
 
 
-def _attempted(reply: Reply, kept: Mapping[str, Any], case: Case) -> bool:
-    """Say whether a reply means to call a tool, readable or not: by a call, a tag of one, or a tool's name before a bracket."""
-    text = kept.get("text", "")
-    names = "|".join(re.escape(tool.name) for tool in case.tools)
-    return bool(reply.calls or _TAG.search(text) or (names and re.search(rf"(?:{names})[\"'`]?\s*[({{,:]", text)))
-
-
-def _without_call(reply: Reply, kept: Mapping[str, Any], case: Case) -> tuple[set[str], str]:
-    reached = {"completed"} if reply.finish_reason in _COMPLETE else set()
+def _without_call(reply: Reply, said: str, tries: bool) -> tuple[set[str], str]:
+    reached = set() if _cut(reply) else {"completed"}
     if any(isinstance(call, ToolCall) for call in reply.calls):
         return reached | {"false_call"}, "false_call"
-    if _attempted(reply, kept, case):
+    if tries:
         return reached | {"malformed_attempt"}, "malformed_attempt"
-    if not kept.get("text", "").strip():
+    if not reached:
+        return reached, _cut(reply)
+    if not said:
         return reached | {"empty"}, "empty"
     return reached | {"refused_rightly", "task_correct"}, ""
 
 
-def _through_funnel(reply: Reply, kept: Mapping[str, Any], case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:
+def _cut(reply: Reply) -> str:
+    """Return the code of a reply that did not end by itself; "" if it did."""
+    if reply.finish_reason in FINISHED:
+        return ""
+    return "context_overflow" if reply.finish_reason == "context_overflow" else "truncated"
+
+
+def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:
     """Follow a reply down the funnel; return the stages reached and the code of the first failure."""
-    if reply.finish_reason not in _COMPLETE:
-        return set(), "truncated" if reply.finish_reason != "context_overflow" else "context_overflow"
+    if cut := _cut(reply):
+        return set(), cut
     reached = {"completed"}
-    if not _attempted(reply, kept, case):
-        return reached, "prose_only" if kept.get("text", "").strip() else "no_call"
+    if not tries:
+        return reached, "prose_only" if said else "no_call"
     reached.add("intent")
     if not reply.calls:
         return reached, "unread_call"

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .case import group_of
 from .funnel import METRICS, Verdict, judge_reply, rates
 from .stats import mcnemar, slope, wilson
 from .store import Run
@@ -16,8 +17,9 @@ from .ways import way_of
 __all__ = ["LEAST_CASES", "compared", "judged", "reported", "table_of"]
 
 LEAST_CASES = 100
-LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them
 """Below this, intervals are wider than most differences between prompts."""
+_LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them
+_USAGES = ("usage", "need_usage")  # of the reply, and of asking whether the question needs a tool
 
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
@@ -50,17 +52,18 @@ def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, A
         verdicts: from `judged`.
 
     Returns:
-        `run`, and by way `metrics`, `undisputed` (without disputed cases), `failures`, `repairs`, `categories` and `cost`; at the
-        top once more the `metrics` of the first way.
+        `run`, `cases` (how many there are), and by way `answered`, `metrics`, `undisputed` (without disputed cases), `failures`,
+        `repairs`, `categories` and `cost`; at the top once more the `metrics` of the first way.
     """
-    ways = {way: _reported_way(list(of_way)) for way, of_way in verdicts.items()}
+    ways = {way: _reported_way(list(of_way), run.about.get("suite", "")) for way, of_way in verdicts.items()}
     metrics = next(iter(ways.values()))["metrics"] if ways else {}
-    return {"run": run.about, "metrics": metrics, "ways": ways, "warnings": _warnings(run, verdicts)}
+    return {"run": run.about, "cases": len(run.cases), "metrics": metrics, "ways": ways, "warnings": _warnings(run, verdicts)}
 
 
-def _reported_way(verdicts: list[Verdict]) -> dict[str, Any]:
+def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
     categories = dict.fromkeys(verdict.case.category for verdict in verdicts)
     return {
+        "answered": len(verdicts),
         "metrics": _metrics(verdicts),
         "undisputed": _metrics([verdict for verdict in verdicts if not verdict.case.disputed]),
         "failures": dict(Counter(verdict.failure for verdict in verdicts if verdict.failure).most_common()),
@@ -68,7 +71,7 @@ def _reported_way(verdicts: list[Verdict]) -> dict[str, Any]:
         "categories": {
             category: _metrics([verdict for verdict in verdicts if verdict.case.category == category]) for category in categories
         },
-        "cost": _cost(verdicts),
+        "cost": _cost(verdicts, suite),
     }
 
 
@@ -82,32 +85,33 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _cost(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Return tokens and seconds of all rounds, and the prompt's share of one tool where the server counts tokens."""
+def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
+    """Return tokens and seconds of all rounds, as far as they were measured, and the prompt's share of one tool."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
-    usages = [kept.get("usage") or {} for kept in rounds]
-    tokens = {name: sum(usage.get(name) or 0 for usage in usages) for name in _TOKENS}
-    seconds = [kept.get("seconds", 0.0) for kept in rounds]
-    first = [kept.get("first_event_seconds", 0.0) for kept in rounds]
+    usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
+    tokens = {name: sum(usage.get(name) or 0 for usage in usages) for name in _TOKENS if usages}
+    seconds = [kept["seconds"] for kept in rounds if "seconds" in kept]
+    first = [kept["first_event_seconds"] for kept in rounds if "first_event_seconds" in kept]
     found: dict[str, float] = {"replies": len(rounds), **tokens, "seconds": round(sum(seconds), 1)}
-    if rounds:
+    if seconds:
         found["median_seconds"] = round(statistics.median(seconds), 2)
+    if first:
         found["median_seconds_to_first_event"] = round(statistics.median(first), 2)
-    if sum(seconds):
+    if tokens and sum(seconds):
         found["completion_tokens_per_second"] = round(tokens["completion_tokens"] / sum(seconds), 1)
-    if (growth := _tokens_per_tool(verdicts)) is not None:
+    if suite == "catalog" and (growth := _tokens_per_tool(verdicts)) is not None:
         found["catalog_tokens_per_tool"] = round(growth, 1)
     return found
 
 
 def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:
-    """Return how many tokens a prompt grows by for each tool, if the suite has catalogs of several sizes."""
+    """Return how many tokens a prompt grows by for each tool, where questions are asked with catalogs of several sizes."""
     points = [
         (len(verdict.case.tools), tokens)
         for verdict in verdicts
         if verdict.row["rounds"] and (tokens := (verdict.row["rounds"][0].get("usage") or {}).get("prompt_tokens"))
     ]
-    return slope(points) if len({size for size, _ in points}) >= LEAST_SIZES else None
+    return slope(points) if len({size for size, _ in points}) >= _LEAST_SIZES else None
 
 
 def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
@@ -117,7 +121,13 @@ def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
             found.append(f"{way}: {len(of_way)} of {len(run.cases)} cases were answered; go on with the same command")
         if len(of_way) < LEAST_CASES:
             found.append(f"{way}: {len(of_way)} cases are too few to tell small differences from chance")
+        groups = {group_of(verdict.case) for verdict in of_way}
+        if len(groups) < len(of_way):
+            found.append(f"{way}: {_GROUPED.format(cases=len(of_way), groups=len(groups))}")
     return found
+
+
+_GROUPED = "the {cases} cases are {groups} groups of like ones, so true intervals are wider and true p-values higher"
 
 
 # What people look at first, then the funnel, then the requests that need no call.
@@ -162,7 +172,7 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict]) -> dict[str, A
     """
     others = {verdict.case.id: verdict for verdict in second}
     pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]
-    metrics = {metric: _paired(pairs, metric) for metric in METRICS if any(metric in one.counted for one, _ in pairs)}
+    metrics = {metric: _paired(pairs, metric) for metric in METRICS if any(_both_count(each, metric) for each in pairs)}
     return {
         "cases": len(pairs),
         "metrics": metrics,
@@ -171,8 +181,12 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict]) -> dict[str, A
     }
 
 
+def _both_count(pair: tuple[Verdict, Verdict], metric: str) -> bool:
+    return all(metric in each.counted for each in pair)
+
+
 def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str) -> dict[str, float]:
-    counted = [(metric in one.reached, metric in other.reached) for one, other in pairs if metric in one.counted]
+    counted = [(metric in one.reached, metric in other.reached) for one, other in pairs if _both_count((one, other), metric)]
     only_first, only_second = counted.count((True, False)), counted.count((False, True))
     both = counted.count((True, True))
     return {

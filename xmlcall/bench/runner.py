@@ -2,28 +2,22 @@
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
 transport is no answer: it is tried again, and if that does not help, the case stays open for the next start of the same run.
-After so many failures one after another the run ends, since the server is gone or wrong.
+After so many of them one after another the run ends, since the server is gone or wrong; a request that the server refuses for its
+own sake is told and passed over.
 
 A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
 from ..backends.base import Backend
 from ..completion import Chunk, CompletionRequest
-from ..errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendStatusError,
-    BackendUnavailable,
-    ContextOverflow,
-    UsageError,
-)
+from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..feedback import results
 from ..generation import Generated
 from ..repair import RepairPolicy
@@ -36,14 +30,16 @@ from .subjects import Subject
 from .suites import tasks_of
 from .ways import Settings, Way, catalog_of, conversation, generation, need_of
 
-__all__ = ["Failed", "execute"]
+__all__ = ["Failed", "PatientBackend", "execute"]
 
 ATTEMPTS = 4
 FIRST_WAIT = 1.0  # seconds; each further wait is twice as long
-HOPELESS = 5  # requests without an answer, one after another
+HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
+_OWN_STATUS = (200, 400, 413, 422)  # of one request, not of the server; 200 is an error inside a stream
+_CUT = Chunk(finish_reason="length")
 
 Failed = Callable[[Case, Way, BackendError], None]
 
@@ -68,32 +64,28 @@ async def execute(
         failed: told of each request that got no answer.
 
     Returns:
-        How many requests got no answer; None if the run was given up because no request gets one.
+        How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
     """
-    settings, done, tasks = run.settings, run.done(), tasks_of(run.cases)
-    messages = {(case.id, way.name): conversation(way, case, settings) for case in run.cases for way in ways}
-    wanted = [
-        (case, way, key)
-        for case in run.cases
-        for way in ways
-        if (key := request_key(way, case, messages[case.id, way.name], settings, subject.name)) not in done
-    ]
+    tasks = tasks_of(run.cases)
+    messages = {(case.id, way.name): conversation(way, case, run.settings) for case in run.cases for way in ways}
+    wanted = _wanted(run, ways, messages, subject.name)
     progress(len(run.cases) * len(ways) - len(wanted))
-    limit, failures, in_a_row = asyncio.Semaphore(concurrency), 0, 0
+    limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
     async def one(case: Case, way: Way, key: str) -> None:
-        nonlocal failures, in_a_row
+        nonlocal failures, in_a_row, given_up
         async with limit:
-            if in_a_row >= HOPELESS:
+            if given_up:
                 return
             try:
-                backend = _Bounded(subject.backend(case, way))
+                backend = PatientBackend(subject.backend(case, way))
                 if case.expects == "task":
-                    answer = await _task(tasks[case.id], way, backend, settings)
+                    answer = await _task(tasks[case.id], way, backend, run.settings)
                 else:
-                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, settings)}
+                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
             except BackendError as error:
-                failures, in_a_row = failures + 1, in_a_row + 1
+                failures, in_a_row = failures + 1, in_a_row + _is_of_server(error)
+                given_up = given_up or in_a_row >= HOPELESS
                 failed(case, way, error)
                 return
             in_a_row = 0
@@ -101,7 +93,29 @@ async def execute(
             progress(1)
 
     await _all(one(*each) for each in wanted)
-    return None if in_a_row >= HOPELESS else failures
+    return None if given_up else failures
+
+
+def _wanted(
+    run: Run, ways: Sequence[Way], messages: Mapping[tuple[str, str], tuple[Message, ...]], model: str
+) -> list[tuple[Case, Way, str]]:
+    """Return the requests without an answer, with their keys.
+
+    Those that an earlier start passed over come last: if they fail each time, the others still have their turn.
+    """
+    done = run.done()
+    every = [
+        (case, way, request_key(way, case, messages[case.id, way.name], run.settings, model))
+        for case in run.cases
+        for way in ways
+    ]
+    begun = max((place for place, (_, _, key) in enumerate(every, 1) if key in done), default=0)
+    return [each for each in (*every[begun:], *every[:begun]) if each[2] not in done]
+
+
+def _is_of_server(error: BackendError) -> bool:
+    """Say whether a failure tells something about the server, and not only about its request."""
+    return not (isinstance(error, BackendStatusError) and error.status_code in _OWN_STATUS)
 
 
 async def _all(work: Iterable[Any]) -> None:
@@ -137,19 +151,17 @@ async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Setti
 
 
 async def _patiently(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
 ) -> list[dict[str, Any]]:
-    """Answer a case; try again what may go better the next time."""
-    for attempt in range(ATTEMPTS):
+    """Answer a case; begin it again if a reply broke off."""
+    for left in range(ATTEMPTS - 1, -1, -1):
         try:
             return await _rounds(case, way, messages, backend, settings)
         except ContextOverflow:
             return [{"text": "", "finish_reason": "context_overflow"}]
-        except (BackendUnavailable, BackendProtocolError, BackendStatusError) as error:
-            hopeless = isinstance(error, BackendStatusError) and error.status_code not in _RETRIED_STATUS
-            if hopeless or attempt == ATTEMPTS - 1:
+        except BackendError as error:
+            if not left or not await backend.waited(error):
                 raise
-        await asyncio.sleep(FIRST_WAIT * 2**attempt)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -166,7 +178,7 @@ async def _rounds(
     for left in range(settings.feedback, -1, -1):
         generated, kept = await _reply(case, way, messages, backend, settings)
         if need is not None and not rounds:
-            kept |= {"log_odds": need.log_odds, "usage": asdict(need.usage + generated.usage)}
+            kept |= {"log_odds": need.log_odds, "need_usage": asdict(need.usage)}
             kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls
@@ -210,11 +222,72 @@ class _Bounded(KeptOpen):
     """A backend whose replies end."""
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        length, started = 0, time.monotonic()
+        length, end = 0, time.monotonic() + REPLY_SECONDS
         async with aclosing(self._backend.stream(request)) as chunks:
-            async for chunk in chunks:
-                length += len(chunk.text) + len(chunk.reasoning)
-                if length > REPLY_LIMIT or time.monotonic() - started > REPLY_SECONDS:
-                    yield Chunk(finish_reason="length")
-                    return
+            while chunk := await _next(chunks, end):
+                length += len(chunk.text) + len(chunk.reasoning) + sum(len(call.text) for call in chunk.tool_calls)
+                chunk = _CUT if length > REPLY_LIMIT else chunk
                 yield chunk
+                if chunk is _CUT:
+                    return
+
+
+async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
+    """Return the next chunk, the end of a cut reply if none comes in time, None behind the last."""
+    try:
+        async with asyncio.timeout(end - time.monotonic()):
+            chunk = await anext(chunks, None)
+    except TimeoutError:
+        return _CUT
+    # A stream that always has a chunk ready leaves the timeout no moment to strike.
+    return _CUT if chunk and time.monotonic() > end else chunk
+
+
+class PatientBackend(KeptOpen):
+    """A backend whose replies end, and that tries a request again which fails before its reply begins.
+
+    Args:
+        backend: open; it stays so.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(_Bounded(backend))
+        self._failures: list[tuple[CompletionRequest, BackendError]] = []
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`); what was passed on is not taken back."""
+        begun = False
+        while True:
+            try:
+                async with aclosing(self._backend.stream(request)) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
+                return
+            except BackendError as error:
+                self._failures.append((request, error))
+                if begun or not await self.waited(error):
+                    raise
+
+    async def waited(self, error: BackendError) -> bool:
+        """Wait before a request is tried again.
+
+        Args:
+            error: what came out of its stream.
+
+        Returns:
+            False, at once, if it may not be tried again: all attempts are used up, or they would fail in the same way.
+        """
+        request = next((asked for asked, failure in reversed(self._failures) if failure is error), None)
+        tried = sum(asked == request for asked, _ in self._failures)
+        if not 0 < tried < ATTEMPTS or not _may_pass(error):
+            return False
+        await asyncio.sleep(FIRST_WAIT * 2 ** (tried - 1))
+        return True
+
+
+def _may_pass(error: BackendError) -> bool:
+    """Say whether the same request may be answered the next time."""
+    if isinstance(error, BackendStatusError):
+        return error.status_code in _RETRIED_STATUS and not isinstance(error, ContextOverflow)
+    return True

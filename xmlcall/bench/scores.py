@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .funnel import Verdict
-from .store import Run
+from .store import Run, read_json, write_whole
 
 __all__ = ["changes", "keep_scores"]
+
+_SCORE = {"type": "object", "required": ["failure"], "properties": {"failure": {"type": "string"}}}
+_SCORES = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _SCORE}}
 
 
 def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
@@ -18,7 +21,7 @@ def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
         verdicts: from `report.judged`.
     """
     text = json.dumps(_scores(verdicts), ensure_ascii=False, indent=0)
-    (run.folder / "scores.json").write_text(text + "\n", encoding="utf-8")
+    write_whole(run.folder / "scores.json", text + "\n")
 
 
 def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
@@ -30,9 +33,12 @@ def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[st
 
     Returns:
         Per difference `way`, `case`, `before` and `now`: the metrics that a reply reached, and its failure.
+
+    Raises:
+        RunError: what was kept is damaged.
     """
     file = run.folder / "scores.json"
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
     now = _scores(verdicts)
     return [
         {"way": way, "case": case, "before": before[way][case], "now": score}

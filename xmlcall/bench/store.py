@@ -4,6 +4,9 @@
 without the data that it was drawn from. `replies.jsonl` has a line a case and way, written when the reply is complete: a crash
 loses at most the replies under way, and a line that it cut in two is dropped on the next start. A line's key is the hash of its
 request, so that another request never passes for one that was answered.
+
+What is read is checked first: a line that is no reply, or cases that are not those that were asked, would else end in a traceback
+or in the numbers of a smaller benchmark.
 """
 
 import contextlib
@@ -13,9 +16,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import filelock
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
 from ..errors import UsageError, XmlcallError
 from ..tool import Tool
@@ -23,10 +28,48 @@ from ..types import Message
 from .case import Case
 from .ways import Settings, Way
 
-__all__ = ["Run", "RunError", "create_or_resume", "read_run", "request_key"]
+__all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "request_key", "write_whole"]
 
 _FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
+_UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # what a start that broke off leaves
+_BEGIN_ANEW = "bring the file back from a copy, or begin a new run"
+
+
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _array(items: Mapping[str, Any], **more: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
+# What is read must fit these JSON Schemas; a later version may add to all but the settings, which decide how it is read.
+_STRING, _NUMBER, _NUMBER_OR_NOT = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
+_USAGE = {"type": ["object", "null"], "additionalProperties": _NUMBER_OR_NOT}
+_ROUND = _object(
+    text=_STRING,
+    reasoning=_STRING,
+    calls=_array(_array(_STRING, minItems=2, maxItems=2)),
+    finish_reason=_STRING,
+    usage=_USAGE,
+    need_usage=_USAGE,
+    seconds=_NUMBER,
+    first_event_seconds=_NUMBER,
+    log_odds=_NUMBER_OR_NOT,
+)
+_TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
+_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN))
+_KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
+_REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
+_ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_SETTINGS = {
+    name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,)]} for name, hint in get_type_hints(Settings).items()
+}
+_ABOUT = _object(
+    *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
+)
 
 
 class RunError(XmlcallError):
@@ -54,21 +97,12 @@ class Run:
         Raises:
             RunError: one is at it.
         """
-        lock = filelock.FileLock(self.folder / "lock", timeout=0)
-        try:
-            lock.acquire()
-        except filelock.Timeout:
-            raise RunError(
-                f"another process is adding to the run in {self.folder}: wait for it, or give another folder"
-            ) from None
-        try:
+        with _locked(self.folder):
             file = self.folder / "replies.jsonl"
             if file.exists():
                 os.truncate(file, len(_whole_lines(file)))
-            self.replies = _read_replies(file)
+            self.replies = _read_replies(file, _ADDED)
             yield
-        finally:
-            lock.release()
 
     @property
     def settings(self) -> Settings:
@@ -110,15 +144,18 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
 
     Raises:
         UsageError: the folder holds something else, or a run of another configuration.
+        RunError: another process begins a run there, or the run is damaged.
     """
     about = {"format": _FORMAT, **about}
-    if not (folder / "run.json").exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"expected a new folder or a run in {folder}, got a folder with other files in it")
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "cases.jsonl", "".join(json.dumps(_case_to_json(case), ensure_ascii=False) + "\n" for case in cases))
-        _write(folder / "run.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-        return read_run(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {file.name for file in folder.iterdir()}
+    if "run.json" not in names:
+        if others := sorted(names - _UNFINISHED):
+            raise UsageError(
+                f"expected a new folder or a run in {folder}, got a folder with other files in it ({', '.join(others[:3])}): "
+                "give another folder with --out"
+            )
+        _create(folder, about, cases)
     run = read_run(folder)
     known = json.loads(json.dumps(about))
     # What an earlier version did not record yet cannot be compared.
@@ -129,6 +166,44 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
     return run
 
 
+def _create(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> None:
+    """Write what a run begins with, `run.json` last: a folder without it holds no run yet."""
+    with _locked(folder):
+        if (folder / "run.json").exists():  # of a process that had the lock before
+            return
+        lines = (json.dumps(asdict(case), ensure_ascii=False) + "\n" for case in cases)
+        write_whole(folder / "cases.jsonl", "".join(lines))
+        write_whole(folder / "run.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = filelock.FileLock(folder / "lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise RunError(f"another process is adding to the run in {folder}: wait for it, or give another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file that whoever reads it finds whole: as it was before, or as it is now.
+
+    Args:
+        file: to be replaced.
+        text: its content.
+    """
+    part = file.with_name(file.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(file)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
 def read_run(folder: Path) -> Run:
     """Read a run.
 
@@ -136,29 +211,77 @@ def read_run(folder: Path) -> Run:
         folder: of `xmlcall bench run --out`.
 
     Raises:
-        UsageError: there is none, or it is of a newer version.
+        UsageError: there is none, or it is of another format.
         RunError: it is damaged.
     """
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
-    try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        cases = [_case_from_json(line) for line in _lines(folder / "cases.jsonl")]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"the run in {folder} is damaged: {type(error).__name__}: {error}") from error
+    about = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
     if about.get("format") != _FORMAT:
-        raise UsageError(f"the run in {folder} has format {about.get('format')!r}, this version reads {_FORMAT}")
-    return Run(folder, about, cases, _read_replies(folder / "replies.jsonl"))
+        raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
+    _check(about, _ABOUT, folder / "run.json", _BEGIN_ANEW)
+    cases = _read_cases(folder / "cases.jsonl", about)
+    return Run(folder, about, cases, _read_replies(folder / "replies.jsonl", _REPLY))
 
 
-def _read_replies(file: Path) -> list[dict[str, Any]]:
+def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:
+    """Read a file of a run.
+
+    Args:
+        file: JSON.
+        schema: that its content must fit.
+        remedy: what to do if it does not.
+
+    Raises:
+        RunError: it does not.
+    """
+    content = _parsed(_decoded(file.read_bytes(), file, remedy), file, remedy)
+    _check(content, schema, file, remedy)
+    return content
+
+
+def _read_cases(file: Path, about: Mapping[str, Any]) -> list[Case]:
+    """Read the cases, which must be those that were asked, if that was recorded."""
+    if not file.is_file():
+        raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
+    rows = list(_lines(file.read_bytes(), file, _BEGIN_ANEW))
+    cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
+    found = _fingerprint(row for _, row in rows)
+    if about.get("cases", found) != found:
+        raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_BEGIN_ANEW}")
+    return cases
+
+
+def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Hash cases as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since."""
+    return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _case_from_json(row: Any, place: str) -> Case:
+    try:
+        return Case(
+            **{
+                **row,
+                "messages": tuple(row["messages"]),
+                "tools": tuple(Tool(**tool) for tool in row["tools"]),
+                "answers": tuple(row["answers"]),
+                "exact": tuple((name, arguments) for name, arguments in row["exact"]),
+            }
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        told = f"expected a case, got {_shortened(repr(row))} ({type(error).__name__}: {error})"
+        raise RunError(f"{place} is damaged: {told}: {_BEGIN_ANEW}") from error
+
+
+def _read_replies(file: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Read the replies without a last line that was cut, or that another process is writing."""
     if not file.exists():
         return []
-    try:
-        return [json.loads(line) for line in _whole_lines(file).decode("utf-8", "surrogatepass").split("\n") if line]
-    except ValueError as error:
-        raise RunError(f"{file} is damaged ({error}): take the line out, or begin a new run") from error
+    remedy = "take the line out, or begin a new run"
+    rows = list(_lines(_whole_lines(file), file, remedy))
+    for number, reply in rows:
+        _check(reply, schema, f"{file}, line {number}", remedy)
+    return [reply for _, reply in rows]
 
 
 def _whole_lines(file: Path) -> bytes:
@@ -166,30 +289,37 @@ def _whole_lines(file: Path) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+def _lines(content: bytes, file: Path, remedy: str) -> Iterator[tuple[int, Any]]:
+    """Yield each line that is not empty with its number."""
+    for number, line in enumerate(_decoded(content, file, remedy).split("\n"), 1):
+        if line.strip():
+            yield number, _parsed(line, f"{file}, line {number}", remedy)
 
 
-def _write(file: Path, text: str) -> None:
-    part = file.with_name(file.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(file)
+def _decoded(content: bytes, file: Path, remedy: str) -> str:
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is damaged: {error}: {remedy}") from error
 
 
-def _case_to_json(case: Case) -> dict[str, Any]:
-    return asdict(case)
+def _parsed(text: str, place: Path | str, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{place} is damaged: {error}: {remedy}") from error
 
 
-def _case_from_json(data: dict[str, Any]) -> Case:
-    return Case(
-        **{
-            **data,
-            "messages": tuple(data["messages"]),
-            "tools": tuple(Tool(**tool) for tool in data["tools"]),
-            "answers": tuple(data["answers"]),
-            "exact": tuple((name, arguments) for name, arguments in data["exact"]),
-        }
-    )
+def _check(content: Any, schema: Mapping[str, Any], place: Path | str, remedy: str) -> None:
+    if error := best_match(Draft202012Validator(schema).iter_errors(content)):
+        raise RunError(f"{place} is damaged: {_shortened(error.message)}, at {error.json_path}: {remedy}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:80]} ... {text[-80:]}"
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
 
 
 def request_key(way: Way, case: Case, messages: Iterable[Message], settings: Settings, model: str) -> str:

@@ -2,10 +2,11 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..errors import UsageError
 from .bench_run import Bar, opened
@@ -36,7 +37,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="of the calls that the suggested threshold may not lose, from 0 to 1 (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the log-odds of each question, as JSON lines")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="keep the log-odds of each question, as JSON lines (in FILE.part until all are there)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: area, thresholds, suggested")
 
 
@@ -61,18 +67,20 @@ async def _run(options: argparse.Namespace) -> int:
     cases, way = [case for case in drawn if case.expects in ("calls", "no_call")], way_of(options.way)
     check(cases, way)
     settings = Settings(lang=options.lang, call_threshold=0.0)
+    part = _part_of(options.out) if options.out else None
     rows: list[Measured] = []
     async with AsyncExitStack() as stack:
-        kept = stack.enter_context(_written(options.out)) if options.out else None
         backend = await opened(stack, options)
         bar = stack.enter_context(Bar(len(cases), "questions"))
         async with aclosing(measure(cases, way, backend, settings)) as measured:
             async for row in measured:
+                if part:
+                    _write(part, {"model": backend.model, **asdict(row)}, "a" if rows else "w")
                 rows.append(row)
                 bar.advance(1)
-                if kept:
-                    print(json.dumps({"model": backend.model, **asdict(row)}), file=kept, flush=True)
     found = report(rows, options.keep)
+    if part:
+        part.replace(options.out)
     if options.json:
         print(json_text({"model": backend.model, **found}))
     else:
@@ -80,10 +88,17 @@ async def _run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _written(file: Path) -> TextIO:
-    """Open a file before a model is asked for what goes into it."""
+def _part_of(file: Path) -> Path:
+    """Return where rows are written until all are there: a measurement that fails must not take the rows of an earlier one."""
+    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
+        raise UsageError(f"expected a file in a folder that exists, got {file}: give another with --out")
+    return file.with_name(file.name + ".part")
+
+
+def _write(file: Path, row: Mapping[str, Any], mode: str) -> None:
     try:
-        return file.open("w", encoding="utf-8")
+        with file.open(mode, encoding="utf-8") as opened_file:
+            print(json.dumps(row), file=opened_file)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
 

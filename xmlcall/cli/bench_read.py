@@ -51,11 +51,12 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _gates(gates: Sequence[tuple[str, float]], found: Sequence[Mapping[str, Any]]) -> int:
-    """Compare every way with the gates; a metric that no case counts for is not met."""
+    """Compare every way with the gates; a metric that no case counts for is not met, and neither is any by a part of a run."""
     code = OK
-    for metric, least in gates:
-        for each in found:
-            for way, of_way in each["ways"].items():
+    for each in found if gates else ():
+        for way, of_way in each["ways"].items():
+            code = max(code, _part(way, of_way["answered"], each["cases"]))
+            for metric, least in gates:
                 rate = of_way["metrics"].get(metric, {"count": 0, "total": 0})
                 share = rate["count"] / rate["total"] if rate["total"] else 0.0
                 if share < least:
@@ -64,11 +65,19 @@ def _gates(gates: Sequence[tuple[str, float]], found: Sequence[Mapping[str, Any]
     return code
 
 
+def _part(name: str, answered: int, cases: int) -> int:
+    """Fail a gate for a run that is not complete: the rest could change every rate."""
+    if answered == cases:
+        return OK
+    complain(f"{visible(name)}: {answered} of {cases} cases were answered; a gate needs all: give the command of the run again")
+    return FAILED
+
+
 def _title(folder: Path, found: Mapping[str, Any]) -> str:
     about = found["run"]
     sampled = f", {about['limit']} cases" if about["limit"] else ""
     half = f", half {about['half']}" if about["half"] != "all" else ""
-    return f"{folder}: {about['model']} on {about['suite']}{sampled}{half}, {about['started'][:10]}"
+    return f"{visible(str(folder))}: {visible(about['model'])} on {about['suite']}{sampled}{half}, {about['started'][:10]}"
 
 
 def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
@@ -79,7 +88,7 @@ def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
     from ..bench.report import table_of
 
     console = Console(file=sys.stdout, highlight=False)
-    console.print(Text(visible(_title(folder, found)), style="bold"))
+    console.print(Text(_title(folder, found), style="bold"))
     header, rows = table_of(found)
     table = Table(*header)
     for row in rows:
@@ -112,8 +121,8 @@ def _print_markdown(folder: Path, found: Mapping[str, Any]) -> None:
     print("\n" + "\n".join(f"- {line}" for line in [*_details(found), *found["warnings"]]) + "\n")
 
 
-def _verdicts(text: str) -> list[Any]:
-    """Return the verdicts of `RUN` or `RUN:WAY`."""
+def _verdicts(text: str) -> tuple[list[Any], int]:
+    """Return the verdicts of `RUN` or `RUN:WAY`, and how many cases there are to answer."""
     from ..bench.report import judged
     from ..bench.store import read_run
 
@@ -122,21 +131,25 @@ def _verdicts(text: str) -> list[Any]:
     ways = run.about["ways"]
     if (way or len(ways) > 1) and way not in ways:
         raise UsageError(f"expected RUN:WAY, such as {run.folder}:{ways[0]}, got {text!r}; the run has {', '.join(ways)}")
-    return list(asyncio.run(judged(run))[way or ways[0]])
+    return list(asyncio.run(judged(run))[way or ways[0]]), len(run.cases)
 
 
 def compare(options: argparse.Namespace) -> int:
     """Compare two runs or ways."""
     from ..bench.report import compared
 
-    found = compared(_verdicts(options.first), _verdicts(options.second))
+    asked = [(text, *_verdicts(text)) for text in (options.first, options.second)]
+    found = compared(*(verdicts for _, verdicts, _ in asked))
     if not found["cases"]:
         raise UsageError(f"{options.first} and {options.second} have no case in common")
     if options.json:
         print(json_text(found))
     else:
         _print_comparison(options, found)
-    return _drop(found["metrics"], options.max_drop)
+    if options.max_drop is None:
+        return OK
+    parts = [_part(text, len(verdicts), cases) for text, verdicts, cases in asked]
+    return max(*parts, _drop(found["metrics"], options.max_drop))
 
 
 def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
@@ -150,11 +163,11 @@ def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> 
         print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")
 
 
-def _drop(metrics: Mapping[str, Any], most: float | None) -> int:
+def _drop(metrics: Mapping[str, Any], most: float) -> int:
     code = OK
-    for metric in ("call_correct", "task_correct") if most is not None else ():
+    for metric in ("call_correct", "task_correct"):
         pair = metrics.get(metric)
-        if pair and pair["total"] and 100 * (pair["first"] - pair["second"]) / pair["total"] > (most or 0.0):
+        if pair and pair["total"] and 100 * (pair["first"] - pair["second"]) / pair["total"] > most:
             complain(f"{metric} fell from {pair['first']} to {pair['second']} of {pair['total']}, more than {most:g} points")
             code = FAILED
     return code

@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import math
 import platform
 import shlex
 import subprocess
@@ -72,19 +73,18 @@ async def _run(options: argparse.Namespace) -> int:
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
     options.call_threshold = threshold_of(options, {way.name for way in ways})
-    if options.model in STAND_INS and options.call_threshold is not None:
-        raise UsageError(
-            f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
-        )
     settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
+    _check(options, cases, [way.name for way in ways], is_stand_in=options.model in STAND_INS)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
             backend = await opened(stack, options)
-            subject, server = model_subject(backend), _server(backend)
-        about = _about(options, settings, cases, ways) | {"model": subject.name, **_file_of(subject.name), **server}
+            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend)
+        for way in ways:
+            subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
+        about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
         run = create_or_resume(options.out, about, cases)
         with run.locked(), Bar(len(cases) * len(ways)) as bar:
             failures = await runner.execute(
@@ -101,15 +101,33 @@ async def _run(options: argparse.Namespace) -> int:
     return OK
 
 
+def _check(options: argparse.Namespace, cases: list[Any], ways: list[str], *, is_stand_in: bool) -> None:
+    """Refuse what would only be found out after the folder of the run is there."""
+    if is_stand_in and options.call_threshold is not None:
+        raise UsageError(
+            f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
+        )
+    if not cases:
+        raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
+    if cases[0].expects == "task" and (others := [way for way in ways if way not in ("xml", "native")]):
+        raise UsageError(f"tasks of several turns are played with --way xml or native, not {others[0]}")
+
+
 def threshold_of(options: argparse.Namespace, ways: set[str]) -> float | None:
     """Return the call threshold of a run; the known ones were not measured with other wire formats than ours.
 
     Args:
         options: of the run.
         ways: their names.
+
+    Raises:
+        UsageError: one was asked for that nothing would come of.
     """
-    if options.call_threshold is None and not ways <= {"xml", "native", "origin"}:
+    given, ours = options.call_threshold, ways - {"native", "origin"}
+    if given is None and ours != {"xml"}:
         return None
+    if given is not None and not math.isnan(given) and not ours:
+        raise UsageError(f"--call-threshold is for our own prompt; --way {' --way '.join(sorted(ways))} has none")
     return call_threshold_of(options)
 
 
@@ -157,12 +175,13 @@ def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: l
     }
 
 
-def _file_of(model: str) -> dict[str, Any]:
-    """Return the file of a model that is known by name: its name tells the quantisation, its hash the rest."""
-    from ..models import KNOWN
+def _file_of(model: str, backend: Any) -> dict[str, Any]:
+    """Return the model's file: one that we opened by its name in full, of another server what that says of it."""
+    from ..models import DEFAULT_MODEL, KNOWN
 
-    known = KNOWN.get(model)
-    return {"file": known.file, "sha256": known.sha256} if known else {}
+    if known := KNOWN.get(DEFAULT_MODEL if model == "local" else model):
+        return {"file": known.file, "sha256": known.sha256}
+    return {"file": told} if (told := backend.capabilities.model_file) else {}
 
 
 def _libraries(*names: str) -> dict[str, str]:

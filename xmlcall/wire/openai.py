@@ -112,8 +112,8 @@ def text_of(value: Any) -> str:
 
 
 def count(value: Any) -> int | None:
-    """Take a number of tokens, None for all else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Take a number of tokens, None for all else and for what no server has ever read."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
