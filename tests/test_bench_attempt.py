@@ -78,6 +78,31 @@ async def test_a_case_that_needs_no_call(reply: Any, failure: str, way: str) -> 
     assert (found.failure, found.is_right) == (expected, not failure)
 
 
+@pytest.mark.parametrize("way", ["xml", "native"])
+async def test_what_a_thinking_model_says(way: str) -> None:
+    """Its prompts end in an open `<think>`; only with the server's own function calling the thoughts are gone already."""
+    text = "I cannot." if way == "native" else "Hm.</think>I cannot."
+    row = {"rounds": [{"text": text, "finish_reason": "stop"}]}
+    assert (await judge_reply(row, case_of("no_call"), way_of(way), Settings(), reasoning_open=True)).is_right
+
+
+@pytest.mark.parametrize(
+    ("ends", "error", "reached", "failure"),
+    [
+        (["end", "end"], "", {"completed", "task_correct"}, ""),
+        (["length", "end"], "state", set(), "state"),
+        (["end", "length"], "no_call", set(), "truncated"),
+        (["end", "context_overflow"], "context_overflow", set(), "context_overflow"),
+        (["end", "max_turns"], "too_many_steps", {"completed"}, "too_many_steps"),
+    ],
+)
+async def test_tasks_of_several_turns(ends: list[str], error: str, reached: set[str], failure: str) -> None:
+    turns = [{"replies": [], "calls": [], "stop_reason": end} for end in ends]
+    row = {"rounds": [{}], "outcome": {"valid": not error, "error": error, "turns": turns}}
+    found = await judge_reply(row, case_of("task"), way_of("xml"), Settings())
+    assert (found.reached, found.failure) == (reached, failure)
+
+
 async def test_words_are_no_attempt_where_a_call_is_needed() -> None:
     found = await verdict(case_of("calls"), "My only tool is get_weather: it cannot do that.")
     assert (found.failure, "intent" in found.reached) == ("prose_only", False)
@@ -105,6 +130,7 @@ async def test_only_feedback_that_was_given_counts() -> None:
         ("catalog-200-07", "catalog 07"),
         ("live_multiple_12-3-4", "live_multiple 3"),
         ("live_irrelevance_1-0-0", "live_irrelevance 0"),
+        ("multi_turn_miss_func_7", "multi_turn 7"),
         ("simple_python_12", "simple_python_12"),
     ],
 )
@@ -122,4 +148,9 @@ async def test_a_report_tells_of_groups_and_counts_the_decision_apart(tmp_path: 
     cost = found["ways"]["xml"]["cost"]
     assert (cost["prompt_tokens"], cost["completion_tokens"], cost["completion_tokens_per_second"]) == (600, 30, 5.0)
     assert "median_seconds_to_first_event" not in cost
+    untold = dict.fromkeys(usage)
+    silent = [
+        await judge_reply({"rounds": [{"text": "No.", "usage": untold}]}, each, way_of("xml"), Settings()) for each in cases
+    ]
+    assert "prompt_tokens" not in reported(run, {"xml": silent})["ways"]["xml"]["cost"]
     assert any("the 3 cases are 1 groups" in warning for warning in found["warnings"])

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 __all__ = ["attempted", "spoken"]
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_THOUGHT = re.compile(r"<(think|thinking|reasoning|seed:think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 # What calls begin or end with in the formats of docs/dialects.md, of Mistral and of Llama 3.
 _TAG = re.compile(
     r"</?(?:function_calls|invoke|parameter|tool_call|tool_use|function[=_ ]|arg_key|tools?\b)"

@@ -40,8 +40,8 @@ class Case:
 
 
 # Ids of cases that are alike: a question among catalogs of several sizes; BFCL's questions of real users about the same tools,
-# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`.
-_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+")
+# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four variants.
+_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_turn)_[a-z_]+_(\d+)")
 
 
 def group_of(case: Case) -> str:

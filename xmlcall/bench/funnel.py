@@ -128,7 +128,8 @@ async def judge_reply(
         return _of_task(row, case)
     replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
     reply = replies[-1]
-    said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open).strip()
+    # With its own function calling a server takes the thoughts out of the text itself.
+    said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open and not way.is_native).strip()
     tries = bool(reply.calls) or attempted(said, (tool.name for tool in case.tools))
     no_call = case.expects == "no_call"
     reached, failure = _without_call(reply, said, tries) if no_call else _through_funnel(reply, said, tries, case, way, repairs)
@@ -150,9 +151,9 @@ async def judge_reply(
 def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
     """Take the verdict of a task of several turns, which was judged while it was played."""
     outcome = row["outcome"]
-    ends = {turn["stop_reason"] for turn in outcome["turns"]}
-    cut = "" if ends <= _LOOP_ENDS else "context_overflow" if "context_overflow" in ends else "truncated"
-    reached = {name for name, holds in (("completed", not cut), ("task_correct", outcome["valid"])) if holds}
+    ends = [turn["stop_reason"] for turn in outcome["turns"]]
+    cut = "" if ends[-1] in _LOOP_ENDS else "context_overflow" if ends[-1] == "context_overflow" else "truncated"
+    reached = {name for name, holds in (("completed", _LOOP_ENDS.issuperset(ends)), ("task_correct", outcome["valid"])) if holds}
     return Verdict(
         case=case,
         reached=frozenset(reached),

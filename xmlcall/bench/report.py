@@ -89,7 +89,8 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
     """Return tokens and seconds of all rounds, as far as they were measured, and the prompt's share of one tool."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
-    tokens = {name: sum(usage.get(name) or 0 for usage in usages) for name in _TOKENS if usages}
+    told = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
+    tokens = {name: sum(counts) for name, counts in told.items() if counts}
     seconds = [kept["seconds"] for kept in rounds if "seconds" in kept]
     first = [kept["first_event_seconds"] for kept in rounds if "first_event_seconds" in kept]
     found: dict[str, float] = {"replies": len(rounds), **tokens, "seconds": round(sum(seconds), 1)}
@@ -97,7 +98,7 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
         found["median_seconds"] = round(statistics.median(seconds), 2)
     if first:
         found["median_seconds_to_first_event"] = round(statistics.median(first), 2)
-    if tokens and sum(seconds):
+    if "completion_tokens" in tokens and sum(seconds):
         found["completion_tokens_per_second"] = round(tokens["completion_tokens"] / sum(seconds), 1)
     if suite == "catalog" and (growth := _tokens_per_tool(verdicts)) is not None:
         found["catalog_tokens_per_tool"] = round(growth, 1)

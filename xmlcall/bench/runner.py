@@ -38,7 +38,7 @@ HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
-_OWN_STATUS = (200, 400, 413, 422)  # of one request, not of the server; 200 is an error inside a stream
+_OWN_STATUS = (400, 413, 422)  # of one request, not of the server
 _CUT = Chunk(finish_reason="length")
 
 Failed = Callable[[Case, Way, BackendError], None]
@@ -128,11 +128,11 @@ async def _all(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
-async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Settings) -> dict[str, Any]:
+async def _task(task: MultiTurnCase, way: Way, backend: "PatientBackend", settings: Settings) -> dict[str, Any]:
     """Play a task of several turns; it is judged at once, because only then is there a state to judge."""
     if way.name not in ("xml", "native"):
         raise UsageError(f"tasks of several turns are played with --way xml or native, not {way.name}")
-    started = time.monotonic()
+    started = backend.clock()
     outcome = await run_case(
         task,
         backend,
@@ -146,7 +146,7 @@ async def _task(task: MultiTurnCase, way: Way, backend: Backend, settings: Setti
         call_threshold=settings.call_threshold,
         repair=RepairPolicy(max_format_retries=settings.feedback),
     )
-    kept = {"usage": outcome.pop("usage"), "seconds": round(time.monotonic() - started, 3)}
+    kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}
 
 
@@ -166,13 +166,13 @@ async def _patiently(
 
 
 async def _rounds(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
 ) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
-    started = time.monotonic()
+    started = backend.clock()
     need = await need_of(way, case, backend, settings)
-    asked = time.monotonic() - started
+    asked = backend.clock() - started
     if need is not None and not need.needs_tool:
         messages = conversation(way, case, settings, needs_tool=False)
     for left in range(settings.feedback, -1, -1):
@@ -191,13 +191,13 @@ async def _rounds(
 
 
 async def _reply(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: Backend, settings: Settings
+    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
 ) -> tuple[Generated, dict[str, Any]]:
-    started, first = time.monotonic(), None
+    started, first = backend.clock(), None
     last: Any = None
     async with aclosing(generation(way, case, messages, backend, settings)) as events:
         async for event in events:
-            first = time.monotonic() - started if first is None else first
+            first = backend.clock() - started if first is None else first
             last = event
     assert isinstance(last, Generated)
     calls = [_kept_call(call.raw) for call in last.reply.calls] if way.is_native else []
@@ -207,7 +207,7 @@ async def _reply(
         "calls": calls,
         "finish_reason": last.reply.finish_reason,
         "usage": asdict(last.usage),
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": round(backend.clock() - started, 3),
         "first_event_seconds": round(first or 0.0, 3),
     }
     return last, {name: value for name, value in kept.items() if value not in ("", [])}
@@ -253,11 +253,17 @@ class PatientBackend(KeptOpen):
     def __init__(self, backend: Backend) -> None:
         super().__init__(_Bounded(backend))
         self._failures: list[tuple[CompletionRequest, BackendError]] = []
+        self._lost = 0.0
+
+    def clock(self) -> float:
+        """Return the time, in seconds, without that of attempts that failed: what a reply took is a figure of reports."""
+        return time.monotonic() - self._lost
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`); what was passed on is not taken back."""
         begun = False
         while True:
+            started = time.monotonic()
             try:
                 async with aclosing(self._backend.stream(request)) as chunks:
                     async for chunk in chunks:
@@ -268,6 +274,7 @@ class PatientBackend(KeptOpen):
                 self._failures.append((request, error))
                 if begun or not await self.waited(error):
                     raise
+                self._lost += time.monotonic() - started
 
     async def waited(self, error: BackendError) -> bool:
         """Wait before a request is tried again.

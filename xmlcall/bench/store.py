@@ -59,7 +59,7 @@ _ROUND = _object(
     log_odds=_NUMBER_OR_NOT,
 )
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
-_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN))
+_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
 _KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
 _REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
 _ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
@@ -150,7 +150,8 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
     folder.mkdir(parents=True, exist_ok=True)
     names = {file.name for file in folder.iterdir()}
     if "run.json" not in names:
-        if others := sorted(names - _UNFINISHED):
+        # A start of ours takes the lock first: without it, files of these names are somebody else's.
+        if others := sorted(names - (_UNFINISHED if "lock" in names else frozenset())):
             raise UsageError(
                 f"expected a new folder or a run in {folder}, got a folder with other files in it ({', '.join(others[:3])}): "
                 "give another folder with --out"

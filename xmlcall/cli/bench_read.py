@@ -74,10 +74,10 @@ def _part(name: str, answered: int, cases: int) -> int:
 
 
 def _title(folder: Path, found: Mapping[str, Any]) -> str:
-    about = found["run"]
+    about = {"model": "?", "suite": "?", "started": "?", "limit": None, "half": "all", **found["run"]}
     sampled = f", {about['limit']} cases" if about["limit"] else ""
     half = f", half {about['half']}" if about["half"] != "all" else ""
-    return f"{visible(str(folder))}: {visible(about['model'])} on {about['suite']}{sampled}{half}, {about['started'][:10]}"
+    return visible(f"{folder}: {about['model']} on {about['suite']}{sampled}{half}, {str(about['started'])[:10]}")
 
 
 def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
