@@ -108,6 +108,18 @@ async def test_words_are_no_attempt_where_a_call_is_needed() -> None:
     assert (found.failure, "intent" in found.reached) == ("prose_only", False)
 
 
+async def test_a_made_up_parameter_is_read_and_a_value_with_two_readings_is_not() -> None:
+    made_up = RIGHT.replace("</invoke>", '<parameter name="unit">C</parameter></invoke>')
+    two_ends = RIGHT.replace("Rome</parameter></invoke>", "The </parameter> ends Rome, and </invoke> ends\n</invoke>")
+    found = await verdict(case_of("calls"), made_up)
+    assert (found.failure, {"parsed_as_written", "tool_known", "valid"} & found.reached) == (
+        "unknown_param",
+        {"parsed_as_written", "tool_known"},
+    )
+    found = await verdict(case_of("calls"), two_ends)
+    assert (found.failure, "parsed_with_repairs" in found.reached) == ("ambiguous", False)
+
+
 async def test_only_feedback_that_was_given_counts() -> None:
     needed = await verdict(case_of("calls"), WRONG, RIGHT, feedback=1)
     at_once = await verdict(case_of("calls"), RIGHT, feedback=1)

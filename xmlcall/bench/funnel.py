@@ -19,11 +19,11 @@ from ..backends.base import Capabilities
 from ..backends.scripted import ScriptedBackend
 from ..completion import Chunk
 from ..generation import Generated
-from ..types import InvalidCall, Reply, ToolCall
+from ..types import InvalidCall, Issue, Reply, ToolCall
 from ..wire.openai import FINISHED, native_call
 from .attempt import attempted, spoken
 from .case import Case, judge_case
-from .ways import Settings, Way, generation
+from .ways import Settings, Way, catalog_of, generation
 
 __all__ = ["METRICS", "STAGES", "Verdict", "judge_reply", "rates", "read_reply"]
 
@@ -210,7 +210,7 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     reached.add("intent")
     if not reply.calls:
         return reached, "unread_call"
-    issues = [issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
+    issues = [_code_of(issue, call, case) for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
     if unreadable := [code for code in issues if code in _UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
     conversions = _conversions(reply)
@@ -231,6 +231,18 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     if error := judge_case(case, [(call.name, call.arguments) for call in valid]):
         return reached, _JUDGE_CODES.get(error.partition(":")[0], error)
     return reached | {"call_correct", "task_correct"}, ""
+
+
+def _code_of(issue: Issue, call: InvalidCall, case: Case) -> str:
+    """Return an issue's code; of two readings because of a name that the tool does not declare, that of the name.
+
+    The parser leaves open whether such a parameter is one or text of the value before it, so that nothing wrong runs. Written as
+    asked for, it is a parameter that the model made up: a mistake against the schema and not against the format.
+    """
+    declared = catalog_of(case).parameters(call.name)
+    if issue.code == "ambiguous" and declared is not None and issue.path.removeprefix("$.") not in declared:
+        return "unexpected-argument"
+    return issue.code
 
 
 def _conversions(reply: Reply) -> list[str]:
