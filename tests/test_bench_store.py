@@ -274,6 +274,7 @@ def repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     damaged = module.Damaged(case=CASES[0], damage="twice", text='<invoke name="add_one"></invoke>')
     monkeypatch.setattr(module, "damaged_cases", lambda count, seed: [damaged])
     monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "version", lambda package: "1.0")  # llama.cpp need not be installed
     monkeypatch.setattr(sys, "argv", ["repair.py"])
     return module
 
