@@ -28,6 +28,11 @@ def test_a_tool_with_an_everyday_name() -> None:
         assert not attempted(words, ["time"])
 
 
+def test_white_space_without_end_is_read_in_time_that_grows_with_it() -> None:
+    """Small models write it until they are cut; with the square of its length this would not end."""
+    assert not attempted("get_weather" + " " * 1_000_000, ["get_weather"])
+
+
 def test_thoughts_are_not_said() -> None:
     assert spoken("<think>a</think>b<think>c", reasoning_open=False) == "b"
     assert spoken("a</think>b", reasoning_open=True) == "b"

@@ -16,7 +16,9 @@ from starlette.responses import Response
 
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench import runner
 from xmlcall.bench.case import Case
+from xmlcall.bench.ways import way_of
 from xmlcall.cli import bench_run
 from xmlcall.errors import UsageError
 from xmlcall.models import DEFAULT_MODEL, KNOWN
@@ -142,10 +144,9 @@ def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
 
 
 def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
-    options = argparse.Namespace(call_threshold=None, suite="bfcl-mt", half="all")
     task = Case(id="a", category="c", messages=(), tools=(), expects="task")
     with pytest.raises(UsageError, match="not origin"):
-        bench_run._check(options, [task], ["xml", "origin"], is_stand_in=True)
+        runner.check_ways([task], [way_of("xml"), way_of("origin")])
 
 
 def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:

@@ -17,7 +17,7 @@ from .errors import UsageError
 from .policy import Policy
 from .types import InvalidCall, Message, ToolCall, ToolResult
 
-__all__ = ["Answered", "Attempts", "RepairPolicy"]
+__all__ = ["Answered", "Attempts", "RepairPolicy", "none_can_run"]
 
 Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 
@@ -115,9 +115,18 @@ class Attempts:
             messages: the conversation, the new reply last; changed in place.
             calls: of that reply.
         """
-        if calls and all(isinstance(call, InvalidCall) for call in calls):
+        if none_can_run(calls):
             self._failed_from = len(messages) - 1 if self._failed_from is None else self._failed_from
             return
         if self._failed_from is not None and not self.policy.keep_failed:
             del messages[self._failed_from : -1]
         self._failed_from = None
+
+
+def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:
+    """Say whether there are calls and none of them can run, which is when a model is asked to write them again.
+
+    Args:
+        calls: of a reply.
+    """
+    return bool(calls) and all(isinstance(call, InvalidCall) for call in calls)

@@ -26,7 +26,7 @@ _PYTHON_CALLS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(\s*\w+\s*=.*\)\s*\]?", re.DO
 
 # The name of a tool with arguments behind it, or as the value of a key that names tools.
 _NAMED = (
-    r"""(?<![\w.])(?:NAMES)(?:\(\s*(?:["'{\[]|-?\d|\w+\s*=)|["'`]?\s*:?\s*\{)"""
+    r"""(?<![\w.])(?:NAMES)(?:\(\s*(?:["'{\[]|-?\d|\w+\s*=)|["'`]?(?:\s*:)?\s*\{)"""
     r"""|"(?:name|tool|tool_name|function)"\s*:\s*"(?:NAMES)\""""
 )
 

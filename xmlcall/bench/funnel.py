@@ -19,6 +19,7 @@ from ..backends.base import Capabilities
 from ..backends.scripted import ScriptedBackend
 from ..completion import Chunk
 from ..generation import Generated
+from ..repair import none_can_run
 from ..types import InvalidCall, Issue, Reply, ToolCall
 from ..wire.openai import FINISHED, native_call
 from .attempt import attempted, spoken
@@ -134,7 +135,7 @@ async def judge_reply(
     no_call = case.expects == "no_call"
     reached, failure = _without_call(reply, said, tries) if no_call else _through_funnel(reply, said, tries, case, way, repairs)
     counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
-    if settings.feedback and not no_call and _needs_feedback(replies[0]):
+    if settings.feedback and not no_call and none_can_run(replies[0].calls):
         counted.add("recovered")
         reached |= {"recovered"} if _valid(reply) else set()
     return Verdict(
@@ -167,11 +168,6 @@ def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
 
 _LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call"})  # of `Answer`; others are cuts
 _NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
-
-
-def _needs_feedback(reply: Reply) -> bool:
-    """Say whether none of the calls could run, which is when a model is asked again."""
-    return bool(reply.calls) and all(isinstance(call, InvalidCall) for call in reply.calls)
 
 
 def _valid(reply: Reply) -> list[ToolCall] | None:

@@ -20,8 +20,8 @@ from ..completion import Chunk, CompletionRequest
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..feedback import results
 from ..generation import Generated
-from ..repair import RepairPolicy
-from ..types import InvalidCall, Message, RawCall
+from ..repair import RepairPolicy, none_can_run
+from ..types import Message, RawCall
 from .case import Case
 from .keptopen import KeptOpen
 from .multiturn import MultiTurnCase, run_case
@@ -30,7 +30,7 @@ from .subjects import Subject
 from .suites import tasks_of
 from .ways import Settings, Way, catalog_of, conversation, generation, need_of
 
-__all__ = ["Failed", "PatientBackend", "execute"]
+__all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
 ATTEMPTS = 4
 FIRST_WAIT = 1.0  # seconds; each further wait is twice as long
@@ -65,7 +65,11 @@ async def execute(
 
     Returns:
         How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
+
+    Raises:
+        UsageError: from `check_ways`.
     """
+    check_ways(run.cases, ways)
     tasks = tasks_of(run.cases)
     messages = {(case.id, way.name): conversation(way, case, run.settings) for case in run.cases for way in ways}
     wanted = _wanted(run, ways, messages, subject.name)
@@ -94,6 +98,21 @@ async def execute(
 
     await _all(one(*each) for each in wanted)
     return None if given_up else failures
+
+
+def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
+    """Check that cases can be asked in all ways.
+
+    Args:
+        cases: of a run.
+        ways: of calling.
+
+    Raises:
+        UsageError: there are tasks of several turns, which only the ways of `ToolLoop` can play.
+    """
+    others = [way.name for way in ways if way.name not in ("xml", "native")]
+    if others and any(case.expects == "task" for case in cases):
+        raise UsageError(f"tasks of several turns are played with --way xml or native, not {others[0]}")
 
 
 def _wanted(
@@ -130,8 +149,6 @@ async def _all(work: Iterable[Any]) -> None:
 
 async def _task(task: MultiTurnCase, way: Way, backend: "PatientBackend", settings: Settings) -> dict[str, Any]:
     """Play a task of several turns; it is judged at once, because only then is there a state to judge."""
-    if way.name not in ("xml", "native"):
-        raise UsageError(f"tasks of several turns are played with --way xml or native, not {way.name}")
     started = backend.clock()
     outcome = await run_case(
         task,
@@ -182,7 +199,7 @@ async def _rounds(
             kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls
-        if not left or not calls or not all(isinstance(call, InvalidCall) for call in calls):
+        if not left or not none_can_run(calls):
             break
         request = str(case.messages[-1]["content"])
         told = results([(call, None) for call in calls], catalog_of(case), lang=settings.lang, request=request)

@@ -75,7 +75,8 @@ async def _run(options: argparse.Namespace) -> int:
     options.call_threshold = threshold_of(options, {way.name for way in ways})
     settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
-    _check(options, cases, [way.name for way in ways], is_stand_in=options.model in STAND_INS)
+    _check(options, cases, is_stand_in=options.model in STAND_INS)
+    runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             subject, server = stand_in(options.model, cases), {"server": "none"}
@@ -101,7 +102,7 @@ async def _run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _check(options: argparse.Namespace, cases: list[Any], ways: list[str], *, is_stand_in: bool) -> None:
+def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:
     """Refuse what would only be found out after the folder of the run is there."""
     if is_stand_in and options.call_threshold is not None:
         raise UsageError(
@@ -109,8 +110,6 @@ def _check(options: argparse.Namespace, cases: list[Any], ways: list[str], *, is
         )
     if not cases:
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
-    if cases[0].expects == "task" and (others := [way for way in ways if way not in ("xml", "native")]):
-        raise UsageError(f"tasks of several turns are played with --way xml or native, not {others[0]}")
 
 
 def threshold_of(options: argparse.Namespace, ways: set[str]) -> float | None:
