@@ -87,7 +87,7 @@ layer(
 layer(
     "bench",
     """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
-    backends hosts generation toolneed loop loop_events policy repair models download sources""",
+    backends hosts config generation toolneed loop loop_events policy repair models download sources""",
 )
 layer(
     "proxy",

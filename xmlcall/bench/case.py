@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..tool import Tool
 from .judge import Call, judge
 
-__all__ = ["Case", "Expects", "group_of", "judge_case"]
+__all__ = ["Case", "Expects", "case_to_json", "group_of", "judge_case"]
 
-Expects = Literal["calls", "any_call", "no_call", "task"]
+Expects = Literal["calls", "any_call", "no_call", "task", "talk"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +23,13 @@ class Case:
         messages: the conversation so far, each with `role` and `content`, the person's question last.
         tools: what is offered.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
-            judged by the state that they lead to, see `multiturn`).
+            judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
+        half: `tuning` or `report` where that is settled for good; "" where a sample is halved when it is drawn.
+        servers: of a conversation, the MCP servers whose tools are offered.
+        turns: of a conversation, what the person says in each and what is expected.
     """
 
     id: str
@@ -37,11 +40,27 @@ class Case:
     answers: tuple[Mapping[str, Any], ...] = ()
     exact: tuple[Call, ...] = ()
     disputed: bool = False
+    half: str = ""
+    servers: tuple[str, ...] = ()
+    turns: tuple[Mapping[str, Any], ...] = ()
+
+
+_CONVERSATIONAL = ("half", "servers", "turns")
+
+
+def case_to_json(case: Case) -> dict[str, Any]:
+    """Return a case as it is kept: what only conversations have is left out of the others, which were kept before there were any.
+
+    Args:
+        case: of any suite.
+    """
+    return {name: value for name, value in asdict(case).items() if value or name not in _CONVERSATIONAL}
 
 
 # Ids of cases that are alike: a question among catalogs of several sizes; BFCL's questions of real users about the same tools,
-# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four variants.
-_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_turn)_[a-z_]+_(\d+)")
+# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four variants; the turns of one
+# conversation, which are `CONVERSATION#NUMBER`.
+_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_turn)_[a-z_]+_(\d+)|(.+)#\d+")
 
 
 def group_of(case: Case) -> str:

@@ -12,7 +12,7 @@ empty, or cut, and then nobody knows what it would have become.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends.base import Capabilities
@@ -24,17 +24,20 @@ from ..types import InvalidCall, Issue, Reply, ToolCall
 from ..wire.openai import FINISHED, native_call
 from .attempt import attempted, spoken
 from .case import Case, judge_case
+from .talk.judge import is_admitted, judge_turn, speaks
 from .ways import Settings, Way, catalog_of, generation
 
-__all__ = ["METRICS", "STAGES", "Verdict", "judge_reply", "rates", "read_reply"]
+__all__ = ["METRICS", "STAGES", "Verdict", "judge_reply", "judge_turns", "rates", "read_reply"]
 
 STAGES = (
     *("completed", "intent", "parsed_as_written", "parsed_with_repairs", "tool_known"),
     *("valid_as_written", "valid", "call_correct"),
 )
-METRICS = (*STAGES, "task_correct", "refused_rightly", "false_call", "malformed_attempt", "empty", "recovered")
+_TALK = ("with_tool", "without_tool", "own_language", "false_statement")
+METRICS = (*STAGES, "task_correct", *_TALK, "refused_rightly", "false_call", "malformed_attempt", "empty", "recovered")
 """In the order of a report. The denominators: cases that need calls for the stages, all cases for `completed` and `task_correct`,
-cases that need none for the next four, first replies without a valid call for `recovered` (only in runs with feedback)."""
+turns of conversations that need a tool, those that need none, all, and those that need a tool for the next four, cases that need
+no call for the four after them, first replies without a valid call for `recovered` (only in runs with feedback)."""
 
 # Issues that mean that the text could not be read as a call, and not that the call is wrong.
 _UNREADABLE = frozenset({"truncated-call", "ambiguous"})
@@ -163,6 +166,50 @@ def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
         repairs=(),
         reply=Reply(),
         row=row,
+    )
+
+
+def judge_turns(row: Mapping[str, Any], case: Case) -> list[Verdict]:
+    """Judge the turns of a conversation, each as a case of its own.
+
+    Args:
+        row: a line of `replies.jsonl`.
+        case: the conversation.
+    """
+    outcome = row["outcome"]
+    pairs = zip(case.turns, outcome["turns"], strict=True)
+    return [
+        _of_turn(case, row, number, expected, played, judge_turn(expected, played, outcome["folder"]))
+        for number, (expected, played) in enumerate(pairs, 1)
+    ]
+
+
+def _of_turn(
+    case: Case, row: Mapping[str, Any], number: int, expected: Mapping[str, Any], played: Mapping[str, Any], error: str
+) -> Verdict:
+    """Return the verdict on a turn, with a row of its own, so that costs add up and a page shows what belongs to it."""
+    group = "with_tool" if "tools" in expected else "without_tool"
+    holds = {
+        "completed": played["stop_reason"] in _LOOP_ENDS,
+        "task_correct": not error,
+        group: not error,
+        "own_language": speaks(played["answer"], case.category),
+        "false_statement": bool(error) and not is_admitted(played["answer"]),
+    }
+    counted = holds.keys() - ({"false_statement"} if group == "without_tool" else set())
+    kept = {"usage": played["usage"], "seconds": played["seconds"]}
+    outcome = {**row["outcome"], "valid": not error, "error": error, "failed_turn": 0 if error else None, "turns": [played]}
+    said = tuple(turn["say"].replace("{folder}", row["outcome"]["folder"]) for turn in case.turns[:number])
+    return Verdict(
+        case=replace(
+            case, id=f"{case.id}#{number}", messages=tuple({"role": "user", "content": text} for text in said), turns=(expected,)
+        ),
+        reached=frozenset(name for name in counted if holds[name]),
+        counted=frozenset(counted),
+        failure=error,
+        repairs=(),
+        reply=Reply(text=played["answer"]),
+        row={**row, "rounds": [kept], "outcome": outcome},
     )
 
 

@@ -1,11 +1,14 @@
 """A backend that is open already and stays so, whoever enters and leaves it; a base for those that change what comes through."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
 from ..backends.base import Backend, Capabilities
+from ..completion import Chunk, CompletionRequest
 
-__all__ = ["KeptOpen"]
+__all__ = ["KeptOpen", "Recorder"]
 
 
 class KeptOpen:
@@ -34,3 +37,28 @@ class KeptOpen:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
+
+
+class Recorder(KeptOpen):
+    """A backend of which what the model writes is kept as it came, turn by turn."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._replies: list[str] = []
+
+    def begin_turn(self) -> list[str]:
+        """Return the list that the replies from now on are added to."""
+        self._replies = []
+        return self._replies
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        replies, text = self._replies, ""
+        try:
+            async with aclosing(self._backend.stream(request)) as stream:
+                async for chunk in stream:
+                    text += chunk.text
+                    yield chunk
+        finally:
+            if not request.top_logprobs:  # asking whether a tool is needed is no reply
+                replies.append(text)

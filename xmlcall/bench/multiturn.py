@@ -9,7 +9,7 @@ BFCL's scorer runs what was called and does not judge it; neither does the verdi
 import json
 import zipfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any
 
 from ..backends.base import Backend
 from ..catalog import Catalog
-from ..completion import Chunk, CompletionRequest, Usage
+from ..completion import Usage
 from ..content import result_text
 from ..errors import ContextOverflow
 from ..loop import ToolLoop
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types import Message
 from .judge import Call
-from .keptopen import KeptOpen
+from .keptopen import Recorder
 from .statehost import StateHost, read_call
 
 __all__ = [
@@ -206,7 +206,7 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
         BackendError: the model server failed otherwise than by a prompt that is too long.
         UsageError: a package that a backend needs is not installed, or an option cannot be.
     """
-    hosts, reference, recorder = hosts_of(case), Reference(case), _Recorder(backend)
+    hosts, reference, recorder = hosts_of(case), Reference(case), Recorder(backend)
     turns, messages = list[_Turn](), list[Message]()
     async with ToolLoop(recorder, hosts, policy=["*"], max_turns=max_steps + 1, **options) as loop:
         for number, said in enumerate(case.turns):
@@ -291,26 +291,3 @@ def _with_said(messages: Sequence[Message], said: Sequence[Mapping[str, str]]) -
         joined = replace(messages[-1], content="\n\n".join([messages[-1].content, spoken[0].content]))
         return [*messages[:-1], joined, *spoken[1:]]
     return [*messages, *spoken]
-
-
-class _Recorder(KeptOpen):
-    """A backend of which what the model writes is kept as it came."""
-
-    def __init__(self, backend: Backend) -> None:
-        super().__init__(backend)
-        self._replies: list[str] = []
-
-    def begin_turn(self) -> list[str]:
-        """Return the list that the replies from now on are added to."""
-        self._replies = []
-        return self._replies
-
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        replies, text = self._replies, ""
-        try:
-            async with aclosing(self._backend.stream(request)) as stream:
-                async for chunk in stream:
-                    text += chunk.text
-                    yield chunk
-        finally:
-            replies.append(text)

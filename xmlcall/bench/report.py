@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .case import group_of
-from .funnel import METRICS, Verdict, judge_reply, rates
+from .case import Case, group_of
+from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
 from .stats import mcnemar, slope, wilson
 from .store import Run
-from .ways import way_of
+from .ways import Way, way_of
 
 __all__ = ["LEAST_CASES", "compared", "judged", "reported", "table_of"]
 
@@ -32,15 +32,18 @@ async def judged(run: Run, *, repairs: bool = True) -> dict[str, list[Verdict]]:
         repairs: whether replies may be repaired.
 
     Returns:
-        Way -> its verdicts, in the order of the cases.
+        Way -> its verdicts, in the order of the cases; of a conversation, one for each turn.
     """
     reasoning_open = bool(run.about.get("reasoning_open"))
+
+    async def of(case: Case, row: Mapping[str, Any], way: Way) -> list[Verdict]:
+        if case.expects == "talk":
+            return judge_turns(row, case)
+        return [await judge_reply(row, case, way, run.settings, reasoning_open=reasoning_open, repairs=repairs)]
+
     return {
-        way: [
-            await judge_reply(row, case, way_of(way), run.settings, reasoning_open=reasoning_open, repairs=repairs)
-            for case, row in run.of_way(way)
-        ]
-        for way in run.about["ways"]
+        name: [verdict for case, row in run.of_way(name) for verdict in await of(case, row, way_of(name))]
+        for name in run.about["ways"]
     }
 
 
@@ -118,8 +121,8 @@ def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:
 def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
     found = []
     for way, of_way in verdicts.items():
-        if len(of_way) < len(run.cases):
-            found.append(f"{way}: {len(of_way)} of {len(run.cases)} cases were answered; go on with the same command")
+        if (answered := len(run.of_way(way))) < len(run.cases):
+            found.append(f"{way}: {answered} of {len(run.cases)} cases were answered; go on with the same command")
         if len(of_way) < LEAST_CASES:
             found.append(f"{way}: {len(of_way)} cases are too few to tell small differences from chance")
         groups = {group_of(verdict.case) for verdict in of_way}

@@ -10,7 +10,7 @@ A reply is cut at a size and a time that no useful one has, so that a server whi
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +28,7 @@ from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
+from .talk.play import converse
 from .ways import Settings, Way, catalog_of, conversation, generation, need_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
@@ -84,7 +85,9 @@ async def execute(
             try:
                 backend = PatientBackend(subject.backend(case, way))
                 if case.expects == "task":
-                    answer = await _task(tasks[case.id], way, backend, run.settings)
+                    answer = await _played(run_case, tasks[case.id], way, backend, run.settings)
+                elif case.expects == "talk":
+                    answer = await _played(converse, case, way, backend, run.settings, repair=None)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
             except BackendError as error:
@@ -111,8 +114,8 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
         UsageError: there are tasks of several turns, which only the ways of `ToolLoop` can play.
     """
     others = [way.name for way in ways if way.name not in ("xml", "native")]
-    if others and any(case.expects == "task" for case in cases):
-        raise UsageError(f"tasks of several turns are played with --way xml or native, not {others[0]}")
+    if others and any(case.expects in ("task", "talk") for case in cases):
+        raise UsageError(f"tasks of several turns and conversations are played with --way xml or native, not {others[0]}")
 
 
 def _wanted(
@@ -147,22 +150,37 @@ async def _all(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
-async def _task(task: MultiTurnCase, way: Way, backend: "PatientBackend", settings: Settings) -> dict[str, Any]:
-    """Play a task of several turns; it is judged at once, because only then is there a state to judge."""
+async def _played(
+    play: Callable[..., Awaitable[dict[str, Any]]],
+    case: Case | MultiTurnCase,
+    way: Way,
+    backend: "PatientBackend",
+    settings: Settings,
+    **more: Any,
+) -> dict[str, Any]:
+    """Play a task of several turns or a conversation; it is judged at once, because only then is there a state to judge.
+
+    Args:
+        play: which plays it, with options of `ToolLoop`.
+        case: what is played.
+        way: `xml` or `native`.
+        backend: open.
+        settings: of the run.
+        more: options in place of those that follow from the settings.
+    """
     started = backend.clock()
-    outcome = await run_case(
-        task,
-        backend,
-        mode="native" if way.is_native else "xml",
-        lang=settings.lang,
-        parallel=settings.parallel,
-        reminder=settings.reminder,
-        max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        call_threshold=settings.call_threshold,
-        repair=RepairPolicy(max_format_retries=settings.feedback),
-    )
+    options: dict[str, Any] = {
+        "mode": "native" if way.is_native else "xml",
+        "lang": settings.lang,
+        "parallel": settings.parallel,
+        "reminder": settings.reminder,
+        "max_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "seed": settings.seed,
+        "call_threshold": settings.call_threshold,
+        "repair": RepairPolicy(max_format_retries=settings.feedback),
+    }
+    outcome = await play(case, backend, **{**options, **more})
     kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}
 

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -25,7 +24,7 @@ from jsonschema.exceptions import best_match
 from ..errors import UsageError, XmlcallError
 from ..tool import Tool
 from ..types import Message
-from .case import Case
+from .case import Case, case_to_json
 from .ways import Settings, Way
 
 __all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "request_key", "write_whole"]
@@ -172,7 +171,7 @@ def _create(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> No
     with _locked(folder):
         if (folder / "run.json").exists():  # of a process that had the lock before
             return
-        lines = (json.dumps(asdict(case), ensure_ascii=False) + "\n" for case in cases)
+        lines = (json.dumps(case_to_json(case), ensure_ascii=False) + "\n" for case in cases)
         write_whole(folder / "cases.jsonl", "".join(lines))
         write_whole(folder / "run.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
 
@@ -267,6 +266,8 @@ def _case_from_json(row: Any, place: str) -> Case:
                 "tools": tuple(Tool(**tool) for tool in row["tools"]),
                 "answers": tuple(row["answers"]),
                 "exact": tuple((name, arguments) for name, arguments in row["exact"]),
+                "servers": tuple(row.get("servers", ())),
+                "turns": tuple(row.get("turns", ())),
             }
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -12,17 +12,17 @@ import string
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from itertools import zip_longest
 from typing import Literal
 
 from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, read_cases
-from .case import Case
+from .case import Case, case_to_json
 from .catalog import catalog_cases
 from .data import bfcl_wheel
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
 from .smoke import smoke_cases
+from .talk import talk_cases
 from .wire import wire_cases
 
 __all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample", "tasks_of"]
@@ -69,6 +69,7 @@ def _multi_turn() -> list[Case]:
 
 
 SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
+    "talk": (talk_cases, "64 conversations with five MCP servers, half of them in Chinese; judged turn by turn"),
     "smoke": (smoke_cases, "50 cases of our own, half of them in Chinese"),
     "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
     "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
@@ -105,8 +106,9 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
         cases: of a suite.
         limit: how many at most.
         seed: the same seed draws the same cases; a larger limit draws those of a smaller one and more.
-        half: every other case of each category.
+        half: every other case of each category, or the cases whose half is settled.
     """
+    cases = [case for case in cases if half == "all" or case.half in ("", half)]
     by_category: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         by_category[case.category].append(case)
@@ -119,7 +121,7 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
     chosen: list[Case] = []
     seen: dict[str, int] = defaultdict(int)
     for case in turns:
-        if seen[case.category] % 2 == (half == "report"):
+        if case.half or seen[case.category] % 2 == (half == "report"):
             chosen.append(case)
         seen[case.category] += 1
     return chosen
@@ -127,5 +129,5 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
 
 def fingerprint(cases: Iterable[Case]) -> str:
     """Hash cases, to tell whether two runs asked the same."""
-    text = json.dumps([asdict(case) for case in cases], sort_keys=True)
+    text = json.dumps([case_to_json(case) for case in cases], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

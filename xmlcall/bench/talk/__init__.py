@@ -1,0 +1,53 @@
+"""The suite `talk`: conversations as people have them, with the demo server and four real ones.
+
+`english.toml` and `chinese.toml` hold the conversations, their turns in order. A turn says
+
+    say       the person's words; `{folder}` stands for the folder of the conversation (see `servers`)
+    kind      what sort of turn it is: greeting, question, follow-up, correction, earlier, two-step, knowledge, small talk, thanks
+    tools     what has to be called: each entry names one tool, or several of which one will do, as "a|b"; without it, none
+    calls     how many calls that needs at least (1)
+    may       tools that may be called and need not be
+    fails     the tool has to be called and answers with an error
+    answer    regular expressions that must all be found in the answer (see `judge` for how it is read)
+    not       regular expressions that must not be found in it
+    told      a regular expression with one group, found in a result: the answer has to hold what the group holds
+    state     a file of the folder, `path`, in which `has` must be found afterwards
+
+Every other conversation of a language is for tuning, and the others are for reporting, from the start and for good: a prompt or
+a threshold is chosen on the first, and a figure is published of the second.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ..case import Case
+
+__all__ = ["talk_cases"]
+
+_LANGUAGES: Final = ("english", "chinese")
+
+
+def talk_cases() -> list[Case]:
+    """Return the conversations, in the order of the files."""
+    return [_case(row, language) for language in _LANGUAGES for row in _conversations(language)]
+
+
+def _conversations(language: str) -> Iterator[Mapping[str, Any]]:
+    with Path(__file__).with_name(f"{language}.toml").open("rb") as file:
+        yield from tomllib.load(file)["conversation"]
+
+
+def _case(row: Mapping[str, Any], language: str) -> Case:
+    number = int(row["id"].rpartition("-")[2])
+    return Case(
+        id=row["id"],
+        category=language,
+        messages=tuple({"role": "user", "content": turn["say"]} for turn in row["turns"]),
+        tools=(),
+        expects="talk",
+        half="tuning" if number % 2 else "report",
+        servers=tuple(row["servers"]),
+        turns=tuple(row["turns"]),
+    )

@@ -1,0 +1,130 @@
+"""Whether a turn of a conversation is right: the right tool or none, and an answer that is true.
+
+A turn is kept with all that is needed to judge it again: the calls with their results, the answer, the files that it had to
+change. An answer is read without case, without thousands separators and in Unicode's compatibility form, so that `7,006,652` and
+`７００６６５２` are the same; patterns are searched with ASCII's word characters, so that `\\b6\\b` finds the 6 in `第6站台`.
+
+`false_statement` counts the turns that needed a tool, are wrong, and whose answer does not say that something is missing: the
+person is told what no tool has said. It is counted generously: a true answer that leaves out what was asked for counts as well.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["is_admitted", "judge_turn", "speaks"]
+
+# What a person takes as "I do not know", "it did not work" or a question back.
+_ADMITS: Final = re.compile(
+    r"sorry|apolog|unable|cannot|can't|can not|couldn't|could not|didn't|did not|does not exist|doesn't exist|no such|not "
+    r"(?:found|able|available|possible|know|sure|have|exist)|don't (?:know|have)|error|invalid|fail|please (?:provide|specify"
+    r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
+    r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
+)
+# Markup of the prompt, and its own instructions: no answer for a person.
+_PROMPT: Final = re.compile(
+    r"</?(?:function_calls|function_results|invoke|parameter|result)\b|\(if one of the tools|\(answer in plain words|"
+    r"\(now answer the request|（如果有适合这个请求的工具|（现在请根据这些结果|（请直接用文字回答|\"arguments\"\s*:"
+)
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,\u00a0\u202f ](?=\d{3}(?!\d))")
+_CLOCK: Final = re.compile(r"(\d\d):(\d\d)")
+_CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
+_LATIN_WORD: Final = re.compile(r"[a-z]{2,}")
+
+
+def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: str) -> str:
+    """Judge a turn.
+
+    Args:
+        expected: of `english.toml` or `chinese.toml`.
+        played: from `play`: `calls`, `answer`, `stop_reason`, `files`.
+        folder: what `{folder}` stands for.
+
+    Returns:
+        "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `state`, `cut`,
+        `no_answer`, `prompt_shown` or `wrong_answer`.
+    """
+    return _judge_calls(expected, played) or _judge_state(expected, played) or _judge_answer(expected, played, folder)
+
+
+def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
+    wanted = [set(entry.split("|")) for entry in expected.get("tools", ())]
+    allowed = set().union(*wanted, expected.get("may", ()))
+    calls = played["calls"]
+    if not allowed and calls:
+        return "false_call"
+    if any(call["name"] not in allowed for call in calls):
+        return "wrong_tool"
+    if expected.get("fails"):
+        return "" if calls else "no_call"
+    ran = [call["name"] for call in calls if "result" in call and not call["is_error"]]
+    if wanted and not calls:
+        return "no_call"
+    if not all(any(name in names for name in ran) for names in wanted) or len(ran) < expected.get("calls", 0):
+        return "failed_call"
+    return ""
+
+
+def _judge_state(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
+    if not (state := expected.get("state")):
+        return ""
+    content = played["files"].get(state["path"])
+    return "" if content is not None and re.search(state["has"], content) else "state"
+
+
+def _judge_answer(expected: Mapping[str, Any], played: Mapping[str, Any], folder: str) -> str:
+    answer = _read(played["answer"])
+    if played["stop_reason"] != "end":
+        return "cut"
+    if not answer.strip():
+        return "no_answer"
+    if _PROMPT.search(answer):
+        return "prompt_shown"
+    patterns = [pattern.replace("{folder}", re.escape(folder.casefold())) for pattern in expected.get("answer", ())]
+    if "told" in expected:
+        patterns += _told(expected["told"], played["calls"]) or [r"\Zno result tells it"]
+    if not all(re.search(pattern, answer, re.ASCII) for pattern in patterns):
+        return "wrong_answer"
+    return "wrong_answer" if any(re.search(pattern, answer, re.ASCII) for pattern in expected.get("not", ())) else ""
+
+
+def _told(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return patterns for what a result says: of the last call whose result says it."""
+    results = (call["result"] for call in reversed(calls) if "result" in call and not call["is_error"])
+    found = next((match[1] for result in results if (match := re.search(pattern, result, re.DOTALL))), None)
+    return [] if found is None else [_either_clock(found)]
+
+
+def _either_clock(text: str) -> str:
+    """Return a pattern for a time, on a clock of 24 hours or of 12, also with Chinese words; for another text, as it is."""
+    if not (match := _CLOCK.fullmatch(text)):
+        return re.escape(text.casefold())
+    hour, minute = int(match[1]), match[2]
+    hours = "|".join(dict.fromkeys([match[1], str(hour), str(hour % 12 or 12), f"{hour % 12 or 12:02}"]))
+    whole = f"|(?<!\\d)(?:{hours}) ?(?:am|pm|a\\.m|p\\.m|o'clock|点(?!\\d))" if minute == "00" else ""
+    return f"(?<!\\d)(?:{hours})(?::|点|时){minute}{whole}"
+
+
+def _read(answer: str) -> str:
+    return _THOUSANDS.sub("", unicodedata.normalize("NFKC", answer).casefold())
+
+
+def is_admitted(answer: str) -> bool:
+    """Say whether an answer tells that something is missing, or asks back.
+
+    Args:
+        answer: of a turn.
+    """
+    return not answer.strip() or bool(_ADMITS.search(_read(answer)))
+
+
+def speaks(answer: str, language: str) -> bool:
+    """Say whether an answer is in the person's language; one without words, such as a number, is in any.
+
+    Args:
+        answer: of a turn.
+        language: `english` or `chinese`.
+    """
+    chinese, words = len(_CHINESE.findall(answer)), len(_LATIN_WORD.findall(answer.lower()))
+    return chinese >= words if language == "chinese" else chinese <= words

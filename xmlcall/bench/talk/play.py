@@ -1,0 +1,129 @@
+"""Plays a conversation with a model, through the same `ToolLoop` that `xmlcall chat` uses, with real MCP servers.
+
+The history is the model's own: a wrong turn stands in the way of those after it, as it does for a person. A turn that does not
+end in an answer leaves the conversation as it was before, as in `xmlcall chat`. Every call is allowed.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...backends.base import Backend
+from ...completion import Usage
+from ...content import result_text
+from ...errors import ContextOverflow
+from ...hosts.mcp import McpHost
+from ...loop import ToolLoop
+from ...loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ...toolneed import ToolNeed
+from ...types import Message
+from ..case import Case
+from ..keptopen import Recorder
+from .judge import judge_turn
+from .servers import lay_out, server_of
+
+__all__ = ["converse"]
+
+_FILE_LIMIT = 10_000  # characters of a file that are kept
+
+
+@dataclass(slots=True)
+class _Played:
+    """What happened in a turn."""
+
+    replies: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    answer: str = ""
+    stop_reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+    need: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str | None] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def note(self, event: LoopEvent) -> None:
+        match event:
+            case ToolNeed():
+                self.need = {"log_odds": event.log_odds, "threshold": event.threshold}
+            case TurnEnded(usage=usage):
+                self.usage = self.usage + usage
+            case CallFinished(call=call, result=result):
+                told = {"name": call.name, "arguments": call.arguments}
+                self.calls.append({**told, "result": result_text(result), "is_error": result.is_error})
+            case CallDenied(call=denied, reason=reason):
+                self.calls.append({"name": denied.name, "arguments": denied.arguments, "denied": reason})
+            case CallRejected(call=invalid):
+                issues = [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in invalid.issues]
+                self.calls.append({"name": invalid.name, "issues": issues})
+            case Answer(text=text, stop_reason=stop_reason):
+                self.answer, self.stop_reason = text, stop_reason
+
+
+async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, Any]:
+    """Play a conversation and judge its turns.
+
+    Args:
+        case: of the suite `talk`.
+        backend: open; it stays so.
+        options: of the `ToolLoop`, such as `mode` or `max_tokens`.
+
+    Returns:
+        A JSON object: `valid` (all turns are right), `error` and `failed_turn` (of the first that is not), `folder`, `turns`
+        (each with `replies`, all that the model wrote, `calls`, `answer`, `stop_reason`, `files`, `need`, `usage`, `seconds`),
+        and their `usage`.
+
+    Raises:
+        BackendError: the model server failed otherwise than by a prompt that is too long.
+        ToolHostError: a server did not start.
+        UsageError: what a server needs is not installed.
+    """
+    place = lay_out(case.id, case.servers, case.category)
+    hosts = [McpHost(server_of(name, place)) for name in case.servers]
+    recorder, messages, turns = Recorder(backend), list[Message](), list[_Played]()
+    async with ToolLoop(recorder, hosts, policy=["*"], **options) as loop:
+        for expected in case.turns:
+            turns.append(turn := _Played(replies=recorder.begin_turn()))
+            said = Message(role="user", content=expected["say"].replace("{folder}", str(place)))
+            messages = await _turn(loop, [*messages, said], turn) or messages
+            turn.files = _files(place, expected)
+    return _outcome(case, turns, str(place))
+
+
+async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played) -> list[Message]:
+    """Play a turn; return the conversation after it, none if it did not end in an answer."""
+    started = time.monotonic()
+    after: list[Message] = []
+    try:
+        async with aclosing(loop.run(messages)) as events:
+            async for event in events:
+                turn.note(event)
+                if isinstance(event, Answer) and event.messages[-1].role == "assistant":
+                    after = list(event.messages)
+    except ContextOverflow:
+        turn.stop_reason = "context_overflow"
+    turn.seconds = round(time.monotonic() - started, 3)
+    return after
+
+
+def _files(place: Path, expected: Mapping[str, Any]) -> dict[str, str | None]:
+    """Read the file that a turn had to change; a file that is not there is kept as None."""
+    if not (state := expected.get("state")):
+        return {}
+    file = place / state["path"]
+    return {state["path"]: file.read_text(encoding="utf-8", errors="replace")[:_FILE_LIMIT] if file.is_file() else None}
+
+
+def _outcome(case: Case, turns: Sequence[_Played], folder: str) -> dict[str, Any]:
+    played = [asdict(turn) for turn in turns]
+    errors = [judge_turn(expected, turn, folder) for expected, turn in zip(case.turns, played, strict=True)]
+    failed = next((number for number, error in enumerate(errors) if error), None)
+    return {
+        "valid": failed is None,
+        "error": "" if failed is None else errors[failed],
+        "failed_turn": failed,
+        "folder": folder,
+        "turns": played,
+        "usage": asdict(sum((turn.usage for turn in turns), Usage())),
+    }
