@@ -196,7 +196,7 @@ def _takes_nothing(schema: Mapping[str, Any], declared: frozenset[str] | None) -
 
 
 def _says_none(argument: RawArgument) -> bool:
-    """Say whether an argument only says that there is none: by its name or as the value of `parameters`, and by no other value."""
+    """Say whether an argument only says that there is none, by its name or as the value of `parameters`."""
     name, text = _word(argument.name), _word(argument.text)
     return (name in _NONE or name in _WRAPPERS) and (text in _NO_VALUE or text == name)
 
