@@ -56,6 +56,7 @@ REPAIRS: dict[str, str] = {
     "repeated-block": "A second <function_calls> opened inside the first and was dropped.",
     "text-in-block": "Text between the calls of a block was read as text for the person.",
     "code-fence": "A Markdown fence around the calls was dropped.",
+    "leaked-call": "The server's own function calling left a call in the text, and it was read there.",
     "attribute-style": "A tag carried its name without quotes, in other quotes or among other attributes.",
     "tag-style": "A tag was written in capitals, shortened, or with zero-width characters in it.",
     "parameter-element": "A parameter was written as an element of its own name.",

@@ -2,7 +2,7 @@
 
 A call is certain when a tag of its body follows its opener, or a wrapper stands before it; a call as JSON is certain when it has
 ended, and which reader reads it is decided here. In a fence only calls of declared tools count (any tool when none are given). A
-name counts as declared if it means one tool: `files.read_file`, the spelling that some clients ask for in a fence, is `read_file`.
+name counts as declared if it means one tool: `files.read_file`, as some clients have it written in a fence, is `read_file`.
 """
 
 from abc import abstractmethod

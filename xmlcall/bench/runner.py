@@ -154,6 +154,7 @@ async def _task(task: MultiTurnCase, way: Way, backend: "PatientBackend", settin
         task,
         backend,
         mode="native" if way.is_native else "xml",
+        read_text=False,  # what is measured is the server's own reading
         lang=settings.lang,
         parallel=settings.parallel,
         reminder=settings.reminder,
