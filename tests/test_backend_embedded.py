@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import ctypes
+import mmap
 import signal
 import socket
 import sys
@@ -20,7 +21,7 @@ from xmlcall import models
 from xmlcall.backends import embedded
 from xmlcall.backends.connect import connect
 from xmlcall.backends.embedded import EmbeddedBackend
-from xmlcall.backends.openai import OpenAIBackend
+from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from xmlcall.types import Message
@@ -81,6 +82,13 @@ async def test_a_broken_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     with pytest.raises(BackendUnavailable, match=r"cannot load .*broken\.gguf with a context of 8192 tokens .*may be damaged"):
         await EmbeddedBackend(gguf(tmp_path)).__aenter__()
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_template_for_models_without_one_is_still_llama_cpps():
+    library = pytest.importorskip("xllamacpp", reason="xllamacpp is not installed: pip install 'xmlcall[local]'")
+    [path] = Path(library.__file__).parent.glob("*.so")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        assert content.find(FALLBACK_TEMPLATE.encode()) >= 0
 
 
 async def test_a_backend_that_is_not_open():
@@ -248,6 +256,25 @@ async def test_a_reply_begins_inside_the_thinking_that_the_template_opened(
         chunks = await generate(opened, request("Hi", max_tokens=20, grammar='root ::= "hm</think>Hi"'))
     assert "".join(chunk.text for chunk in chunks) == "hm</think>Hi"
     assert not any(chunk.reasoning for chunk in chunks)
+
+
+@live
+@pytest.mark.parametrize(("template", "has_one"), [("", True), ("chatml", False)], ids=["its own", "llama.cpp's"])
+async def test_it_knows_whether_the_model_has_a_template(
+    path: Path, monkeypatch: pytest.MonkeyPatch, template: str, has_one: bool
+):
+    """By this name llama.cpp takes the template that it takes where a file has none."""
+    import xllamacpp
+
+    def with_template() -> Any:
+        parameters = real_parameters()
+        parameters.chat_template = template
+        return parameters
+
+    real_parameters = xllamacpp.CommonParams
+    monkeypatch.setattr(xllamacpp, "CommonParams", with_template)
+    async with EmbeddedBackend(path, context_length=512) as opened:
+        assert opened.capabilities.chat_template is has_one
 
 
 @live

@@ -201,8 +201,29 @@ async def test_capabilities(
     fake.capabilities, fake.template = capabilities, template
     async with OllamaBackend("tiny", host=host) as backend:
         assert backend.capabilities == Capabilities(
-            server="ollama", native_tools=native_tools, context_length=16384, tool_role=tool_role, constrains=True
+            server="ollama",
+            native_tools=native_tools,
+            context_length=16384,
+            tool_role=tool_role,
+            constrains=True,
+            chat_template=template != "{{ .Prompt }}",
         )
+
+
+@pytest.mark.parametrize(
+    ("template", "modelfile", "has_one"),
+    [
+        ("{{ .Prompt }}", "FROM x\nTEMPLATE {{ .Prompt }}\n", False),
+        ("{{- .Prompt -}}\n", "", False),
+        ("[INST] {{ .Prompt }} [/INST]", "", True),
+        ("{{ .Prompt }}", "FROM x\nTEMPLATE {{ .Prompt }}\nRENDERER qwen3-coder\n", True),
+        ("", "", None),
+    ],
+)
+async def test_a_model_without_a_chat_template(host: str, fake: FakeOllama, template: str, modelfile: str, has_one: bool | None):
+    fake.template, fake.modelfile = template, modelfile
+    async with OllamaBackend("tiny", host=host) as backend:
+        assert backend.capabilities.chat_template is has_one
 
 
 async def test_the_host_comes_from_the_environment(host: str, monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final
 from servers.run_server import Stage, free_port, run_server
 
 from xmlcall.backends.base import Capabilities
-from xmlcall.backends.openai import OpenAIBackend
+from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
 from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import (
     BackendError,
@@ -176,10 +176,17 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
             build="b11434-x",
             continues=True,
             constrains=True,
+            chat_template=True,
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
     assert "reasoning_format" not in fake.bodies[0]
+
+
+async def test_the_template_that_llama_cpp_takes_where_a_model_has_none(url: str, fake: FakeOpenAI):
+    fake.props = llama_props(template=FALLBACK_TEMPLATE)
+    async with OpenAIBackend(url) as backend:
+        assert backend.capabilities.chat_template is False
 
 
 @pytest.mark.parametrize("texts", [["\nhm</think>Hi"], ["<think>\n", "\nhm</think>Hi"]])

@@ -49,10 +49,12 @@ def test_case(case: dict[str, Any]) -> None:
     text = case.get("text", "[" * case.get("nested", 0) + "]" * case.get("nested", 0))
     if "repeat" in case:
         text = case["repeat"][0] * case["repeat"][1]
-    call = bound(tool_for(case["schema"]), ("x", text))
+    tool = Tool(name="f", input_schema=case["tool"]) if "tool" in case else tool_for(case["schema"])
+    name = case.get("parameter", "x")
+    call = bound(tool, (name, text))
     assert codes(call) == case.get("issues", [])
     if isinstance(call, ToolCall):
-        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {"x": case["value"]})
+        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {name: case["value"]})
         assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
 
 

@@ -111,6 +111,7 @@ def test_no_schema_raises(schema: Any, text: str) -> None:
         ("READ-FILE", "read_file"),
         ("server/read_file", "read_file"),
         ("mcp__server__read_file", "read_file"),
+        ("a.b.c.d.e.f.g.h.i.j.read_file", "read_file"),
         ("write", "files__write"),
         ("files.write", "files__write"),
         ("list", None),

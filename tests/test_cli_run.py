@@ -12,6 +12,7 @@ from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_ser
 from servers.fake_openai import chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
+from xmlcall.backends.openai import FALLBACK_TEMPLATE
 from xmlcall.cli import main
 
 Capture = pytest.CaptureFixture[str]
@@ -177,6 +178,27 @@ def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Captu
         fake.props = llama_props(tools=False)
         assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     assert capsys.readouterr().err.startswith("xmlcall: the server says that this model has no function calling of its own; ")
+
+
+@pytest.mark.parametrize("command", [["run", "Hi"], ["chat"]])
+def test_a_model_without_a_chat_template_is_named_before_the_first_question(command: list[str], tmp_path: Path):
+    with model_server("Yes.") as (url, fake):
+        fake.props = llama_props(template=FALLBACK_TEMPLATE)
+        options = ["--mcp", configured(tmp_path), "--model", url]
+        done = run_cli(command[0], *options, *command[1:], home=tmp_path, stdin="")
+    assert done.returncode == 0
+    assert "xmlcall: tiny has no chat template: it looks like a base model" in done.stderr
+    assert len(fake.bodies) == len(command) - 1
+
+
+def test_native_mode_runs_a_call_that_the_server_left_in_the_text(tmp_path: Path):
+    leaked = 'Echo.\n```json\n{"name": "echo", "arguments": {"text": "hello"}}\n```'
+    with model_server(leaked, "It said hello.") as (url, fake):
+        options = ["--mode", "native", "--mcp", configured(tmp_path), "--yes", "--model", url]
+        done = run_cli("run", *options, "Hi", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "It said hello.\n")
+    assert [message["role"] for message in fake.bodies[1]["messages"]] == ["user", "assistant", "tool"]
+    assert fake.bodies[1]["messages"][1]["content"] == "Echo."
 
 
 def test_the_question_may_come_from_a_pipe(tmp_path: Path):

@@ -15,9 +15,11 @@ from typing import Any
 import httpx
 import pytest
 from cli_harness import SECONDS, XMLCALL, call, environment, model_server, run_cli
-from servers.fake_openai import FakeOpenAI, Step, chunk
+from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props
 from servers.run_server import free_port, run_server
 from servers.started import is_alive
+
+from xmlcall.backends.openai import FALLBACK_TEMPLATE
 
 CHAT = "/v1/chat/completions"
 CANARY = "canary-7f3a"
@@ -92,6 +94,14 @@ def test_it_prints_its_address_and_answers(tmp_path: Path) -> None:
     assert len(fake.bodies) == 2  # a trial of the server's own function calling, and the answer
     assert f"serving tiny; OpenAI clients: base URL {proxy.url}/v1; Anthropic and Ollama clients: {proxy.url}; Ctrl-C" in told
     assert re.search(rf"^\d\d:\d\d:\d\d POST {CHAT} 200, \d+\.\d\d s$", told, flags=re.MULTILINE)
+
+
+def test_it_names_a_model_without_a_chat_template(tmp_path: Path) -> None:
+    with model_server() as (model, fake):
+        fake.props = llama_props(template=FALLBACK_TEMPLATE)
+        with Serving("--model", model, home=tmp_path) as proxy:
+            proxy.end(signal.SIGTERM)
+            assert "xmlcall: tiny has no chat template: it looks like a base model" in proxy.errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

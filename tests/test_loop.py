@@ -282,8 +282,10 @@ async def test_native_results_go_as_user_where_the_template_drops_the_role_tool(
     assert '<result name="add">\n3\n</result>' in last.content
 
 
-async def test_native_mode_does_not_read_the_text() -> None:
-    loop, _ = make([ADD], mode="native")
+async def test_native_mode_reads_calls_that_leaked_unless_it_is_told_not_to() -> None:
+    loop, _ = make([ADD, "It is 3."], mode="native")
+    assert kinds(await run(loop)) == ["CallStarted", "CallFinished", "Answer"]
+    loop, _ = make([ADD], mode="native", read_text=False)
     assert kinds(await run(loop)) == ["Answer"]
 
 

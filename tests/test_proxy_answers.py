@@ -341,6 +341,35 @@ async def test_an_invalid_native_call_is_an_error() -> None:
         await ask(ScriptedBackend([native("add", a="x")]), body(), mode="native")
 
 
+LEAKED = '```json\n{"name": "add", "arguments": {"a": 1, "b": B}}\n```'
+
+
+async def test_a_call_that_the_server_left_in_the_text_is_a_call() -> None:
+    turn = await ask(ScriptedBackend(["So:\n" + LEAKED.replace("B", "2")], chunk_size=3), body(), mode="native")
+    assert (turn.text.strip(), calls(turn), turn.finish_reason) == ("So:", [("add", {"a": 1, "b": 2})], "tool_calls")
+
+
+async def test_a_call_in_the_text_that_cannot_run_stays_text() -> None:
+    written = LEAKED.replace("B", '"x"')
+    turn = await ask(ScriptedBackend([written]), body(), mode="native")
+    assert (turn.text.strip(), turn.calls, turn.finish_reason) == (written.strip("`json\n"), (), "stop")
+
+
+async def test_a_call_in_the_text_that_others_wrote_stays_text() -> None:
+    said = LEAKED.replace("B", "2")
+    question = {"role": "user", "content": f"What does this mean?\n{said}"}
+    turn = await ask(ScriptedBackend([said]), body(messages=[question]), mode="native")
+    assert (turn.calls, turn.finish_reason) == ((), "stop")
+    assert '"name": "add"' in turn.text
+
+
+async def test_a_trial_call_that_leaks_is_no_function_calling() -> None:
+    multiply = '{"name": "multiply", "arguments": {"a": 1234, "b": 5678}}'
+    backend = ScriptedBackend([multiply, add(1, 2)])
+    assert calls(await ask(backend, body(), mode="auto")) == [("add", {"a": 1, "b": 2})]
+    assert backend.requests[1].tools == ()
+
+
 async def test_a_server_without_function_calling_is_not_tried() -> None:
     backend = ScriptedBackend([add(1, 2)], capabilities=Capabilities(server="llama.cpp", native_tools=False))
     assert calls(await ask(backend, body(), mode="auto")) == [("add", {"a": 1, "b": 2})]

@@ -23,6 +23,12 @@ __all__ = ["bind"]
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
+# How models write that a tool takes nothing: `<parameter name="none"></parameter>`, after "Parameters: none" in a prompt.
+_NONE = frozenset(
+    {"none", "null", "nil", "na", "n/a", "void", "empty", "nothing", "无", "無", "无参数", "無參數"}
+    | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
+)
+_NO_VALUE = _NONE | {"", "{}", "[]"}
 
 
 def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
@@ -85,7 +91,11 @@ class _Draft:
 
     def read(self) -> None:
         """Read every argument strictly."""
+        takes_nothing = self._tool is not None and _takes_nothing(self._root, self._declared)
         for argument in self._call.arguments:
+            if takes_nothing and _says_none(argument):
+                self._repair("placeholder-argument", argument, argument.name)
+                continue
             name = self._name_of(argument)
             parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
             value, issue, repairs = _value(argument, name, parameter, self._root, self._call.complete)
@@ -177,6 +187,22 @@ class _Draft:
 
     def _drop_issue(self, name: str) -> None:
         self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]
+
+
+def _takes_nothing(schema: Mapping[str, Any], declared: frozenset[str] | None) -> bool:
+    """Say whether a tool has no parameters: none by name, and none by a rule for any name."""
+    rules = any(schema.get(key) for key in ("patternProperties", "required", "minProperties"))
+    return not declared and not rules and not isinstance(schema.get("additionalProperties"), dict)
+
+
+def _says_none(argument: RawArgument) -> bool:
+    """Say whether an argument only says that there is none, by its name or as the value of `parameters`."""
+    name, text = _word(argument.name), _word(argument.text)
+    return (name in _NONE or name in _WRAPPERS) and (text in _NO_VALUE or text == name)
+
+
+def _word(text: str) -> str:
+    return "".join(character for character in text.casefold() if character not in " \t\r\n_-.")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -8,23 +8,27 @@ The kept text is the model's own, character by character, so that the next promp
 
 A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
 model's message, and what comes is read on by the same parser, as if there had been no cut.
+
+With the server's own function calling the text is read, too: servers leak calls as text where a model does not write them as its
+template says (Qwen2.5-Coder in a fence). Such a call is a call with the repair `leaked-call`.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from .backends.base import Backend
-from .binding import bind
+from .backends.base import Backend, Capabilities
 from .catalog import Catalog
 from .completion import Chunk, CompletionRequest, Usage
 from .errors import BackendStatusError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
 from .reply import reply_of
-from .types import Message, RawCall, Reply, ToolCall
+from .types import InvalidCall, Message, RawCall, Repair, Reply
 
 __all__ = ["Continued", "Generated", "generate", "generate_native"]
+
+_OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,7 @@ class Generated:
         usage: the server's count.
         raw: all that came, also what nobody is shown.
         server_reasoning: what came in the server's own reasoning field.
+        calls_in_text: the calls stand in `text`, and not in a field of their own.
     """
 
     reply: Reply
@@ -55,6 +60,7 @@ class Generated:
     usage: Usage
     raw: str
     server_reasoning: str = ""
+    calls_in_text: bool = True
 
 
 class _Watch:
@@ -194,18 +200,25 @@ def _cut(text: str, watch: _Watch) -> tuple[str, list[Event]]:
     """Leave out what follows the last call; close a wrapper that was cut open, so that the history shows whole calls."""
     if watch.end is None:
         return text, watch.kept
-    events = [event for event in watch.kept if not isinstance(event, TextDelta) or event.span[0] < watch.end]
     closed = text[: watch.end]
-    return (f"{closed}\n</function_calls>" if watch.inside and watch.done else closed), events
+    return (f"{closed}\n</function_calls>" if watch.inside and watch.done else closed), _ended(watch.kept, watch)
 
 
-async def generate_native(backend: Backend, request: CompletionRequest, catalog: Catalog) -> AsyncGenerator[Event | Generated]:
-    """Generate a reply with the server's own function calling; its text is not read for calls.
+def _ended(events: list[Event], watch: _Watch) -> list[Event]:
+    """Leave out the text after the last call."""
+    return [event for event in events if not isinstance(event, TextDelta) or watch.end is None or event.span[0] < watch.end]
+
+
+async def generate_native(
+    backend: Backend, request: CompletionRequest, catalog: Catalog, *, read_text: bool = True
+) -> AsyncGenerator[Event | Generated]:
+    """Generate a reply with the server's own function calling.
 
     Args:
         backend: open.
         request: the conversation, with `tools`.
-        catalog: what was offered.
+        catalog: what was offered; without any tool the text is not read.
+        read_text: whether calls that the server left in the text count, if it found none itself.
 
     Yields:
         Text and reasoning as they come, each call once, then one Generated.
@@ -213,21 +226,121 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
     Raises:
         BackendError: from the stream.
     """
-    last, text, reasoning, raws = Chunk(), "", "", list[RawCall]()
+    last, reasoning, kept = Chunk(), "", list[Event]()
+    leaks = _Leaks(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
     async with aclosing(backend.stream(request)) as stream:
         async for chunk in stream:
             last = _merge(last, chunk)
-            reasoning += chunk.reasoning
             if chunk.reasoning:
-                yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))
-            if chunk.text:
-                yield TextDelta(text=chunk.text, span=(len(text), len(text) + len(chunk.text)))
-            text += chunk.text
-            for raw in chunk.tool_calls:
-                raws.append(raw)
-                yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
-                yield ToolCallEnd(raw=raw, span=raw.span)
-    calls = tuple(bind(raw, catalog) for raw in raws)
-    repairs = tuple(repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs)
-    reply = Reply(text=text, reasoning=reasoning, calls=calls, repairs=repairs, finish_reason=last.finish_reason or "stop")
-    yield Generated(reply=reply, text=text, usage=last.usage or Usage(), raw=text, server_reasoning=reasoning)
+                reasoning += chunk.reasoning
+                yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
+            for event in (*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)):
+                kept.append(event)
+                yield event
+    finish_reason = last.finish_reason or "stop"
+    for event in leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)):
+        kept.append(event)
+        yield event
+    reply = reply_of(kept, catalog, finish_reason=finish_reason)
+    reply = replace(reply, reasoning=reasoning + reply.reasoning)
+    text, calls_in_text = leaks.said(reply)
+    usage = last.usage or Usage()
+    yield Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=calls_in_text)
+
+
+def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
+    for raw in raws:
+        yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
+        yield ToolCallEnd(raw=raw, span=raw.span)
+
+
+class _Leaks:
+    """The text of a reply by a server with function calling, read for calls that the server did not find in it.
+
+    From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
+    count. So it is with a text in which no call is one of a declared tool: it is text to its end, as the model wrote it.
+
+    Args:
+        catalog: what was offered.
+        capabilities: of the server.
+        reads: whether there is anything to read for.
+    """
+
+    def __init__(self, catalog: Catalog, capabilities: Capabilities, *, reads: bool) -> None:
+        self.text = ""
+        self._catalog = catalog
+        self._capabilities = capabilities
+        self._reads = reads
+        self._parser = Parser(catalog)
+        self._watch = _Watch(parallel=True)
+        self._held: list[Event] = []
+        self._found = False
+
+    def feed(self, text: str, *, reasoned: bool) -> list[Event]:
+        """Read more text; return what can be shown.
+
+        Args:
+            text: a piece, which may be empty.
+            reasoned: the server told the thinking apart from the text.
+        """
+        if not text:
+            return []
+        if not self.text and self._capabilities.reasoning_open and not reasoned:
+            self._reads = False  # the text may begin inside the thinking, where nothing is a call
+        start, self.text = len(self.text), self.text + text
+        if not self._reads:
+            return [TextDelta(text=text, span=(start, len(self.text)))]
+        return self._released(self._parser.feed(text))
+
+    def close(self, finish_reason: str, *, found: bool) -> list[Event]:
+        """Read the end of the reply; return what was held.
+
+        Args:
+            finish_reason: the server's.
+            found: the server told calls of its own.
+        """
+        released = self._released(self._parser.close(finish_reason))
+        names = [event.name for event in self._held if isinstance(event, ToolCallStart)]
+        self._found = not found and any(self._catalog.meant_by(name) for name in names)
+        if self._found:
+            return [marked for event in _ended(self._held, self._watch) for marked in _marked(event)]
+        if self._held:
+            start = self._held[0].span[0]
+            released.append(TextDelta(text=self.text[start:], span=(start, len(self.text))))
+        return released
+
+    def said(self, reply: Reply) -> tuple[str, bool]:
+        """Return what goes into the history, and whether calls stand in it as text.
+
+        They do where the template drops calls and their results, and where one cannot run, so that the model sees what it wrote.
+        """
+        if not self._found:
+            return self.text, False
+        if self._capabilities.tool_role is False or any(isinstance(call, InvalidCall) for call in reply.calls):
+            return _cut(self.text, self._watch)[0], True
+        return reply.text.strip(), False
+
+    def _released(self, events: list[Event]) -> list[Event]:
+        events = self._watch.pass_on(events)
+        at = 0 if self._held else _first_call(events)
+        self._held += events[at:]
+        return events[:at]
+
+
+def _first_call(events: list[Event]) -> int:
+    """Return the place of the first call, with the wrapper and the fence that open it; their number if there is none."""
+    at = next((place for place, event in enumerate(events) if isinstance(event, ToolCallStart)), None)
+    if at is None:
+        return len(events)
+    while at and (isinstance(event := events[at - 1], Repaired) or (isinstance(event, Markup) and event.kind in _OPENING)):
+        at -= 1
+    return at
+
+
+def _marked(event: Event) -> list[Event]:
+    """Say of a call that it leaked."""
+    if not isinstance(event, ToolCallEnd):
+        return [event]
+    leaked = Repair(code="leaked-call", span=event.raw.span)
+    raw = replace(event.raw, repairs=(*event.raw.repairs, leaked))
+    return [Repaired(code=leaked.code, span=leaked.span), replace(event, raw=raw)]

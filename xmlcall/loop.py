@@ -59,6 +59,7 @@ class ToolLoop:
         backend: a model, as from `connect`.
         hosts: where tools live; each with its own name.
         mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling.
+        read_text: in mode `native`, whether calls that the server left in the text are calls.
         repair: how often the model may try again, and what is kept of it.
         policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
         max_turns: replies in one run.
@@ -79,6 +80,7 @@ class ToolLoop:
         hosts: Iterable[Host] = (),
         *,
         mode: Mode = "xml",
+        read_text: bool = True,
         policy: Policy | Iterable[str] = (),
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
@@ -98,6 +100,7 @@ class ToolLoop:
         self.backend = backend
         self.router = Router(hosts)
         self._mode = mode
+        self._read_text = read_text
         self._calling = Calling(router=self.router, policy=policy if callable(policy) else allow(policy), timeout=timeout)
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
@@ -200,7 +203,7 @@ class ToolLoop:
                         answered.append(ended)
                     if isinstance(event, CallFinished):
                         state.seen.append(result_text(event.result))
-            state.messages += self._told(answered, state, catalog)
+            state.messages += self._told(answered, state, catalog, as_text=generated.calls_in_text)
             if stop_reason := state.attempts.after(answered):
                 break
             if retry := state.attempts.retries:
@@ -238,7 +241,7 @@ class ToolLoop:
         system = "" if native else self._system(catalog)
         request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
         if native:
-            return generate_native(self.backend, request, catalog)
+            return generate_native(self.backend, request, catalog, read_text=self._read_text)
         if forced := self._forced(state, catalog):
             return generate_call(self.backend, request, catalog, forced)
         continuations = self._repair.max_format_retries
@@ -258,12 +261,12 @@ class ToolLoop:
         return prompt.system_prompt(catalog, lang=self._lang, parallel=self._parallel, instructions=instructions)
 
     def _said(self, generated: Generated) -> Message:
-        calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
-        return Message(role="assistant", content=generated.text, tool_calls=calls)
+        calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall))
+        return Message(role="assistant", content=generated.text, tool_calls=() if generated.calls_in_text else calls)
 
-    def _told(self, answered: Answered, state: _Run, catalog: Catalog) -> list[Message]:
-        """Turn results into messages: role `tool` in mode `native`, unless the template drops it; else one of role `user`."""
-        if self._mode == "xml" or self.backend.capabilities.tool_role is False:
+    def _told(self, answered: Answered, state: _Run, catalog: Catalog, *, as_text: bool) -> list[Message]:
+        """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
+        if as_text or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
             text = results(answered, catalog, lang=self._lang, again=again, request=state.request)
             return [Message(role="user", content=text)]

@@ -17,6 +17,7 @@ _SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
 _MAX_LENGTH = 256
+_MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail of each is looked up
 
 
 class ToolNames:
@@ -64,8 +65,9 @@ def match_name(name: str, declared: Iterable[str]) -> str | None:
 
 
 def _tails(name: str) -> list[str]:
-    """Return what follows each separator: of `server.files/read` these are `files/read` and `read`."""
-    return [name[match.end() :] for match in _SEPARATOR.finditer(name) if name[match.end() :]]
+    """Return what follows each of the last separators: of `server.files/read` these are `files/read` and `read`."""
+    tails = [name[match.end() :] for match in _SEPARATOR.finditer(name)]
+    return [tail for tail in tails[-_MAX_TAILS:] if tail]
 
 
 def _fold(name: str) -> str:

@@ -1,7 +1,8 @@
 """What may be the opening of a call, from its first token until the call is certain or the text is text.
 
 A call is certain when a tag of its body follows its opener, or a wrapper stands before it; a call as JSON is certain when it has
-ended, and which reader reads it is decided here. In a fence only calls of declared tools count (any tool when none are given).
+ended, and which reader reads it is decided here. In a fence only calls of declared tools count (any tool when none are given). A
+name counts as declared if it means one tool: `files.read_file`, as some clients have it written in a fence, is `read_file`.
 """
 
 from abc import abstractmethod
@@ -193,7 +194,8 @@ class OpeningReader(ProseReader):
             self._repair("code-fence", self._opening.held[0].span)
 
     def _declared(self, name: str) -> bool:
-        return not len(self._catalog) or name in self._catalog
+        """Say whether a name means exactly one of the tools, in whatever spelling; any name does when none are given."""
+        return not len(self._catalog) or self._catalog.meant_by(name) is not None
 
     def _opening_is_text(self, token: Token) -> None:
         self._release_as_text()

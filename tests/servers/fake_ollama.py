@@ -58,6 +58,7 @@ class FakeOllama:
         running: entries of `/api/ps`.
         capabilities: of each model; None for an old server that does not say.
         template: of each model.
+        modelfile: of each model, in extracts.
         context_length: what each model was trained for.
     """
 
@@ -67,6 +68,7 @@ class FakeOllama:
     running: Sequence[dict[str, Any]] = ()
     capabilities: Sequence[str] | None = ("completion",)
     template: str = "{{ .Prompt }}"
+    modelfile: str = "FROM /blobs/sha256-0"
     context_length: int = 131072
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -93,7 +95,8 @@ class FakeOllama:
             return missing
         info = {"general.architecture": "gemma3", "gemma3.context_length": self.context_length}
         told = {} if self.capabilities is None else {"capabilities": list(self.capabilities)}
-        return JSONResponse({"template": self.template, "details": {"family": "gemma3"}, "model_info": info, **told})
+        texts = {"template": self.template, "modelfile": self.modelfile}
+        return JSONResponse({**texts, "details": {"family": "gemma3"}, "model_info": info, **told})
 
     async def _ps(self, request: Request) -> Response:
         return JSONResponse({"models": list(self.running)})

@@ -49,13 +49,13 @@ def reply(*texts: str, finish_reason: str = "stop") -> list[Step]:
     return [first, *(chunk({"content": text}) for text in texts), chunk({}, finish_reason), usage, DONE]
 
 
-def llama_props(*, tools: bool = False, n_ctx: int = 4096) -> dict[str, Any]:
+def llama_props(*, tools: bool = False, n_ctx: int = 4096, template: str = "{%- for message in messages %}") -> dict[str, Any]:
     """What llama.cpp answers to `GET /props`, in extracts."""
     return {
         "default_generation_settings": {"n_ctx": n_ctx},
         "total_slots": 1,
         "chat_template_caps": {"supports_tools": tools, "supports_tool_calls": tools, "supports_system_role": True},
-        "chat_template": "{%- for message in messages %}",
+        "chat_template": template,
         "build_info": "b11434-x",
     }
 

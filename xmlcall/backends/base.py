@@ -28,6 +28,8 @@ class Capabilities:
         build: the server's own version, "" if it does not say.
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
+        chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
+            None if that is not known.
         model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
     """
 
@@ -39,6 +41,7 @@ class Capabilities:
     build: str = ""
     continues: bool = False
     constrains: bool = False
+    chat_template: bool | None = None
     model_file: str = ""
 
 

@@ -20,7 +20,7 @@ import ollama
 
 from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
-from ..wire.ollama import chat_body, context_length_of, least_tokens, stream_chunk, tool_role_of
+from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import read_error
 from .base import Capabilities, Relayed
 from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
@@ -183,6 +183,7 @@ class OllamaBackend:
             native_tools=None if abilities is None else "tools" in abilities,
             context_length=self._num_ctx,
             tool_role=tool_role_of(abilities or (), shown.template or ""),
+            chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
         )
 

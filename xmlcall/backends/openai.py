@@ -38,6 +38,16 @@ KEPT_CONNECTIONS: Final = 32
 END_SECONDS: Final = 0.05
 KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 
+FALLBACK_TEMPLATE: Final = (
+    "{%- for message in messages -%}\n"
+    "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
+    "{%- endfor -%}\n"
+    "{%- if add_generation_prompt -%}\n"
+    "  {{- '<|im_start|>assistant\n' -}}\n"
+    "{%- endif -%}"
+)
+"""What llama.cpp takes, and tells in `/props`, where a model's file has no template (common/chat.cpp, b11549)."""
+
 _UNUSABLE = (401, 403, 429, 500, 502, 503, 504)  # 503: llama.cpp while it loads the model
 _VERSIONED = re.compile(r"/v\d")
 _NO_SUCH_MODEL = re.compile(
@@ -303,5 +313,6 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         build=text_of(props.get("build_info")),
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
+        chat_template=text_of(props["chat_template"]) != FALLBACK_TEMPLATE if props.get("chat_template") else None,
         model_file=PurePath(text_of(props.get("model_path"))).name,
     )

@@ -87,7 +87,8 @@ async def execute(
                 if case.expects == "task":
                     answer = await _played(run_case, tasks[case.id], way, backend, run.settings)
                 elif case.expects == "talk":
-                    answer = await _played(converse, case, way, backend, run.settings, repair=None)
+                    as_in_chat: dict[str, Any] = {"read_text": True, "repair": None}
+                    answer = await _played(converse, case, way, backend, run.settings, **as_in_chat)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
             except BackendError as error:
@@ -171,6 +172,7 @@ async def _played(
     started = backend.clock()
     options: dict[str, Any] = {
         "mode": "native" if way.is_native else "xml",
+        "read_text": False,  # what a task measures is the server's own reading
         "lang": settings.lang,
         "parallel": settings.parallel,
         "reminder": settings.reminder,

@@ -185,7 +185,7 @@ def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Bac
         seed=settings.seed,
     )
     if way.is_native:
-        return generate_native(backend, request, catalog)
+        return generate_native(backend, request, catalog, read_text=False)  # what is measured is the server's own reading
     return generate(backend, request, catalog, parallel=settings.parallel)
 
 

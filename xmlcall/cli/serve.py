@@ -16,6 +16,7 @@ from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
+from .notices import model_notices
 from .options import add_call_threshold, add_model_choice, call_threshold_of, number
 from .plain import visible
 from .servers import described, hosts_of, servers_of
@@ -152,6 +153,8 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         async with contextlib.AsyncExitStack() as stack:
             async with opening:
                 await stack.enter_async_context(engine)
+            for notice in model_notices(engine.backend, options.mode):
+                complain(notice)
             if servers:
                 complain(await _own_tools(engine))
             gc.freeze()  # what lives as long as the server need not be looked at again and again

@@ -13,6 +13,7 @@ from ..types import Message
 from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
+from .notices import model_notices
 from .options import call_threshold_of
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
@@ -64,8 +65,8 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         stack.callback(display.settle)
         session = Session(loop, display)
         await session.tell_notices()
-        if options.mode == "native" and loop.backend.capabilities.native_tools is False:
-            display.notice("the server says that this model has no function calling of its own; --mode xml works with any model")
+        for notice in model_notices(loop.backend, options.mode):
+            display.notice(notice)
         yield session
 
 

@@ -49,7 +49,7 @@ async def calls_natively(backend: Patient) -> bool:
     request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
     works = False
     try:
-        async with aclosing(generate_native(backend, request, Catalog([_TOOL]))) as events:
+        async with aclosing(generate_native(backend, request, Catalog([_TOOL]), read_text=False)) as events:
             async for event in events:
                 if isinstance(event, Generated):
                     works = [call.arguments for call in event.reply.calls if isinstance(call, ToolCall)] == _RIGHT

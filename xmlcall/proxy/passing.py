@@ -1,6 +1,9 @@
-"""Answers whose calls the model server reads itself, and answers without tools: events are passed on as they come."""
+"""Answers whose calls the model server reads itself, and answers without tools: events are passed on as they come.
 
-from collections.abc import AsyncGenerator
+A call that the server left in the text is sent like its own ones; one that cannot run stays the text that it was.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -50,7 +53,7 @@ async def native_answer(
         sources: texts by others, from which a call must not be copied.
 
     Raises:
-        ApiError: a call cannot run; nothing corrects it here.
+        ApiError: a call that the server read cannot run; nothing corrects it here.
         BackendError: the model server failed.
     """
     sender = Sender(catalog, stream_arguments=False)
@@ -62,10 +65,16 @@ async def native_answer(
                     yield piece
                 continue
             for call in event.reply.calls:
-                for piece in sender.end(_valid(echo_of(call, sources) or call), is_retry=False):
+                for piece in _sent(echo_of(call, sources) or call, sender):
                     yield piece
             reason = event.reply.finish_reason
             yield TurnEnded(finish_reason="tool_calls" if sender.sent and reason == "stop" else reason, usage=event.usage)
+
+
+def _sent(call: ToolCall | InvalidCall, sender: Sender) -> Iterable[TurnEvent]:
+    if isinstance(call, InvalidCall) and call.raw.dialect != "native":
+        return [TextPiece(text=call.raw.text)]
+    return sender.end(_valid(call), is_retry=False)
 
 
 def _valid(call: ToolCall | InvalidCall) -> ToolCall:

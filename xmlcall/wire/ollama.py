@@ -16,10 +16,12 @@ from ..errors import UsageError
 from ..types import Message
 from .openai import candidates_of, count, json_text, mapping, mappings, native_call, text_of, tool_dict
 
-__all__ = ["chat_body", "context_length_of", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
+__all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
 
 # Han, kana and hangul are written without spaces.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama takes where a model has no template
+_RENDERER = re.compile(r"^\s*RENDERER\s", re.MULTILINE)  # code in the place of a template
 _TOOL_ROLE = re.compile(r"\.Role\s+\"tool\"")  # `{{ if eq .Role "tool" }}`, Go template
 
 
@@ -125,6 +127,16 @@ def context_length_of(model_info: Mapping[str, Any]) -> int | None:
 def tool_role_of(capabilities: Iterable[str], template: str) -> bool:
     """Say whether a message of role `tool` reaches the model: templates that do not ask for the role drop it in silence."""
     return "tools" in capabilities and bool(_TOOL_ROLE.search(template))
+
+
+def has_chat_template(template: str, modelfile: str) -> bool | None:
+    """Say whether a model comes with a chat template; None if the server told none.
+
+    Args:
+        template: of `/api/show`, in Go's language.
+        modelfile: of `/api/show`.
+    """
+    return not _BARE.fullmatch(template) or bool(_RENDERER.search(modelfile)) if template else None
 
 
 def least_tokens(messages: Iterable[Message]) -> int:
