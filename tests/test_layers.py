@@ -75,14 +75,14 @@ layer("hosts", "errors types schema wire config")
 layer("demo", "")
 layer("generation", "errors types events completion catalog parser binding reply backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
-layer("toolneed", "errors completion backends")
+layer("toolneed", "errors types completion catalog prompt backends")
 layer("loop_events", "types events completion generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt feedback offering policy repair backends hosts generation constrained
-    toolneed calling loop_events""",
+    """errors types tool completion catalog content dialects reply prompt feedback offering policy repair backends hosts
+    generation constrained toolneed calling loop_events""",
 )
 layer(
     "bench",

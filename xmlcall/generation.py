@@ -16,17 +16,18 @@ template says (Qwen2.5-Coder in a fence). Such a call is a call with the repair 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .backends.base import Backend, Capabilities
 from .catalog import Catalog
 from .completion import Chunk, CompletionRequest, Usage
-from .errors import BackendStatusError
+from .errors import BackendError, BackendStatusError, ContextOverflow
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
 from .reply import reply_of
 from .types import InvalidCall, Message, RawCall, Repair, Reply
 
-__all__ = ["Continued", "Generated", "generate", "generate_native"]
+__all__ = ["Continued", "Generated", "generate", "generate_begun", "generate_native", "is_refused_beginning"]
 
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
@@ -176,6 +177,54 @@ async def generate(
     reply = reply_of(events, catalog, finish_reason=finish_reason)
     reply = replace(reply, reasoning=reasoning + reply.reasoning)
     yield Generated(reply=reply, text=kept, usage=usage, raw=text, server_reasoning=reasoning)
+
+
+async def generate_begun(
+    backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, catalog: Catalog, **options: Any
+) -> AsyncGenerator[Event | Continued | Generated]:
+    """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
+
+    Args:
+        backend: open; it continues a last message of the model's own.
+        request: the conversation.
+        begun: how the reply begins.
+        otherwise: the conversation for a server that refuses: some templates allow no such message.
+        catalog: what was offered.
+        options: of `generate`.
+
+    Yields:
+        As `generate`.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    held: list[Event | Continued | Generated] | None = []  # what comes of the beginning itself
+    try:
+        async with aclosing(generate(backend, request, catalog, prefix=begun, **options)) as events:
+            async for event in events:
+                if held is not None and not isinstance(event, Generated | Continued) and event.span[1] <= len(begun):
+                    held.append(event)
+                    continue
+                for each in held or ():
+                    yield each
+                held = None
+                yield event
+        return
+    except BackendStatusError as error:
+        if held is None or not is_refused_beginning(error):
+            raise
+    async with aclosing(generate(backend, otherwise, catalog, **options)) as events:
+        async for event in events:
+            yield event
+
+
+def is_refused_beginning(error: BackendError) -> bool:
+    """Say whether a server may have refused the beginning that was written for the model.
+
+    Args:
+        error: with which a request failed that had one.
+    """
+    return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code < 500
 
 
 async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, is_rest: bool) -> AsyncGenerator[Chunk]:

@@ -3,6 +3,8 @@
 One loop serves any number of conversations at once; a conversation is the list of messages that goes in and comes out. The tool
 prompt is not part of it: it is rendered from the catalog in front of every request, the same characters each time, so that the
 server's prompt cache holds. The reminder is part of it, at the end of the person's message, and stays there for the same reason.
+Where it was decided whether the message needs a tool (`toolneed`), there is no such reminder: the reply is begun for the model,
+or plain words are asked for in the requests of this turn only, since a model that reads it in its history goes on in plain words.
 
 Calls of one reply run one after the other, in the order written: the second may rely on what the first did to the world.
 """
@@ -21,23 +23,26 @@ from .catalog import Catalog
 from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
+from .dialects import select
 from .errors import UsageError
 from .feedback import feedback, results
-from .generation import Generated, generate, generate_native
+from .generation import Generated, generate, generate_begun, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
+from .reply import beginning
 from .tool import Tool
-from .toolneed import ToolNeed, ask_need, checked_threshold
+from .toolneed import Threshold, ToolNeed, ToolNeeds
 from .types import InvalidCall, Message, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
 
 Mode = Literal["xml", "native"]
 _UNCUT = frozenset({"stop", "tool_calls"})
+_DIALECT = "function_calls"
 
 
 @dataclass(slots=True)
@@ -47,9 +52,12 @@ class _Run:
     messages: list[Message]
     attempts: Attempts
     request: str  # the person's last words
+    asked: int  # where these stand among the messages
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
+    begun: str = ""  # how the first reply begins, written for the model
+    aside: str = ""  # asks for plain words, behind the person's; no message of the conversation keeps it
 
 
 class ToolLoop:
@@ -65,8 +73,9 @@ class ToolLoop:
         max_turns: replies in one run.
         parallel: whether one reply may hold several calls.
         reminder: whether the person's message ends in a reminder of the tools.
-        call_threshold: log-odds of a call below which the person's message is answered in plain words (see `toolneed`);
-            None leaves it to the model. Only in mode `xml`, with servers that tell the probabilities of tokens.
+        call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
+            words (see `toolneed`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
+            that tell the probabilities of tokens.
         lang: language of the prompts, `en` or `zh`.
         max_tokens: of each reply; None leaves it to the server.
         temperature: None leaves it to the server.
@@ -86,7 +95,7 @@ class ToolLoop:
         max_turns: int = 10,
         parallel: bool = True,
         reminder: bool = True,
-        call_threshold: float | None = None,
+        call_threshold: Threshold | None = None,
         lang: str = "en",
         max_tokens: int | None = None,
         temperature: float | None = None,
@@ -106,7 +115,7 @@ class ToolLoop:
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder_wanted = reminder
-        self._call_threshold = checked_threshold(call_threshold)
+        self._needs = None if call_threshold is None else ToolNeeds(backend, call_threshold)
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
@@ -172,12 +181,16 @@ class ToolLoop:
         """
         opened = self._opened(messages)
         state = _Run(
-            messages=opened, attempts=Attempts(self._repair), request=_last_request(messages), said=_said_by_others(opened)
+            messages=opened,
+            attempts=Attempts(self._repair),
+            request=_last_request(messages),
+            asked=len(opened) - 1,
+            said=_said_by_others(opened),
         )
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
-            if turn == 1 and (need := await self._remind(state, catalog)):
+            if turn == 1 and (need := await self._decide(state, catalog)):
                 yield need
             generated = None
             async with aclosing(self._generate(state, catalog)) as events:
@@ -220,32 +233,45 @@ class ToolLoop:
             raise UsageError("the last message must be the person's (role 'user') or a result")
         return opened
 
-    async def _remind(self, state: _Run, catalog: Catalog) -> ToolNeed | None:
-        """Put the reminder behind the person's words: after asking whether they need a tool, if there is a threshold."""
+    async def _decide(self, state: _Run, catalog: Catalog) -> ToolNeed | None:
+        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
         reminder = prompt.reminder(catalog, lang=self._lang) if self._reminder_wanted and self._mode == "xml" else ""
-        need = None
+        need = await self._need(state, catalog, reminder)
+        if need is None or not need.is_sure:
+            state.messages = list(with_reminder(reminder, state.messages))
+        elif not need.needs_tool:
+            state.aside = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+        elif self.backend.capabilities.continues:
+            state.begun = beginning(select(_DIALECT)[0])
+        else:
+            state.messages = list(with_reminder(reminder, state.messages))
+        return need
+
+    async def _need(self, state: _Run, catalog: Catalog, reminder: str) -> ToolNeed | None:
         last = state.messages[-1]
-        is_question = last.role == "user" and not last.content.startswith("<function_results>")
-        if reminder and self._call_threshold is not None and is_question:
-            asked = with_system(self._system(catalog), without_reminder(reminder, state.messages))
-            need = await ask_need(self.backend, replace(self._sampling, messages=asked), self._call_threshold)
+        if not reminder or self._needs is None or last.role != "user" or last.content.startswith("<function_results>"):
+            return None
+        state.messages = list(without_reminder(reminder, state.messages))
+        asked = replace(self._sampling, messages=with_system(self._system(catalog), state.messages))
+        if (need := await self._needs.ask(asked, catalog)) is not None:
             state.usage = need.usage
-        if need is not None and not need.needs_tool:
-            state.messages = list(without_reminder(reminder, state.messages))
-            reminder = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
-        state.messages = list(with_reminder(reminder, state.messages))
         return need
 
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
-        request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
+        messages = with_system(system, _with_aside(state))
+        request = replace(self._sampling, messages=messages, tools=tuple(catalog) if native else ())
         if native:
             return generate_native(self.backend, request, catalog, read_text=self._read_text)
         if forced := self._forced(state, catalog):
             return generate_call(self.backend, request, catalog, forced)
-        continuations = self._repair.max_format_retries
-        return generate(self.backend, request, catalog, parallel=self._parallel, continuations=continuations)
+        options: dict[str, Any] = {"parallel": self._parallel, "continuations": self._repair.max_format_retries}
+        begun, state.begun = state.begun, ""
+        if not begun:
+            return generate(self.backend, request, catalog, **options)
+        reminded = with_reminder(prompt.reminder(catalog, lang=self._lang), request.messages)
+        return generate_begun(self.backend, request, begun, replace(request, messages=reminded), catalog, **options)
 
     def _forced(self, state: _Run, catalog: Catalog) -> Tool | None:
         """Return the tool that the next reply has to call, because the model cannot write the call in any other way."""
@@ -305,6 +331,13 @@ def _identified(generated: Generated) -> Generated:
     """Give each call an id that is unique in the conversation; the core's ids only count the calls of one reply."""
     calls = tuple(replace(call, id=f"call_{secrets.token_hex(12)}") for call in generated.reply.calls)
     return replace(generated, reply=replace(generated.reply, calls=calls))
+
+
+def _with_aside(state: _Run) -> list[Message]:
+    """Return the conversation as it is sent."""
+    last, aside = state.messages[state.asked], state.aside
+    asked = replace(last, content=f"{last.content}\n\n{aside}") if aside else last
+    return [*state.messages[: state.asked], asked, *state.messages[state.asked + 1 :]]
 
 
 def _last_request(messages: Sequence[Message | Mapping[str, Any]]) -> str:

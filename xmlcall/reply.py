@@ -19,7 +19,7 @@ from .parameters import admits_string, property_schema
 from .parser import Parser
 from .types import Repair, Reply, Tool, ToolCall
 
-__all__ = ["parse", "render", "reply_of", "write"]
+__all__ = ["beginning", "parse", "render", "reply_of", "write"]
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 _TAGS = [tag for dialect in DIALECTS.values() for kind, tag in dialect.tags.items() if kind != "json_open"]
@@ -114,6 +114,19 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
     if "block_open" not in dialect.written or dialect.is_json:
         return "\n".join(invokes)
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
+
+
+def beginning(dialect: Dialect, name: str = "") -> str:
+    """Write how a reply with a call begins, up to the tool's name: for a model that is to go on from there.
+
+    Args:
+        dialect: the wire format.
+        name: of the tool that is to be called, if that is settled.
+    """
+    block = dialect.written.get("block_open", "")
+    call = '{"name": "{name}"' if dialect.is_json else dialect.written["call_open"]
+    begun = _filled(call, name) + ("" if dialect.is_json else "\n") if name else call.partition("{name}")[0]
+    return f"{block}\n{begun}" if block else begun
 
 
 def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

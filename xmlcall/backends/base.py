@@ -30,6 +30,7 @@ class Capabilities:
         constrains: `json_schema` of a request is obeyed.
         chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
             None if that is not known.
+        most_logprobs: how many of the likeliest tokens the server tells.
         model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
     """
 
@@ -42,6 +43,7 @@ class Capabilities:
     continues: bool = False
     constrains: bool = False
     chat_template: bool | None = None
+    most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
     model_file: str = ""
 
 

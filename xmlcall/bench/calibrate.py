@@ -103,7 +103,7 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
         )
     for case in cases:
         need = await need_of(way, case, PatientBackend(backend), settings)
-        assert need is not None
+        assert need is not None  # as there is a threshold
         yield _placed(case, need.log_odds)
 
 

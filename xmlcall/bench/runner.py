@@ -29,7 +29,7 @@ from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, catalog_of, conversation, generation, need_of
+from .ways import Settings, Way, catalog_of, conversation, decided, generation, need_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -210,12 +210,14 @@ async def _rounds(
     started = backend.clock()
     need = await need_of(way, case, backend, settings)
     asked = backend.clock() - started
-    if need is not None and not need.needs_tool:
-        messages = conversation(way, case, settings, needs_tool=False)
+    begun = ""
+    if need is not None:
+        messages, begun = decided(way, case, settings, need, continues=backend.capabilities.continues)
     for left in range(settings.feedback, -1, -1):
-        generated, kept = await _reply(case, way, messages, backend, settings)
+        generated, kept = await _reply(case, way, messages, backend, settings, "" if rounds else begun)
         if need is not None and not rounds:
-            kept |= {"log_odds": need.log_odds, "need_usage": asdict(need.usage)}
+            kept |= {"log_odds": need.log_odds, "threshold": need.threshold, "need_usage": asdict(need.usage)}
+            kept |= {"begun": True} if begun else {}
             kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls
@@ -228,11 +230,11 @@ async def _rounds(
 
 
 async def _reply(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
+    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
 ) -> tuple[Generated, dict[str, Any]]:
     started, first = backend.clock(), None
     last: Any = None
-    async with aclosing(generation(way, case, messages, backend, settings)) as events:
+    async with aclosing(generation(way, case, messages, backend, settings, begun)) as events:
         async for event in events:
             first = backend.clock() - started if first is None else first
             last = event

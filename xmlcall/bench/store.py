@@ -56,6 +56,7 @@ _ROUND = _object(
     seconds=_NUMBER,
     first_event_seconds=_NUMBER,
     log_odds=_NUMBER_OR_NOT,
+    threshold=_NUMBER_OR_NOT,
 )
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
 _OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
@@ -63,9 +64,11 @@ _KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
 _REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
 _ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-_SETTINGS = {
-    name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,)]} for name, hint in get_type_hints(Settings).items()
+_SETTINGS: dict[str, Any] = {
+    name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}
+    for name, hint in get_type_hints(Settings).items()
 }
+_SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
 _ABOUT = _object(
     *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
 )

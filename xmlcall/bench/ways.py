@@ -19,13 +19,14 @@ from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..generation import generate, generate_native
 from ..offering import with_reminder, with_system
+from ..reply import beginning
 from ..tool import Tool
-from ..toolneed import ToolNeed, ask_need
+from ..toolneed import Threshold, ToolNeed, ToolNeeds
 from ..types import Message
 from .case import Case
 from .origin import origin_prompt
 
-__all__ = ["Settings", "Way", "catalog_of", "conversation", "generation", "need_of", "prompt_hash", "sent", "way_of"]
+__all__ = ["Settings", "Way", "catalog_of", "conversation", "decided", "generation", "need_of", "prompt_hash", "sent", "way_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,8 @@ class Settings:
         temperature: of the sampling.
         seed: of the sampling and of the choice of cases.
         feedback: how many times a reply without a valid call is answered with what is wrong.
-        call_threshold: log-odds of a call below which plain words are asked for, in the ways that have a reminder (see
-            `toolneed`).
+        call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
+            in the ways that have a reminder; or `auto` (see `toolneed`).
     """
 
     lang: str = "en"
@@ -51,7 +52,7 @@ class Settings:
     temperature: float = 0.0
     seed: int = 1
     feedback: int = 0
-    call_threshold: float | None = None
+    call_threshold: Threshold | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -139,8 +140,30 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
         settings: of the run.
         rounds: of the kept reply.
     """
-    odds, threshold = (rounds[0].get("log_odds") if rounds else None), settings.call_threshold
+    first: Mapping[str, Any] = rounds[0] if rounds else {}
+    if first.get("begun"):
+        return conversation(way, case, replace(settings, reminder=False))
+    odds, threshold = first.get("log_odds"), first.get("threshold", settings.call_threshold)
     return conversation(way, case, settings, needs_tool=odds is None or threshold is None or odds > threshold)
+
+
+def decided(
+    way: Way, case: Case, settings: Settings, need: ToolNeed | None, *, continues: bool
+) -> tuple[tuple[Message, ...], str]:
+    """Return the messages of a case after it was decided whether it needs a tool, and how the reply begins.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+        need: what was decided; None if nothing was.
+        continues: whether the server goes on from a beginning that is written for the model.
+    """
+    if need is None or not need.is_sure or (need.needs_tool and not continues):
+        return conversation(way, case, settings), ""
+    if need.needs_tool:
+        return conversation(way, case, replace(settings, reminder=False)), beginning(DIALECTS[way.dialect])
+    return conversation(way, case, settings, needs_tool=False), ""
 
 
 async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) -> ToolNeed | None:
@@ -158,7 +181,8 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
     if settings.call_threshold is None or not (way.is_ours and settings.reminder):
         return None
     asked = conversation(way, case, replace(settings, reminder=False))
-    return await ask_need(backend, CompletionRequest(messages=asked, seed=settings.seed), settings.call_threshold)
+    request = CompletionRequest(messages=asked, seed=settings.seed)
+    return await ToolNeeds(backend, settings.call_threshold).ask(request, catalog_of(case))
 
 
 def catalog_of(case: Case) -> Catalog:
@@ -166,7 +190,9 @@ def catalog_of(case: Case) -> Catalog:
     return Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
 
 
-def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Backend, settings: Settings) -> AsyncGenerator[Any]:
+def generation(
+    way: Way, case: Case, messages: tuple[Message, ...], backend: Backend, settings: Settings, begun: str = ""
+) -> AsyncGenerator[Any]:
     """Generate a reply: events, and a Generated last.
 
     Args:
@@ -175,6 +201,7 @@ def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Bac
         messages: the conversation so far.
         backend: open.
         settings: of the run.
+        begun: how the reply begins, written for the model.
     """
     catalog = catalog_of(case)
     request = CompletionRequest(
@@ -186,13 +213,13 @@ def generation(way: Way, case: Case, messages: tuple[Message, ...], backend: Bac
     )
     if way.is_native:
         return generate_native(backend, request, catalog, read_text=False)  # what is measured is the server's own reading
-    return generate(backend, request, catalog, parallel=settings.parallel)
+    return generate(backend, request, catalog, parallel=settings.parallel, prefix=begun)
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to tell whether two runs used the same.
 
-    With a call threshold there are two, one for each decision.
+    With a call threshold there are three: one for each decision, and the usual one where nothing is decided.
 
     Args:
         way: how tools are offered.
@@ -201,7 +228,9 @@ def prompt_hash(way: Way, settings: Settings) -> str:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
     case = Case(id="", category="", messages=({"role": "user", "content": "?"},), tools=tools)
-    needs = (True,) if settings.call_threshold is None else (True, False)
-    asked = [message for need in needs for message in conversation(way, case, settings, needs_tool=need)]
+    asked = [*conversation(way, case, settings)]
+    if settings.call_threshold is not None:
+        asked += conversation(way, case, settings, needs_tool=False)
+        asked += conversation(way, case, replace(settings, reminder=False))
     text = json.dumps([[message.role, message.content] for message in asked], ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import math
 import platform
 import shlex
 import subprocess
@@ -11,11 +10,14 @@ import time
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
 from .options import add_call_threshold, call_threshold_of, number
+
+if TYPE_CHECKING:
+    from ..toolneed import Threshold
 
 __all__ = ["Bar", "declare", "execute", "opened", "threshold_of"]
 
@@ -73,9 +75,9 @@ async def _run(options: argparse.Namespace) -> int:
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
     options.call_threshold = threshold_of(options, {way.name for way in ways})
-    settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     _check(options, cases, is_stand_in=options.model in STAND_INS)
+    settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
@@ -104,6 +106,8 @@ async def _run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:
     """Refuse what would only be found out after the folder of the run is there."""
+    if is_stand_in and options.call_threshold == "auto":
+        options.call_threshold = None
     if is_stand_in and options.call_threshold is not None:
         raise UsageError(
             f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
@@ -112,7 +116,7 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
 
 
-def threshold_of(options: argparse.Namespace, ways: set[str]) -> float | None:
+def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | None":
     """Return the call threshold of a run; the known ones were not measured with other wire formats than ours.
 
     Args:
@@ -125,7 +129,7 @@ def threshold_of(options: argparse.Namespace, ways: set[str]) -> float | None:
     given, ours = options.call_threshold, ways - {"native", "origin"}
     if given is None and ours != {"xml"}:
         return None
-    if given is not None and not math.isnan(given) and not ours:
+    if given not in (None, "off") and not ours:
         raise UsageError(f"--call-threshold is for our own prompt; --way {' --way '.join(sorted(ways))} has none")
     return call_threshold_of(options)
 

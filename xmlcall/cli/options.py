@@ -6,9 +6,12 @@ Whoever changes a default changes it here and in no help text: help texts take i
 import argparse
 import math
 from collections.abc import Callable
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..toolneed import Threshold
 
 __all__ = [
     "CommandParser",
@@ -131,35 +134,36 @@ def add_call_threshold(parser: argparse._ActionsContainer) -> None:
         "--call-threshold",
         type=_threshold,
         metavar="NUMBER",
-        help="answer in plain words where the log-odds that the model begins a call are not above this: a number from `xmlcall "
-        "bench calibrate`, or off (default: as measured for qwen2.5-coder-0.5b and -1.5b under these names and in English, "
-        "else off)",
+        help="answer in plain words where the log-odds that the model begins a call are not above this, and with a call where "
+        "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: as measured for "
+        "qwen2.5-coder-0.5b and -1.5b under these names and with --lang en, else auto)",
     )
 
 
-def call_threshold_of(options: argparse.Namespace) -> float | None:
-    """Return the threshold that was asked for, else the one that is known for the model and was measured in English.
+def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
+    """Return the threshold that was asked for, else the one that is known for the model and our English prompt, else `auto`.
 
     Raises:
         UsageError: one was asked for that nothing would come of.
     """
     from ..models import call_threshold
 
-    given = options.call_threshold
-    if given is None:
-        return call_threshold(options.model) if options.lang == "en" else None
-    if math.isnan(given):
+    given, is_native = options.call_threshold, getattr(options, "mode", "xml") == "native"
+    if given == "off" or (given is None and (is_native or not options.reminder)):
         return None
-    if not options.reminder or getattr(options, "mode", "xml") == "native":
+    if given is None:
+        known = call_threshold(options.model) if options.lang == "en" else None
+        return "auto" if known is None else known
+    if not options.reminder or is_native:
         raise UsageError(
             "--call-threshold decides which reminder is sent: it goes neither with --no-reminder nor with --mode native"
         )
-    return float(given)
+    return "auto" if given == "auto" else float(given)
 
 
-def _threshold(text: str) -> float:
-    """Read a number, or `off` as no number."""
-    return math.nan if text == "off" else float(number(float, above=-math.inf)(text))
+def _threshold(text: str) -> float | str:
+    """Read a number, or one of two words."""
+    return text if text in ("auto", "off") else float(number(float, above=-math.inf)(text))
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:

@@ -13,6 +13,7 @@ from starlette.types import Lifespan
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
+from ..toolneed import Threshold
 from .answering import Exchange
 from .description import description
 from .endpoints import ENDPOINTS, Answer, Handler, format_of
@@ -32,7 +33,7 @@ def create_app(
     stream_arguments: bool = False,
     lang: str = "en",
     reminder: bool = True,
-    call_threshold: float | None = None,
+    call_threshold: Threshold | None = None,
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
@@ -48,7 +49,7 @@ def create_app(
         stream_arguments: whether arguments go out before their call is complete.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call below which a person's message is answered in plain words (see `toolneed`); None
+        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `toolneed`); None
             leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -26,10 +27,10 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..hosts.base import Host
 from ..hosts.router import Router
-from ..offering import with_reminder, without_reminder
+from ..offering import with_reminder
 from ..policy import allow, words_of
 from ..repair import Attempts, RepairPolicy
-from ..toolneed import ToolNeed, ask_need, checked_threshold
+from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
 from .history import last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
@@ -67,7 +68,8 @@ class Engine:
         stream_arguments: whether arguments go out before their call is complete.
         lang: language of the prompts, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call below which a person's message is answered in plain words (see `toolneed`).
+        call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
+            (see `toolneed`); `auto` finds the model's own; None leaves it to the model.
         repair: how often the model may try again.
         max_turns: replies in one answer.
     """
@@ -82,7 +84,7 @@ class Engine:
         stream_arguments: bool = False,
         lang: str = "en",
         reminder: bool = True,
-        call_threshold: float | None = None,
+        call_threshold: Threshold | None = None,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
     ) -> None:
@@ -94,7 +96,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._lang = lang
         self._reminder = reminder
-        self._call_threshold = checked_threshold(call_threshold)
+        self._needs = None if call_threshold is None else ToolNeeds(self.backend, call_threshold)
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._memory = Memory()
@@ -231,12 +233,10 @@ class Engine:
             raise ApiError(message, param="response_format")
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
-        messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
-        completion = self._completion(request, tuple(messages))
-        need = await self._need(request, completion, reminder)
-        if need is not None and not need.needs_tool:
-            plain = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
-            completion = replace(completion, messages=with_reminder(plain, without_reminder(reminder, completion.messages)))
+        written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
+        completion = self._completion(request, tuple(written(reminder=reminder)))
+        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else completion
+        completion, begins, usage = await self._decided(request, completion, bare, catalog)
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
@@ -247,6 +247,7 @@ class Engine:
                 calling=self._calling,
                 completion=completion,
                 choice=request.choice,
+                begins=begins,
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
@@ -255,19 +256,34 @@ class Engine:
                 lang=self._lang,
                 sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
-                usage=need.usage if need else Usage(),
+                usage=usage,
             )
         )
 
-    async def _need(self, request: TurnRequest, completion: CompletionRequest, reminder: str) -> ToolNeed | None:
-        """Ask whether a person's words need a tool, where there is a threshold and a choice."""
-        if self._call_threshold is None or not reminder or request.choice.mode != "auto":
-            return None
-        since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
-        if {message.role for message in since} != {"user"}:  # a person's words may also stand beside results
-            return None
-        asked = replace(completion, messages=without_reminder(reminder, completion.messages))
-        return await ask_need(self.backend, asked, self._call_threshold)
+    async def _decided(
+        self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest, catalog: Catalog
+    ) -> tuple[CompletionRequest, bool, Usage]:
+        """Ask whether a person's words need a tool, where there is a threshold and a choice.
+
+        Args:
+            request: from a wire format.
+            reminded: the conversation with reminders.
+            bare: the same without.
+            catalog: what is offered.
+
+        Returns:
+            What to generate with, whether the reply is begun with a call for the model, and what asking cost.
+        """
+        need = await self._needs.ask(bare, catalog) if self._needs and _is_open_question(request) else None
+        if need is None:
+            return reminded, False, Usage()
+        continues = self.backend.capabilities.continues
+        if not need.is_sure or (need.needs_tool and not continues):
+            return reminded, False, need.usage
+        if need.needs_tool:
+            return bare, True, need.usage
+        aside = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+        return replace(bare, messages=with_reminder(aside, bare.messages)), False, need.usage
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""
@@ -331,6 +347,12 @@ class Engine:
             return own | dict(sampling.options)
         options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
         return own | {"options": {**options, **sampling.options}}
+
+
+def _is_open_question(request: TurnRequest) -> bool:
+    """Say whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
+    since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
+    return request.choice.mode == "auto" and {message.role for message in since} == {"user"}
 
 
 def _is_simple(request: TurnRequest) -> bool:

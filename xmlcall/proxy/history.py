@@ -2,9 +2,8 @@
 
 The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
 so that the model server's prompt cache holds: every message is written from itself and those before it. System messages at the
-head become one, after the tool prompt. The one exception is a reminder that asks for plain words (`toolneed`): it stands in the
-request that it was decided for, the usual one in those after it. Neighbours of role `user` become one, because some templates
-refuse two.
+head become one, after the tool prompt. The one exception is a reminder that asks for plain words (`toolneed`): it stands only in
+the request that it was decided for. Neighbours of role `user` become one, because some templates refuse two.
 """
 
 import itertools
@@ -22,7 +21,7 @@ from ..types import Message, TextContent, ToolCall, ToolResult
 from .bodies import call_of
 from .memory import Answered, Memory
 
-__all__ = ["last_request", "model_messages", "prompts", "said_by_others"]
+__all__ = ["DIALECT", "last_request", "model_messages", "prompts", "said_by_others"]
 
 DIALECT = "function_calls"
 

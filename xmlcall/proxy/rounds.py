@@ -17,16 +17,19 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..constrained import generate_call
 from ..content import result_text
-from ..errors import BackendError, BackendStatusError, ContextOverflow
+from ..dialects import select
+from ..errors import BackendError
 from ..events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..feedback import results
-from ..generation import Continued, Generated, generate
+from ..generation import Continued, Generated, generate, is_refused_beginning
 from ..hosts.base import Host
 from ..loop_events import CallFinished
 from ..policy import echo_of
 from ..repair import Attempts
+from ..reply import beginning
 from ..tool import Tool
 from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
+from .history import DIALECT
 from .memory import Answered, Memory, Remembered
 from .sending import Sender, broken_off, new_identity
 from .turn import ApiError, Choice, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
@@ -49,6 +52,7 @@ class Answering:
         calling: runs them.
         completion: how to generate; its messages are the conversation as the model gets it.
         choice: whether a tool has to be called.
+        begins: whether the first reply is begun with a call for the model, since the message needs a tool.
         parallel: whether one reply may hold several calls.
         attempts: how often the model may try again.
         max_turns: replies.
@@ -65,6 +69,7 @@ class Answering:
     calling: Calling
     completion: CompletionRequest
     choice: Choice
+    begins: bool
     parallel: bool
     attempts: Attempts
     max_turns: int
@@ -118,8 +123,7 @@ async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
 
 def _is_refused_prefix(state: Answering, error: BackendError) -> bool:
     """Say whether a server may have refused the beginning that was written for the model: some templates allow none."""
-    refused = isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code < 500
-    return refused and bool(_prefix(state)) and state.generated is None
+    return is_refused_beginning(error) and bool(_prefix(state)) and state.generated is None
 
 
 def _after_tools(error: BackendError) -> ApiError:
@@ -232,10 +236,10 @@ def _forced(state: Answering) -> Tool | None:
 def _prefix(state: Answering) -> str:
     """Begin the call for a model that has to make one, where the server goes on from there."""
     is_first = not state.added and state.completion.messages[-1].role != "assistant" and not state.prefix_refused
-    if state.choice.mode != "required" or not is_first or not state.backend.capabilities.continues:
+    wanted = state.choice.mode == "required" or state.begins
+    if not wanted or not is_first or not state.backend.capabilities.continues:
         return ""
-    name = f'{state.choice.name}">\n' if state.choice.name else ""
-    return f'<function_calls>\n<invoke name="{name}'
+    return beginning(select(DIALECT)[0], state.choice.name or "")
 
 
 def _demand(state: Answering, generated: Generated) -> None:
