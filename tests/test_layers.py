@@ -63,6 +63,8 @@ layer("signature", "types references schema")
 layer("prompt", "errors types names catalog dialects content reply signature")
 layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
+layer("runaway", "")
+layer("leaks", "types events prompt")
 layer("wire", "errors types completion catalog")
 # -- I/O --
 layer("download", "errors")
@@ -73,16 +75,16 @@ layer("policy", "types references")
 layer("backends", "errors types completion wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
-layer("generation", "errors types events completion catalog parser binding reply backends")
+layer("generation", "errors types events completion catalog parser binding reply runaway leaks backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
 layer("toolneed", "errors completion backends")
-layer("loop_events", "types events completion generation toolneed")
+layer("loop_events", "types events completion leaks generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt feedback offering policy repair backends hosts generation constrained
-    toolneed calling loop_events""",
+    """errors types tool completion catalog content prompt feedback offering leaks policy repair backends hosts generation
+    constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
@@ -91,8 +93,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy
-    repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering leaks wire binding reply
+    policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

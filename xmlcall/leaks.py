@@ -9,11 +9,11 @@ and not reasoning, and passes on what may be shown.
 * *A line of ours*, alone on its line, is left out. It is known by the fixed words of the templates, whole sentences of at least
   `_LEAST` columns; words from the catalog do not count, because a person may ask what a tool does.
 
-What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and `<result name=` in a code fence, where it may
-be anybody's XML.
+What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and `<result name=` in a code fence, where it
+may be anybody's XML.
 
-Text is held back only while it can still be one of these: the beginning of a tag, or of a line of ours, which is at most `_LONGEST`
-characters. All decisions come from the text to the left, so the chunks do not matter, and time is linear.
+Text is held back only while it can still be one of these: the beginning of a tag, or of a line of ours, which is at most
+`_LONGEST` characters. All decisions come from the text to the left, so the chunks do not matter, and time is linear.
 """
 
 import functools
@@ -253,7 +253,7 @@ def _may_be_ours(line: str) -> bool:
 def _own_words() -> tuple[frozenset[str], list[str]]:
     """Return all runs of sentences that stand in one line of a template, as a set and in order."""
     lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
-    words = {run for line in lines for run in _runs(line) if _LEAST <= _width(run) and len(run) <= _LONGEST}
+    words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
     words |= {_CLOSER, "</result>"}
     return frozenset(words), sorted(words)
 

@@ -26,6 +26,7 @@ from .feedback import feedback, results
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
+from .leaks import refusal
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
@@ -50,6 +51,7 @@ class _Run:
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
+    refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
 
 
 class ToolLoop:
@@ -186,11 +188,18 @@ class ToolLoop:
             assert generated is not None
             reply = generated.reply
             state.usage = state.usage + generated.usage
+            if generated.refusal and state.attempts.refuse():
+                state.refusal = refusal(generated.refusal, lang=self._lang)
+                yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+                limit = self._repair.max_format_retries
+                yield RetryAsked(retry=state.attempts.retries, limit=limit, refusal=generated.refusal)
+                continue
+            state.refusal = ""
             state.messages.append(self._said(generated))
             state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
             if not reply.calls:
-                stop_reason = "end" if reply.finish_reason in _UNCUT else reply.finish_reason
+                stop_reason = generated.refusal or ("end" if reply.finish_reason in _UNCUT else reply.finish_reason)
                 break
             answered: Answered = []
             for call in reply.calls:
@@ -236,7 +245,8 @@ class ToolLoop:
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
-        request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
+        messages = with_system(system, with_reminder(state.refusal, state.messages))
+        request = replace(self._sampling, messages=messages, tools=tuple(catalog) if native else ())
         if native:
             return generate_native(self.backend, request, catalog)
         if forced := self._forced(state, catalog):

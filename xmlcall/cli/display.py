@@ -81,6 +81,8 @@ class Display:
                 self._status.start("Waiting for the model ...")
             case RetryAsked() if event.constrained:
                 self.line("retry", f"the next reply is constrained to a call of {visible(event.constrained)}", style="dim")
+            case RetryAsked() if event.refusal:
+                self.line("retry", _REFUSALS[event.refusal], style="dim")
             case TurnEnded():
                 self._end_turn(event.reply)
             case CallStarted():

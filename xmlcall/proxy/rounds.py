@@ -20,9 +20,11 @@ from ..content import result_text
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..feedback import results
-from ..generation import Continued, Generated, generate
+from ..generation import REPETITION, Continued, Generated, generate
 from ..hosts.base import Host
+from ..leaks import refusal
 from ..loop_events import CallFinished
+from ..offering import with_reminder
 from ..policy import echo_of
 from ..repair import Attempts
 from ..tool import Tool
@@ -35,6 +37,10 @@ __all__ = ["Answering", "answer"]
 
 _UNCUT = frozenset({"stop", "tool_calls"})
 _DEMAND = "(Call a tool now: reply with a <function_calls> block and nothing else.)"
+_NO_ANSWER: Mapping[str, str] = {
+    "invented_results": "no answer: the model wrote results that no tool gave, however often it was told",
+    "own_words": "no answer: the model only repeated its instructions, however often it was told",
+}
 _DEMAND_NAMED = "(Call the tool {name} now: reply with a <function_calls> block that calls it, and nothing else.)"
 
 
@@ -81,6 +87,7 @@ class Answering:
     demanded: bool = False  # the model was told to call a tool
     ran: bool = False  # a tool of the proxy's own ran, or would have
     results: list[str] = field(default_factory=list)  # of those
+    refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
     is_retry: bool = False  # the reply answers our own words, not the caller's
     prefix_refused: bool = False
 
@@ -130,9 +137,14 @@ def _after_tools(error: BackendError) -> ApiError:
 async def _settle(state: Answering) -> str:
     """Do what the last reply asks for; return why the answer ends with it, or "" if another reply is needed."""
     assert state.generated is not None
+    if state.generated.refusal:
+        _refuse(state, state.generated)
+        return ""
+    state.refusal = ""
     reason = state.generated.reply.finish_reason
-    cut = "" if reason in _UNCUT else reason
-    calls = [call for call in state.calls if not (cut and _is_truncated(call))]
+    repeats = reason == REPETITION  # no wire format knows this word; a call that was ended so is told to the model
+    cut = "" if reason in _UNCUT else "length" if repeats else reason
+    calls = [call for call in state.calls if repeats or not (cut and _is_truncated(call))]
     if not calls and not cut and state.choice.mode == "required" and not (state.sender.sent or state.ran):
         _demand(state, state.generated)
         return ""
@@ -146,6 +158,17 @@ async def _settle(state: Answering) -> str:
         return cut or "tool_calls"
     _tell(state, [(call, result) for call, result in answered if isinstance(call, InvalidCall) or result is not None])
     return ""
+
+
+def _refuse(state: Answering, generated: Generated) -> None:
+    """Ask again after a reply that is no answer.
+
+    Raises:
+        ApiError: the model has tried often enough.
+    """
+    if not state.attempts.refuse():
+        raise _failed(_NO_ANSWER[generated.refusal], generated.refusal)
+    state.refusal = refusal(generated.refusal, lang=state.lang)
 
 
 def _is_truncated(call: ToolCall | InvalidCall) -> bool:
@@ -177,7 +200,7 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
                 case _:
                     for piece in _call_events(state, event):
                         yield piece
-    if held.strip() and not state.calls:
+    if held.strip() and not state.calls and not (state.generated and state.generated.refusal):
         state.visible += held
         yield TextPiece(text=held)
 
@@ -210,7 +233,8 @@ def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
 
 
 def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
-    request = replace(state.completion, messages=(*state.completion.messages, *state.added))
+    messages = with_reminder(state.refusal, (*state.completion.messages, *state.added))
+    request = replace(state.completion, messages=messages)
     if forced := _forced(state):
         return generate_call(state.backend, request, state.catalog, forced)
     # The caller's own limit of tokens is the caller's; a reply cut at the server's is continued.
