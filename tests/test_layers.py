@@ -63,6 +63,7 @@ layer("signature", "types references schema")
 layer("prompt", "errors types names catalog dialects content reply signature")
 layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
+layer("echo", "types catalog references signature")
 layer("runaway", "")
 layer("leaks", "types events prompt")
 layer("wire", "errors types completion catalog")
@@ -71,7 +72,7 @@ layer("download", "errors")
 layer("sources", "errors download")
 layer("models", "errors download sources")
 layer("config", "errors")
-layer("policy", "types references")
+layer("policy", "types")
 layer("backends", "errors types completion wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
@@ -80,10 +81,10 @@ layer("constrained", "errors types events completion tool catalog reply backends
 layer("toolneed", "errors completion backends")
 layer("loop_events", "types events completion leaks generation toolneed")
 layer("repair", "errors types policy")
-layer("calling", "errors types catalog policy repair hosts loop_events")
+layer("calling", "errors types catalog echo policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt feedback offering leaks policy repair backends hosts generation
+    """errors types tool completion catalog content prompt feedback offering echo leaks policy repair backends hosts generation
     constrained toolneed calling loop_events""",
 )
 layer(
@@ -93,8 +94,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering leaks wire binding reply
-    policy repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering echo leaks wire binding
+    reply policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -120,7 +120,8 @@ def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
 def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
     """Return the call as it should look; None if that cannot be said."""
     codes = {issue.code for issue in call.issues}
-    if tool is None or "echo" in codes:  # what was copied is not to be written again
+    copied = any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
+    if tool is None or copied:  # a call that was copied whole is not to be written again
         return None
     found = (_MEMBER.match(issue.path) for issue in call.issues)
     wrong = {match[1] or match[2] for match in found if match}

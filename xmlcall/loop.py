@@ -21,6 +21,7 @@ from .catalog import Catalog
 from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
+from .echo import Sources, words_of
 from .errors import UsageError
 from .feedback import feedback, results
 from .generation import Generated, generate, generate_native
@@ -29,7 +30,7 @@ from .hosts.router import Router
 from .leaks import refusal
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
-from .policy import Policy, allow, words_of
+from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
 from .toolneed import ToolNeed, ask_need, checked_threshold
@@ -286,12 +287,10 @@ class ToolLoop:
                 told.append(Message(role="user", content=text))
         return told
 
-    def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
-        """Yield the texts by others that a call must not be copied from."""
-        yield from state.seen
-        yield from state.said
-        yield from (words_of(tool) for tool in catalog)
-        yield from (text for _, text in self.router.instructions())
+    def _sources(self, state: _Run, catalog: Catalog) -> Sources:
+        """Return the texts by others that a call must not be copied from."""
+        described = [*map(words_of, catalog), *(text for _, text in self.router.instructions())]
+        return Sources(said=[*state.seen, *state.said], described=described)
 
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:

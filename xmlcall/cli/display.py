@@ -41,6 +41,11 @@ _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _LABEL_WIDTH = len("rejected ")
 _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
 
+_REFUSALS: Mapping[str, str] = {
+    "invented_results": "the model wrote results that no tool gave; it is told, and asked again",
+    "own_words": "the model only repeated its instructions; it is told, and asked again",
+}
+
 _UNSEEN = Markup | Repaired | ToolCallStart | ToolArgumentDelta | ToolCallEnd
 
 

@@ -17,6 +17,7 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..constrained import generate_call
 from ..content import result_text
+from ..echo import Sources, echo_of
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..feedback import results
@@ -25,7 +26,6 @@ from ..hosts.base import Host
 from ..leaks import refusal
 from ..loop_events import CallFinished
 from ..offering import with_reminder
-from ..policy import echo_of
 from ..repair import Attempts
 from ..tool import Tool
 from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
@@ -74,7 +74,7 @@ class Answering:
     parallel: bool
     attempts: Attempts
     max_turns: int
-    sources: list[str]
+    sources: Sources
     request: str
     lang: str
     sender: Sender
@@ -220,7 +220,7 @@ def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
 
 def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
     bound = bind(raw, state.catalog)
-    call = echo_of(bound, _sources(state)) or replace(bound, id=new_identity())
+    call = echo_of(bound, state.catalog, _sources(state)) or replace(bound, id=new_identity())
     if isinstance(call, InvalidCall):
         state.sender.drop()
     elif call.name not in state.origins:
@@ -275,8 +275,8 @@ def _demand(state: Answering, generated: Generated) -> None:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def _sources(state: Answering) -> list[str]:
-    return [*state.sources, *state.results]
+def _sources(state: Answering) -> Sources:
+    return replace(state.sources, said=[*state.sources.said, *state.results])
 
 
 async def _outcome(state: Answering, call: ToolCall | InvalidCall) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
