@@ -21,7 +21,7 @@ def layer(names: str, below: str) -> None:
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
 prose parser schemacost jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern
-names parameters conversion binding reply
+names parameters conversion binding reply runaway repeated
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -65,6 +65,7 @@ layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
 layer("echo", "types catalog references signature")
 layer("runaway", "")
+layer("repeated", "types")
 layer("leaks", "types events prompt")
 layer("wire", "errors types completion catalog")
 # -- I/O --
@@ -84,8 +85,8 @@ layer("repair", "errors types policy")
 layer("calling", "errors types catalog echo policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt feedback offering echo leaks policy repair backends hosts generation
-    constrained toolneed calling loop_events""",
+    """errors types tool completion catalog content prompt feedback offering echo leaks repeated policy repair backends
+    hosts generation constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
@@ -94,8 +95,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering echo leaks wire binding
-    reply policy repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering echo leaks repeated wire
+    binding reply policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -254,7 +254,7 @@ def _own_words() -> tuple[frozenset[str], list[str]]:
     """Return all runs of sentences that stand in one line of a template, as a set and in order."""
     lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
     words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
-    words |= {_CLOSER, "</result>"}
+    words |= {tag.strip(_MARKERS) for tag in (_CLOSER, "</result>")}
     return frozenset(words), sorted(words)
 
 

@@ -32,6 +32,7 @@ from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded,
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
+from .repeated import once
 from .tool import Tool
 from .toolneed import ToolNeed, ask_need, checked_threshold
 from .types import InvalidCall, Message, ToolCall
@@ -187,7 +188,8 @@ class ToolLoop:
                     else:
                         yield event
             assert generated is not None
-            reply = generated.reply
+            reply, repeated = once(generated.reply, state.request)
+            generated = replace(generated, reply=reply)
             state.usage = state.usage + generated.usage
             if generated.refusal and state.attempts.refuse():
                 state.refusal = refusal(generated.refusal, lang=self._lang)
@@ -210,7 +212,7 @@ class ToolLoop:
                         answered.append(ended)
                     if isinstance(event, CallFinished):
                         state.seen.append(result_text(event.result))
-            state.messages += self._told(answered, state, catalog)
+            state.messages += self._told(answered, state, catalog, repeated)
             if stop_reason := state.attempts.after(answered):
                 break
             if retry := state.attempts.retries:
@@ -272,11 +274,11 @@ class ToolLoop:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
         return Message(role="assistant", content=generated.text, tool_calls=calls)
 
-    def _told(self, answered: Answered, state: _Run, catalog: Catalog) -> list[Message]:
+    def _told(self, answered: Answered, state: _Run, catalog: Catalog, repeated: frozenset[str]) -> list[Message]:
         """Turn results into messages: role `tool` in mode `native`, unless the template drops it; else one of role `user`."""
         if self._mode == "xml" or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
-            text = results(answered, catalog, lang=self._lang, again=again, request=state.request)
+            text = results(answered, catalog, lang=self._lang, again=again, repeated=repeated, request=state.request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:

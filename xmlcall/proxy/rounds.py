@@ -6,7 +6,9 @@ anything of them has gone out; when no retry is left, the answer is an error: ha
 worse than none.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +29,7 @@ from ..leaks import refusal
 from ..loop_events import CallFinished
 from ..offering import with_reminder
 from ..repair import Attempts
+from ..repeated import identity, is_asked_for
 from ..tool import Tool
 from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
 from .memory import Answered, Memory, Remembered
@@ -34,6 +37,8 @@ from .sending import Sender, broken_off, new_identity
 from .turn import ApiError, Choice, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
 
 __all__ = ["Answering", "answer"]
+
+log = logging.getLogger("xmlcall.proxy")
 
 _UNCUT = frozenset({"stop", "tool_calls"})
 _DEMAND = "(Call a tool now: reply with a <function_calls> block and nothing else.)"
@@ -83,6 +88,8 @@ class Answering:
     added: list[Message] = field(default_factory=list)  # by this answer, behind the caller's messages
     visible: str = ""
     calls: list[ToolCall | InvalidCall] = field(default_factory=list)  # of the last reply
+    written: Counter[Hashable] = field(default_factory=Counter)  # how often the last reply has each call
+    repeats: list[ToolCall | InvalidCall] = field(default_factory=list)  # those that it had before
     generated: Generated | None = None  # the last reply
     demanded: bool = False  # the model was told to call a tool
     ran: bool = False  # a tool of the proxy's own ran, or would have
@@ -181,7 +188,8 @@ def _is_truncated(call: ToolCall | InvalidCall) -> bool:
 async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
     """Generate one reply; the text of a retry is shown only if it has no call."""
     held = ""
-    state.calls = []
+    state.calls, state.repeats = [], []
+    state.written.clear()
     state.is_retry = state.attempts.retries > 0 or state.demanded or bool(state.sender.unfinished)
     state.sender.begin()
     async with aclosing(_events(state)) as events:
@@ -200,6 +208,9 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
                 case _:
                     for piece in _call_events(state, event):
                         yield piece
+    for call in state.repeats:
+        for piece in _repeated(state, call):
+            yield piece
     if held.strip() and not state.calls and not (state.generated and state.generated.refusal):
         state.visible += held
         yield TextPiece(text=held)
@@ -221,6 +232,22 @@ def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
 def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
     bound = bind(raw, state.catalog)
     call = echo_of(bound, state.catalog, _sources(state)) or replace(bound, id=new_identity())
+    state.written[identity(call)] += 1
+    if state.written[identity(call)] > 1:
+        state.repeats.append(call)
+        return []
+    return _take(state, call)
+
+
+def _repeated(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
+    """Take a call that the reply had before, if the person asked for so many: that is known at the reply's end."""
+    if is_asked_for(state.written[identity(call)], state.request):
+        return _take(state, call)
+    log.info("left out a call of %r that stood in the same reply before", call.name)
+    return []
+
+
+def _take(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
     if isinstance(call, InvalidCall):
         state.sender.drop()
     elif call.name not in state.origins:
