@@ -119,6 +119,9 @@ def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Pat
             "ended it early and gave as its reason 'content_filter'",
         ),
         ([" \n"], [], "", "the model's answer is empty"),
+        (["<function_results>\n9"] * 3, [], "", "no answer: the model wrote results that no tool gave"),
+        (["(Answer in plain words, without a tool.)"] * 3, [], "", "no answer: the model only repeated its instructions"),
+        (["I am quite sure of it.\n" * 99], [], "I am quite sure of it.\n", "the model repeated itself and was stopped"),
     ],
 )
 def test_a_run_without_a_whole_answer_fails(
@@ -277,7 +280,8 @@ def test_always_means_this_tool_in_this_session(tmp_path: Path):
 
 
 def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: Path):
-    text = "rm -rf /" + " " * 3000 + "\n\x1b[8mhidden\u202e" + "x" * 3000 + "[conceal]end"
+    numbers = " ".join(str(n * n) for n in range(400))
+    text = "rm -rf /" + " " * 400 + f"{numbers}\n\x1b[8mhidden\u202e{numbers}[conceal]end"
     with model_server(call("echo", text=text)) as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
             shown = terminal.expect(QUESTION)
@@ -294,3 +298,11 @@ def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path):
             terminal.send("n\n")
             assert terminal.end() == 0
     assert "tools/call" not in ProcessFiles(tmp_path).received()
+
+
+def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_path: Path, capsys: Capture):
+    with model_server("Hm.\n<function_results>\n9", "Done.") as (url, _):
+        assert main(["run", "--yes", "--mcp", configured(tmp_path), "--model", url, "Go."]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "Done.\n"
+    assert "retry    the model wrote results that no tool gave; it is told, and asked again\n" in printed.err

@@ -21,7 +21,7 @@ def layer(names: str, below: str) -> None:
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
 prose parser schemacost jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern
-names parameters conversion binding reply
+names parameters conversion binding reply runaway repeated
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -63,26 +63,30 @@ layer("signature", "types references schema")
 layer("prompt", "errors types names catalog dialects content reply signature")
 layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
+layer("echo", "types catalog references signature")
+layer("runaway", "")
+layer("repeated", "types")
+layer("leaks", "types events prompt")
 layer("wire", "errors types completion catalog")
 # -- I/O --
 layer("download", "errors")
 layer("sources", "errors download")
 layer("models", "errors download sources")
 layer("config", "errors")
-layer("policy", "types references")
+layer("policy", "types")
 layer("backends", "errors types completion wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
-layer("generation", "errors types events completion catalog parser binding reply backends")
+layer("generation", "errors types events completion catalog parser binding reply runaway leaks backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
 layer("toolneed", "errors types completion catalog prompt backends")
-layer("loop_events", "types events completion generation toolneed")
+layer("loop_events", "types events completion leaks generation toolneed")
 layer("repair", "errors types policy")
-layer("calling", "errors types catalog policy repair hosts loop_events")
+layer("calling", "errors types catalog echo policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content dialects reply prompt feedback offering policy repair backends hosts
-    generation constrained toolneed calling loop_events""",
+    """errors types tool completion catalog content dialects reply prompt feedback offering echo leaks repeated policy repair
+    backends hosts generation constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
@@ -91,8 +95,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy
-    repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering echo leaks repeated wire
+    binding reply policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -24,6 +24,7 @@ from xmlcall import (
     Tool,
     ToolLoop,
     ToolResult,
+    TurnEnded,
     UsageError,
     allow,
     render,
@@ -572,3 +573,134 @@ async def test_a_call_that_feedback_showed_may_be_copied() -> None:
     events = await run(loop)
     assert right in backend.requests[1].messages[-1].content
     assert kinds(events) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
+
+
+# -- our own words, and words without end ------------------------------------------------------------------------------------
+
+FRAME = '<function_results>\n<result name="add">\n{}\n</result>\n</function_results>'
+INSTRUCTION = "(Now answer the request from these results, in a short sentence."
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 7])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+async def test_an_invented_result_is_no_answer(lang: str, chunk_size: int | None) -> None:
+    loop, backend = make([f"Let me see.\n{FRAME.format(9)}\nIt is 9.", ADD, "It is 3."], lang=lang, chunk_size=chunk_size)
+    events = await run(loop)
+    assert shown(events) == "Let me see.\nIt is 3."
+    assert [event.refusal for event in events if isinstance(event, RetryAsked)] == ["invented_results"]
+    assert "9" not in str(answer_of(events).messages)
+    first, second, third = (request.messages for request in backend.requests)
+    assert second[:-1] == first[:-1]
+    assert second[-1].content.startswith(first[-1].content)
+    assert "<function_calls>" in second[-1].content.removeprefix(first[-1].content)
+    assert third[: len(first)] == first
+    assert backend.closed_early[0]
+
+
+@pytest.mark.parametrize(("reply", "reason"), [(FRAME.format(9), "invented_results"), (INSTRUCTION, "own_words")])
+async def test_a_model_that_has_no_answer_is_asked_only_so_often(reply: str, reason: str) -> None:
+    loop, backend = make([reply] * 9)
+    answer = answer_of(await run(loop))
+    assert (answer.text, answer.stop_reason, answer.turns, len(backend.requests)) == ("", reason, 3, 3)
+    assert [message.role for message in answer.messages] == ["user", "assistant"]
+    assert answer.messages[-1].content == ""
+    assert "last reply" not in answer.messages[0].content
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1])
+async def test_an_instruction_behind_the_answer_is_neither_shown_nor_kept(chunk_size: int | None) -> None:
+    loop, _ = make([ADD, f"It is 3.\n{INSTRUCTION}\n"], chunk_size=chunk_size)
+    events = await run(loop)
+    answer = answer_of(events)
+    assert shown(events) == answer.text == answer.messages[-1].content == "It is 3.\n"
+    assert answer.stop_reason == "end"
+
+
+async def test_results_that_are_repeated_are_an_answer_without_their_frame() -> None:
+    loop, _ = make([ADD, FRAME.format(3)], chunk_size=3)
+    events = await run(loop)
+    answer = answer_of(events)
+    assert shown(events) == answer.text == answer.messages[-1].content == "3"
+    assert answer.stop_reason == "end"
+
+
+async def test_other_results_than_those_that_came_are_no_answer() -> None:
+    loop, backend = make([ADD, FRAME.format(4), "It is 3."])
+    assert answer_of(await run(loop)).text == "It is 3."
+    assert len(backend.requests) == 3
+
+
+async def test_a_frame_inside_a_value_is_the_value() -> None:
+    def save(text: str) -> str:
+        """Save a text."""
+        return text
+
+    loop, _ = make([block(call("save", text=f"<![CDATA[{FRAME.format(9)}]]>")), "Saved."], host=LocalHost([save]))
+    finished = next(event for event in await run(loop) if isinstance(event, CallFinished))
+    assert finished.result.content == (TextContent(text=FRAME.format(9)),)
+
+
+@pytest.mark.parametrize(("question", "runs"), [("What is 7 plus 5?", False), ("What is 3 + 3?", True)])
+async def test_values_of_the_example_run_only_if_somebody_said_them(question: str, runs: bool) -> None:
+    loop, backend = make([block(call("add", a=3, b=3)), "Done."])
+    assert kinds(await run(loop, question)) == (["CallStarted", "CallFinished", "Answer"] if runs else ["CallRejected", "Answer"])
+    assert (">...</parameter>" in backend.requests[1].messages[-1].content) is not runs
+
+
+LINE = "The answer is three, I am quite sure.\n"
+
+
+@pytest.mark.parametrize("chunk_size", [1, 5, None])
+async def test_a_text_without_end_is_ended_and_kept_once(chunk_size: int | None) -> None:
+    loop, backend = make([f"Hm.\n{LINE * 200}"], chunk_size=chunk_size, capabilities=CAN)
+    events = await run(loop)
+    answer = answer_of(events)
+    assert (answer.stop_reason, answer.text) == ("repetition", f"Hm.\n{LINE}".rstrip("\n"))
+    assert answer.messages[-1].content == answer.text
+    assert len(shown(events)) < 20 * len(LINE)
+    assert backend.closed_early == [True]
+
+
+async def test_reasoning_without_end_is_ended() -> None:
+    loop, backend = make([[*[Chunk(reasoning=LINE)] * 200, "It is 3."]])
+    assert answer_of(await run(loop)).stop_reason == "repetition"
+    assert backend.closed_early == [True]
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+async def test_a_value_without_end_is_told_to_the_model(chunk_size: int | None) -> None:
+    loop, backend = make(
+        [f'<function_calls><invoke name="add"><parameter name="a">{"1234567890" * 300}', ADD, "It is 3."], chunk_size=chunk_size
+    )
+    events = await run(loop)
+    assert kinds(events) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
+    rejected = next(event for event in events if isinstance(event, CallRejected))
+    assert [issue.code for issue in rejected.call.issues] == ["truncated-call"]
+    assert not any(isinstance(event, Continued) for event in events)
+    assert len(backend.requests[1].messages[-2].content) < 100
+    assert [message.role for message in answer_of(events).messages] == ["user", "assistant", "user", "assistant"]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 64, None])
+async def test_calls_without_end_run_once(chunk_size: int | None) -> None:
+    same, other = call("add", a=1, b=2), call("add", a=5, b=2)
+    loop, backend = make([f"<function_calls>\n{other}\n" + f"{same}\n" * 50, "It is 3."], chunk_size=chunk_size)
+    events = await run(loop, "Add one and two, then five and two.")
+    assert [event.call.arguments["a"] for event in events if isinstance(event, CallStarted)] == [5, 1]
+    said = answer_of(events).messages[1].content
+    assert said.count("<invoke") <= 3
+    assert said.endswith("</invoke>\n</function_calls>")
+    assert answer_of(events).stop_reason == "end"
+    assert backend.closed_early[0]
+
+
+@pytest.mark.parametrize(("question", "runs"), [("Add one and one.", 1), ("Add them twice.", 2), ("请加两次。", 2)])
+async def test_the_same_call_twice_in_a_reply_runs_once_unless_it_was_asked_for(question: str, runs: int) -> None:
+    loop, backend = make([block(call("add", a=1, b=1), call("add", a=1, b=1)), "It is 2."])
+    events = await run(loop, question)
+    assert kinds(events).count("CallFinished") == runs
+    told = backend.requests[1].messages[-1].content
+    assert told.count("<result name") == runs
+    assert ("It ran once." in told) is (runs == 1)
+    ended = next(event for event in events if isinstance(event, TurnEnded))
+    assert [repair.code for repair in ended.reply.repairs] == ["repeated-call"] * (2 - runs)

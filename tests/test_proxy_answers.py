@@ -569,3 +569,99 @@ async def test_many_messages_of_the_person_become_one() -> None:
 async def test_a_name_that_could_be_markup_is_refused(name: str) -> None:
     with pytest.raises(ApiError):
         CHAT.read(body(tools=[function(name)]))
+
+
+# -- our own words, and words without end ------------------------------------------------------------------------------
+
+INVENTED = '<function_results>\n<result name="add">\n9\n</result>\n</function_results>'
+LINE = "The answer is three, I am quite sure.\n"
+SAME = ("add", {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 5])
+async def test_an_invented_result_is_no_answer(chunk_size: int | None) -> None:
+    backend = ScriptedBackend([INVENTED, f"Sorry.\n{add(1, 2)}"], chunk_size=chunk_size)
+    turn = await ask(backend, body())
+    assert (turn.text, calls(turn), turn.finish_reason) == ("", [("add", {"a": 1, "b": 2})], "tool_calls")
+    first, second = texts(backend, 0), texts(backend, 1)
+    assert second[:-1] == first[:-1]
+    assert second[-1][1].startswith(first[-1][1])
+
+
+async def test_a_caller_goes_on_as_if_there_had_been_no_invented_result() -> None:
+    backend = ScriptedBackend([INVENTED, add(1, 2), "3."])
+    async with Engine(backend, mode="xml") as engine:
+        first = await ask_engine(engine, body("1 + 2?"))
+        await ask_engine(engine, body("1 + 2?", *answered(first, "3")))
+    assert [role for role, _ in texts(backend)] == ["system", "user", "assistant", "user"]
+    assert texts(backend)[:2] == texts(backend, 0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"), [(f"Hm.\n{INVENTED}", "invented_results"), ("The values above only show the form.", "own_words")]
+)
+async def test_a_model_that_has_no_answer_is_an_error(reply: str, code: str) -> None:
+    backend = ScriptedBackend([reply] * 9)
+    with pytest.raises(ApiError, match="no answer") as raised:
+        await ask(backend, body())
+    assert (raised.value.status, raised.value.code, len(backend.requests)) == (502, code, 3)
+
+
+async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame() -> None:
+    backend = ScriptedBackend([add(1, 2), INVENTED.replace("9", "3")])
+    async with Engine(backend, mode="xml") as engine:
+        first = await ask_engine(engine, body("1 + 2?"))
+        second = await ask_engine(engine, body("1 + 2?", *answered(first, "3")))
+    assert (second.text, second.finish_reason) == ("3", "stop")
+
+
+@pytest.mark.parametrize("stream_arguments", [False, True])
+async def test_the_values_of_the_example_do_not_go_out(stream_arguments: bool) -> None:
+    tool = function("calculate", operation={"enum": ["add", "times"]}, a={"type": "number"}, b={"type": "number"})
+    copied = block(("calculate", {"operation": "add", "a": 2.5, "b": 2.5}))
+    right = {"operation": "times", "a": 7, "b": 5}
+    backend = ScriptedBackend([copied, block(("calculate", right))], chunk_size=1)
+    turn = await ask(backend, body("7 times 5?", tools=[tool]), stream_arguments=stream_arguments)
+    assert calls(turn) == [("calculate", right)]
+    backend = ScriptedBackend([copied])
+    turn = await ask(backend, body("2.5 + 2.5?", tools=[tool]), stream_arguments=stream_arguments)
+    assert calls(turn) == [("calculate", {"operation": "add", "a": 2.5, "b": 2.5})]
+
+
+@pytest.mark.parametrize("stream_arguments", [False, True])
+async def test_a_placeholder_does_not_go_out(stream_arguments: bool) -> None:
+    backend = ScriptedBackend([block(("echo", {"text": "text value"})), block(("echo", {"text": "text values"}))], chunk_size=1)
+    turn = await ask(backend, body("Say something."), stream_arguments=stream_arguments)
+    assert calls(turn) == [("echo", {"text": "text values"})]
+
+
+@pytest.mark.parametrize("stream_arguments", [False, True])
+@pytest.mark.parametrize(("question", "runs"), [("Add one and one.", 1), ("Add them twice.", 2)])
+async def test_the_same_call_goes_out_once_unless_it_was_asked_for(question: str, runs: int, stream_arguments: bool) -> None:
+    backend = ScriptedBackend([block(SAME, SAME, ("add", {"a": 1, "b": 4}))], chunk_size=4)
+    turn = await ask(backend, body(question), stream_arguments=stream_arguments)
+    assert sorted(str(call) for call in calls(turn)) == sorted(str(call) for call in [*[SAME] * runs, ("add", {"a": 1, "b": 4})])
+    assert len({call.id for call in turn.calls}) == runs + 1
+
+
+@pytest.mark.parametrize("stream_arguments", [False, True])
+async def test_calls_without_end_go_out_once(stream_arguments: bool) -> None:
+    backend = ScriptedBackend([block(*[SAME] * 60)], chunk_size=16)
+    turn = await ask(backend, body("Add one and one."), stream_arguments=stream_arguments)
+    assert (calls(turn), turn.finish_reason) == ([SAME], "tool_calls")
+    assert backend.closed_early == [True]
+
+
+async def test_a_text_without_end_is_cut() -> None:
+    backend = ScriptedBackend([LINE * 200], chunk_size=9)
+    turn = await ask(backend, body())
+    assert turn.finish_reason == "length"
+    assert len(turn.text) < 20 * len(LINE)
+
+
+async def test_a_value_without_end_is_told_to_the_model() -> None:
+    endless = f'<function_calls><invoke name="echo"><parameter name="text">{LINE * 200}'
+    backend = ScriptedBackend([endless, block(("echo", {"text": "hi"}))], chunk_size=9)
+    turn = await ask(backend, body())
+    assert (calls(turn), turn.finish_reason) == ([("echo", {"text": "hi"})], "tool_calls")
+    assert len(texts(backend)[-2][1]) < 200

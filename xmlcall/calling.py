@@ -3,14 +3,15 @@
 A call runs only if it is valid, copied from nobody, not repeated without end, and allowed by the policy.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
 from .catalog import Catalog
+from .echo import Sources, echo_of
 from .errors import ToolHostError
 from .hosts.router import Router
 from .loop_events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
-from .policy import Decision, Policy, Proposal, echo_of
+from .policy import Decision, Policy, Proposal
 from .repair import Attempts
 from .types import InvalidCall, Issue, ToolCall, ToolResult
 
@@ -32,7 +33,7 @@ class Calling:
     timeout: float | None = None
 
     async def run(
-        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, sources: Iterable[str]
+        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, sources: Sources
     ) -> AsyncGenerator[LoopEvent]:
         """Check, approve and run a call.
 
@@ -47,7 +48,7 @@ class Calling:
         """
         tool = catalog.get(call.name)
         if isinstance(call, ToolCall):
-            call = echo_of(call, sources) or (call if tool else _not_offered(call))
+            call = echo_of(call, catalog, sources) or (call if tool else _not_offered(call))
         if isinstance(call, InvalidCall) or tool is None:
             assert isinstance(call, InvalidCall)
             yield CallRejected(call=call)

@@ -43,7 +43,7 @@ ISSUES: dict[str, str] = {
     "malformed-value": "The text of a value cannot be read as the JSON that the schema asks for.",
     "ambiguous": "The call can be read in two ways that differ in its arguments.",
     "truncated-call": "The reply ended before the call did.",
-    "echo": "The call repeats text that the person, a tool or a server description had written.",
+    "echo": "The call repeats text that somebody else had written, or a value of the prompt's example that nobody said.",
 }
 
 REPAIRS: dict[str, str] = {
@@ -78,6 +78,9 @@ REPAIRS: dict[str, str] = {
     "single-item": "A single value was read as a list of one.",
     "comma-list": "A list was written with commas, without brackets.",
     "line-list": "A list was written as one item a line.",
+    "repeated-call": "A call that stood in the reply before was left out.",
+    "own-words": "A line of the prompt that the model repeated was left out.",
+    "results-frame": "Results were repeated in their frame, and the frame was dropped.",
     "byte-order-mark": "A byte order mark before the reply was dropped.",
     "json-single-quotes": "A string or key stood in single quotes.",
     "json-curly-quotes": "A string or key stood in curly quotes.",

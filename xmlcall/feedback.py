@@ -37,6 +37,7 @@ def results(
     dialect: str = "function_calls",
     lang: str = "en",
     again: Collection[str] = (),
+    repeated: Collection[str] = (),
     request: str = "",
 ) -> str:
     """Render what came of a reply's calls, for a message of role `user`.
@@ -47,13 +48,14 @@ def results(
         dialect: the wire format.
         lang: `en` or `zh`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
+        repeated: ids of calls that the model wrote more than once and that ran once.
         request: the person's words, said again if there is feedback.
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
         _told_wrong(call, _issues(call, catalog, lang, again=call.id in again))
         if isinstance(call, InvalidCall)
-        else _told(call, result)
+        else _told(call, result, template(lang, "repeated").render() if call.id in repeated else "")
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
@@ -65,9 +67,10 @@ def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
     return {"name": call.name, "error": True, "invalid": True, "text": text}
 
 
-def _told(call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
+def _told(call: ToolCall, result: ToolResult | None, remark: str) -> dict[str, Any]:
     assert result is not None
-    return {"name": call.name, "error": result.is_error, "invalid": False, "text": result_text(result)}
+    text = f"{result_text(result)}\n{remark}" if remark else result_text(result)
+    return {"name": call.name, "error": result.is_error, "invalid": False, "text": text}
 
 
 def feedback(
@@ -120,7 +123,8 @@ def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
 def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
     """Return the call as it should look; None if that cannot be said."""
     codes = {issue.code for issue in call.issues}
-    if tool is None or "echo" in codes:  # what was copied is not to be written again
+    copied = any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
+    if tool is None or copied:  # a call that was copied whole is not to be written again
         return None
     found = (_MEMBER.match(issue.path) for issue in call.issues)
     wrong = {match[1] or match[2] for match in found if match}

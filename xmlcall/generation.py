@@ -4,7 +4,11 @@ Once a block is finished (or a call without wrapper), only white space or anothe
 inventing results, so the stream is closed, which ends the generation on the server, and that text is neither shown nor kept. A
 stop string would do this worse: it also fires inside values, in reasoning and between two blocks.
 
-The kept text is the model's own, character by character, so that the next prompt starts with what the server has cached.
+Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
+(`runaway.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
+
+The rest of the kept text is the model's own, character by character, so that the next prompt starts with what the server has
+cached.
 
 A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
 model's message, and what comes is read on by the same parser, as if there had been no cut.
@@ -16,18 +20,23 @@ template says (Qwen2.5-Coder in a fence). Such a call is a call with the repair 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from .backends.base import Backend, Capabilities
 from .catalog import Catalog
 from .completion import Chunk, CompletionRequest, Usage
 from .errors import BackendError, BackendStatusError, ContextOverflow
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
+from .leaks import Leaks, Refusal, results_in
 from .parser import Parser
 from .reply import reply_of
+from .runaway import Runaway
 from .types import InvalidCall, Message, RawCall, Repair, Reply
 
-__all__ = ["Continued", "Generated", "generate", "generate_begun", "generate_native", "is_refused_beginning"]
+__all__ = ["REPETITION", "Continued", "Generated", "generate", "generate_begun", "generate_native", "is_refused_beginning"]
+
+REPETITION: Final = "repetition"
+"""The finish reason of a reply that was ended because it repeated itself."""
 
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
@@ -54,6 +63,7 @@ class Generated:
         raw: all that came, also what nobody is shown.
         server_reasoning: what came in the server's own reasoning field.
         calls_in_text: the calls stand in `text`, and not in a field of their own.
+        refusal: why the reply is no answer, if it is none and calls nothing.
     """
 
     reply: Reply
@@ -62,6 +72,7 @@ class Generated:
     raw: str
     server_reasoning: str = ""
     calls_in_text: bool = True
+    refusal: Refusal = ""
 
 
 class _Watch:
@@ -69,21 +80,31 @@ class _Watch:
 
     Args:
         parallel: whether a second call is wanted.
+        leaks: takes out what is not to be shown.
     """
 
-    def __init__(self, *, parallel: bool) -> None:
+    def __init__(self, *, parallel: bool, leaks: Leaks) -> None:
         self.kept: list[Event] = []
         self.done = False
         self.end: int | None = None  # offset of the end of the last call or block
         self.inside = False  # a wrapper is open
         self.calling = False  # a call is open
+        self.leaks = leaks
         self._parallel = parallel
         self._finished = False
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:
-        shown = [shown for event in events for shown in self._one(event)]
+        shown: list[Event] = []
+        for event in events:
+            shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
+            self.done = self.done or self.leaks.stopped
         self.kept += shown
+        return shown
+
+    def close(self, events: list[Event]) -> list[Event]:
+        shown = [*self.pass_on(events), *(rest := self.leaks.close())]
+        self.kept += rest
         return shown
 
     def _one(self, event: Event) -> list[Event]:
@@ -145,38 +166,113 @@ async def generate(
     Raises:
         BackendError: from the stream.
     """
-    parser = Parser(catalog, reasoning_open=backend.capabilities.reasoning_open)
-    watch, last, usage, text, reasoning = _Watch(parallel=parallel), Chunk(), Usage(), prefix, ""
-    for event in watch.pass_on(parser.feed(prefix)):
+    reading = _Reading(catalog, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
+    last, usage, reasoning = Chunk(), Usage(), ""
+    for event in reading.feed(prefix):
         yield event
     left = continuations if backend.capabilities.continues else 0
     for count in range(left + 1):
         if count:
             yield Continued(count=count)
-        last, begun = Chunk(), len(text)
-        async with aclosing(_stream(backend, request, text, is_rest=count > 0)) as stream:
+        last, begun = Chunk(), len(reading.text)
+        async with aclosing(_stream(backend, request, reading.text, is_rest=count > 0)) as stream:
             async for chunk in stream:
                 last = _merge(last, chunk)
                 if chunk.reasoning:
                     reasoning += chunk.reasoning
-                    yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))
-                text += chunk.text
-                for event in watch.pass_on(parser.feed(chunk.text)):
+                    yield ReasoningDelta(text=chunk.reasoning, span=(len(reading.text), len(reading.text)))
+                for event in reading.feed(chunk.text, chunk.reasoning):
                     yield event
-                if watch.done:
+                if reading.done:
                     break
         usage = usage + (last.usage or Usage())
-        if watch.done or last.finish_reason != "length" or len(text) == begun or not (watch.calling or watch.inside):
+        if reading.done or last.finish_reason != "length" or len(reading.text) == begun or not reading.calling:
             break
-    finish_reason = "stop" if watch.done else last.finish_reason or "stop"
-    if finish_reason == "stop" and request.stop and watch.calling:
-        finish_reason = "length"  # one of the strings may have cut the call
-    for event in watch.pass_on(parser.close(finish_reason)):
+    for event in reading.close(last.finish_reason or "stop"):
         yield event
-    kept, events = _cut(text, watch)
-    reply = reply_of(events, catalog, finish_reason=finish_reason)
-    reply = replace(reply, reasoning=reasoning + reply.reasoning)
-    yield Generated(reply=reply, text=kept, usage=usage, raw=text, server_reasoning=reasoning)
+    generated = reading.generated(catalog)
+    reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
+    yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
+
+
+class _Reading:
+    """A reply while it is read.
+
+    Attributes:
+        text: all that came, but reasoning in the server's own field.
+    """
+
+    def __init__(self, catalog: Catalog, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
+        self.text = ""
+        self._parser = Parser(catalog, reasoning_open=reasoning_open)
+        self._watch = _Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
+        self._repeats, self._thinks_again = Runaway(), Runaway()
+        self._may_cut_calls = bool(request.stop)
+        self._finish_reason = "stop"
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing useful can follow."""
+        return self._watch.done or self._is_runaway
+
+    @property
+    def calling(self) -> bool:
+        """Whether a call or a wrapper is open."""
+        return self._watch.calling or self._watch.inside
+
+    @property
+    def _is_runaway(self) -> bool:
+        return self._repeats.end is not None or self._thinks_again.end is not None
+
+    def feed(self, text: str, reasoning: str = "") -> list[Event]:
+        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes."""
+        self._thinks_again.feed(reasoning)
+        self._repeats.feed(text)
+        end = self._repeats.end
+        read = text if end is None else text[: max(end - len(self.text), 0)]
+        self.text += text
+        return self._watch.pass_on(self._parser.feed(read))
+
+    def close(self, finish_reason: str) -> list[Event]:
+        """Read the end: why there is none is told by the parser's last events, and by the reply."""
+        watch = self._watch
+        if self._repeats.end is not None and self._repeats.start + self._repeats.period <= (watch.end or 0):
+            watch.done = True  # whole calls came again and again; the one that is open is one more of them
+        if watch.done:
+            finish_reason = "stop"
+        elif self._is_runaway:
+            finish_reason = REPETITION
+        elif finish_reason == "stop" and self._may_cut_calls and watch.calling:
+            finish_reason = "length"  # one of the strings may have cut the call
+        self._finish_reason = finish_reason
+        return watch.close(self._parser.close(finish_reason))
+
+    def generated(self, catalog: Catalog) -> Generated:
+        """Return what came of it; to be called at its end."""
+        watch = self._watch
+        end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
+        text = watch.leaks.kept(self.text, end)
+        if watch.done and watch.end is not None and _in_wrapper(events):
+            text = f"{text}\n</function_calls>"
+        reply = reply_of(events, catalog, finish_reason=self._finish_reason)
+        found = watch.leaks.found
+        is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
+        return Generated(reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found)
+
+    def _cut(self) -> tuple[int, list[Event]]:
+        """Return where the kept text ends and the events until there: nothing follows the last call."""
+        end = self._watch.end
+        return (len(self.text), self._watch.kept) if end is None else (end, _text_until(self._watch.kept, end))
+
+    def _repeats_cut(self) -> tuple[int, list[Event]]:
+        """Return the same for a text that repeats itself: a call that came again and again is kept once, and so is text."""
+        events, once = self._watch.kept, self._repeats.start + self._repeats.period
+        ends = [event.span[1] for event in events if isinstance(event, ToolCallEnd) and event.span[1] >= once]
+        if self._watch.done and ends:
+            return ends[0], [event for event in events if event.span[1] <= ends[0]]
+        line_end = self.text.find("\n", once, once + self._repeats.period)
+        end = min(once if line_end < 0 else line_end, self._watch.end or len(self.text))
+        return end, _text_until(events, end)
 
 
 async def generate_begun(
@@ -245,17 +341,22 @@ def _merge(last: Chunk, chunk: Chunk) -> Chunk:
     return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=chunk.usage or last.usage)
 
 
-def _cut(text: str, watch: _Watch) -> tuple[str, list[Event]]:
-    """Leave out what follows the last call; close a wrapper that was cut open, so that the history shows whole calls."""
-    if watch.end is None:
-        return text, watch.kept
-    closed = text[: watch.end]
-    return (f"{closed}\n</function_calls>" if watch.inside and watch.done else closed), _ended(watch.kept, watch)
+def _text_until(events: list[Event], end: int) -> list[Event]:
+    """Leave out text behind an offset."""
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, (TextDelta, ReasoningDelta)) and event.span[1] > end:
+            start = event.span[0]
+            kept += [replace(event, text=event.text[: end - start], span=(start, end))] if start < end else []
+        else:
+            kept.append(event)
+    return kept
 
 
-def _ended(events: list[Event], watch: _Watch) -> list[Event]:
-    """Leave out the text after the last call."""
-    return [event for event in events if not isinstance(event, TextDelta) or watch.end is None or event.span[0] < watch.end]
+def _in_wrapper(events: list[Event]) -> bool:
+    """Say whether a wrapper is open behind these events."""
+    kinds = (event.kind for event in reversed(events) if isinstance(event, Markup))
+    return next((kind for kind in kinds if kind in ("block_open", "block_close")), "") == "block_open"
 
 
 async def generate_native(
@@ -276,7 +377,7 @@ async def generate_native(
         BackendError: from the stream.
     """
     last, reasoning, kept = Chunk(), "", list[Event]()
-    leaks = _Leaks(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
+    leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
     async with aclosing(backend.stream(request)) as stream:
         async for chunk in stream:
             last = _merge(last, chunk)
@@ -303,7 +404,7 @@ def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
         yield ToolCallEnd(raw=raw, span=raw.span)
 
 
-class _Leaks:
+class _LeakedCalls:
     """The text of a reply by a server with function calling, read for calls that the server did not find in it.
 
     From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
@@ -321,7 +422,7 @@ class _Leaks:
         self._capabilities = capabilities
         self._reads = reads
         self._parser = Parser(catalog)
-        self._watch = _Watch(parallel=True)
+        self._watch = _Watch(parallel=True, leaks=Leaks(()))
         self._held: list[Event] = []
         self._found = False
 
@@ -352,7 +453,7 @@ class _Leaks:
         names = [event.name for event in self._held if isinstance(event, ToolCallStart)]
         self._found = not found and any(self._catalog.meant_by(name) for name in names)
         if self._found:
-            return [marked for event in _ended(self._held, self._watch) for marked in _marked(event)]
+            return [marked for event in _text_until(self._held, self._end) for marked in _marked(event)]
         if self._held:
             start = self._held[0].span[0]
             released.append(TextDelta(text=self.text[start:], span=(start, len(self.text))))
@@ -366,8 +467,13 @@ class _Leaks:
         if not self._found:
             return self.text, False
         if self._capabilities.tool_role is False or any(isinstance(call, InvalidCall) for call in reply.calls):
-            return _cut(self.text, self._watch)[0], True
+            return self.text[: self._end], True
         return reply.text.strip(), False
+
+    @property
+    def _end(self) -> int:
+        """Where the last call ends."""
+        return len(self.text) if self._watch.end is None else self._watch.end
 
     def _released(self, events: list[Event]) -> list[Event]:
         events = self._watch.pass_on(events)

@@ -24,15 +24,18 @@ from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
 from .dialects import select
+from .echo import Sources, words_of
 from .errors import UsageError
 from .feedback import feedback, results
 from .generation import Generated, generate, generate_begun, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
+from .leaks import refusal
 from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
-from .policy import Policy, allow, words_of
+from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
+from .repeated import once
 from .reply import beginning
 from .tool import Tool
 from .toolneed import Threshold, ToolNeed, ToolNeeds
@@ -58,6 +61,7 @@ class _Run:
     usage: Usage = field(default_factory=Usage)
     begun: str = ""  # how the first reply begins, written for the model
     aside: str = ""  # asks for plain words, behind the person's; no message of the conversation keeps it
+    refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
 
 
 class ToolLoop:
@@ -200,13 +204,21 @@ class ToolLoop:
                     else:
                         yield event
             assert generated is not None
-            reply = generated.reply
+            reply, repeated = once(generated.reply, state.request)
+            generated = replace(generated, reply=reply)
             state.usage = state.usage + generated.usage
+            if generated.refusal and state.attempts.refuse():
+                state.refusal = refusal(generated.refusal, lang=self._lang)
+                yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+                limit = self._repair.max_format_retries
+                yield RetryAsked(retry=state.attempts.retries, limit=limit, refusal=generated.refusal)
+                continue
+            state.refusal = ""
             state.messages.append(self._said(generated))
             state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
             if not reply.calls:
-                stop_reason = "end" if reply.finish_reason in _UNCUT else reply.finish_reason
+                stop_reason = generated.refusal or ("end" if reply.finish_reason in _UNCUT else reply.finish_reason)
                 break
             answered: Answered = []
             for call in reply.calls:
@@ -216,7 +228,8 @@ class ToolLoop:
                         answered.append(ended)
                     if isinstance(event, CallFinished):
                         state.seen.append(result_text(event.result))
-            state.messages += self._told(answered, state, catalog, as_text=generated.calls_in_text)
+            as_text = generated.calls_in_text
+            state.messages += self._told(answered, state, catalog, repeated, as_text=as_text)
             if stop_reason := state.attempts.after(answered):
                 break
             if retry := state.attempts.retries:
@@ -260,7 +273,7 @@ class ToolLoop:
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
-        messages = with_system(system, _with_aside(state))
+        messages = with_system(system, with_reminder(state.refusal, _with_aside(state)))
         request = replace(self._sampling, messages=messages, tools=tuple(catalog) if native else ())
         if native:
             return generate_native(self.backend, request, catalog, read_text=self._read_text)
@@ -290,11 +303,13 @@ class ToolLoop:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall))
         return Message(role="assistant", content=generated.text, tool_calls=() if generated.calls_in_text else calls)
 
-    def _told(self, answered: Answered, state: _Run, catalog: Catalog, *, as_text: bool) -> list[Message]:
+    def _told(
+        self, answered: Answered, state: _Run, catalog: Catalog, repeated: frozenset[str], *, as_text: bool
+    ) -> list[Message]:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         if as_text or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
-            text = results(answered, catalog, lang=self._lang, again=again, request=state.request)
+            text = results(answered, catalog, lang=self._lang, again=again, repeated=repeated, request=state.request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
@@ -305,12 +320,10 @@ class ToolLoop:
                 told.append(Message(role="user", content=text))
         return told
 
-    def _sources(self, state: _Run, catalog: Catalog) -> Iterable[str]:
-        """Yield the texts by others that a call must not be copied from."""
-        yield from state.seen
-        yield from state.said
-        yield from (words_of(tool) for tool in catalog)
-        yield from (text for _, text in self.router.instructions())
+    def _sources(self, state: _Run, catalog: Catalog) -> Sources:
+        """Return the texts by others that a call must not be copied from."""
+        described = [*map(words_of, catalog), *(text for _, text in self.router.instructions())]
+        return Sources(said=[*state.seen, *state.said], described=described)
 
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:

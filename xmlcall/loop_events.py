@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from .completion import Usage
 from .events import Event
 from .generation import Continued
+from .leaks import Refusal
 from .toolneed import ToolNeed
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 
@@ -88,17 +89,19 @@ class CallDenied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked:
-    """The model was told what is wrong with its calls and is asked to write them again.
+    """The model was told what is wrong with its calls, or that its reply is no answer, and is asked again.
 
     Args:
         retry: which one in a row, from 1.
         limit: how many are asked for.
         constrained: the tool whose call the server will force, if the backend can and the model is stuck; else "".
+        refusal: why the reply was no answer: `invented_results` or `own_words`; "" if its calls could not run.
     """
 
     retry: int
     limit: int
     constrained: str = ""
+    refusal: Refusal = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,8 @@ class Answer:
     Args:
         text: the last reply's visible text.
         stop_reason: `end` (a reply without calls), `max_turns`, `invalid_calls` (none could run, however often asked for),
-            `tool_errors`, `repeated_call`, or the server's word for a cut reply, such as `length`.
+            `tool_errors`, `repeated_call`, `invented_results` or `own_words` (no answer, however often asked for),
+            `repetition` (the reply repeated itself), or the server's word for a cut reply, such as `length`.
         messages: the conversation to go on with, without the tool prompt.
         turns: how many replies were generated.
         usage: the tokens of all of them; `cached_tokens` as far as the server told.

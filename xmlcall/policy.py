@@ -9,10 +9,9 @@ import fnmatch
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from .references import nodes
-from .types import InvalidCall, Issue, Tool, ToolCall
+from .types import Tool, ToolCall
 
-__all__ = ["Decision", "Policy", "Proposal", "allow", "echo_of", "words_of"]
+__all__ = ["Decision", "Policy", "Proposal", "allow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,34 +68,3 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny) -> Policy:
         return await otherwise(proposal)
 
     return decide
-
-
-def echo_of(call: ToolCall | InvalidCall, sources: Iterable[str]) -> InvalidCall | None:
-    """Find a call that only repeats what somebody else wrote.
-
-    Whoever can put text before the model (a person quoting, a web page in a tool's result, a server's description) could put a
-    call there; a model that copies it must not run it. The comparison is by characters; `&lt;` counts as `<`, because results are
-    shown to the model with their tags made inert.
-
-    Args:
-        call: what the model wrote.
-        sources: texts by the person, tools and servers; not our own prompt.
-
-    Returns:
-        The call as an InvalidCall with the issue `echo`, or None.
-    """
-    written = call.raw.text
-    if not written or not any(written in source.replace("&lt;", "<") for source in sources):
-        return None
-    message = "This call repeats text from the conversation. If you mean it, write it in your own words."
-    return InvalidCall(id=call.id, name=call.name, issues=(Issue(code="echo", message=message),), raw=call.raw)
-
-
-def words_of(tool: Tool) -> str:
-    """Return what a server says in the description of a tool: its own and those of its parameters, from which no call is copied.
-
-    Args:
-        tool: as a server lists it.
-    """
-    values = (value for node in nodes(tool.input_schema) for value in node.values())
-    return "\n".join([tool.description, *(value for value in values if isinstance(value, str))])

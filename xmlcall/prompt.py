@@ -23,7 +23,7 @@ from .types import MISSING, Tool
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "form", "plain_request", "reminder", "system_prompt", "template"]
+__all__ = ["LANGUAGES", "form", "plain_request", "reminder", "source", "system_prompt", "template"]
 
 LANGUAGES = ("en", "zh")
 
@@ -130,7 +130,7 @@ def template(lang: str, name: str) -> "Template":
 
     Args:
         lang: `en` or `zh`.
-        name: `system`, `reminder`, `results`, `feedback` or `retry`.
+        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused` or `repeated`.
 
     Raises:
         UsageError: unknown language.
@@ -138,6 +138,16 @@ def template(lang: str, name: str) -> "Template":
     if lang not in LANGUAGES:
         raise UsageError(f"unknown language {lang!r}; known: {', '.join(LANGUAGES)}")
     return _environment().get_template(f"{lang}/{name}.j2")
+
+
+def source(lang: str, name: str) -> str:
+    """Return the text of a template as it is written.
+
+    Args:
+        lang: `en` or `zh`.
+        name: as for `template`.
+    """
+    return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -27,8 +27,8 @@ class RepairPolicy:
     """Limits of a run.
 
     Args:
-        max_format_retries: how many replies in a row may be answered with feedback on calls that cannot run; and how often a
-            reply that was cut inside a call is continued.
+        max_format_retries: how many replies in a row may be answered with feedback, because their calls cannot run or because
+            they are no answer (see `leaks`); and how often a reply that was cut inside a call is continued.
         max_tool_errors: how many results in a row may be errors.
         max_repeats: how often the same call with the same arguments may run in a row.
         on_repeat: asked about one that comes more often; None ends the run.
@@ -59,7 +59,7 @@ class Attempts:
         policy: its limits.
 
     Attributes:
-        retries: replies in a row whose calls could not run.
+        retries: replies in a row that were no answer, or whose calls could not run.
         stuck: a call that could not run, came again as it was, and has one retry left; None otherwise.
     """
 
@@ -91,6 +91,11 @@ class Attempts:
     def came_before(self, call: InvalidCall) -> bool:
         """Say whether the model wrote the same call before, although it could not run."""
         return call.raw.text in self._failed_texts
+
+    def refuse(self) -> bool:
+        """Count a reply that is no answer and calls nothing; say whether the model may try again."""
+        self.retries, self.stuck = self.retries + 1, None
+        return self.retries <= self.policy.max_format_retries
 
     def after(self, answered: Answered) -> str:
         """Count the outcome of a reply's calls; return why the run has to end, or ""."""

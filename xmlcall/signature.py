@@ -12,7 +12,7 @@ from .references import resolve
 from .schema import describe
 from .types import MISSING, Tool
 
-__all__ = ["Parameter", "example_arguments", "parameters_of"]
+__all__ = ["Parameter", "example_arguments", "invented_arguments", "parameters_of", "placeholders"]
 
 _MAX_LEVELS = 5
 
@@ -104,6 +104,32 @@ def example_arguments(tool: Tool, number: int = 0) -> dict[str, Any]:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
         default where it has them.
     """
+    return {name: value for name, (value, _) in _examples(tool, number).items()}
+
+
+def invented_arguments(tool: Tool, number: int = 0) -> dict[str, tuple[Any, list[str | int | float]]]:
+    """Return what of `example_arguments` comes from nowhere: neither from the schema nor from what every tool has, such as true.
+
+    Args:
+        tool: the tool.
+        number: of the example.
+
+    Returns:
+        Parameter -> its value, and what is invented in it.
+    """
+    return {name: found for name, found in _examples(tool, number).items() if found[1]}
+
+
+def placeholders(name: str) -> tuple[str, str]:
+    """Return the words that stand for a text in examples, the first and the second.
+
+    Args:
+        name: of the parameter or field.
+    """
+    return _word(name, 0), _word(name, 1)
+
+
+def _examples(tool: Tool, number: int) -> dict[str, tuple[Any, list[str | int | float]]]:
     parameters = [(part.name, part.required) for part in parameters_of(tool)]
     chosen = [name for name, required in parameters if required] or [name for name, _ in parameters[:1]]
     schemas = {
@@ -111,51 +137,74 @@ def example_arguments(tool: Tool, number: int = 0) -> dict[str, Any]:
         for properties, _ in reversed(list(_objects(tool.input_schema, tool.input_schema, _MAX_LEVELS)))
         for name, part in properties.items()
     }
-    return {name: _example(schemas[name], tool.input_schema, name, _MAX_LEVELS, number) for name in chosen if name in schemas}
+    found = {}
+    for name in chosen:
+        if name in schemas:
+            example = _Example(tool.input_schema, number)
+            found[name] = (example.of(schemas[name], name, _MAX_LEVELS), example.invented)
+    return found
 
 
 # Type -> example value; numbers differ from what schemas often use as limits (0, 1, 100).
 _EXAMPLES: dict[str, Any] = {"integer": 3, "number": 2.5, "boolean": True, "null": None, "object": {}, "array": []}
 
 
-def _example(part: Any, root: Mapping[str, Any], name: str, levels: int, number: int) -> Any:
-    schema = resolve(part, root)
-    if not isinstance(schema, Mapping) or levels == 0:
-        return _word(name, number)
-    for key in ("examples", "enum"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][number % len(schema[key])]
-    for key in ("const", "default"):
-        if schema.get(key) is not None:
-            return schema[key]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return _example(schema[key][0], root, name, levels - 1, number)
-    return _example_of_type(schema, root, name, levels, number)
+class _Example:
+    """Makes one example value.
+
+    Args:
+        root: the tool's schema.
+        number: of the example.
+
+    Attributes:
+        invented: values in it that are not the schema's.
+    """
+
+    def __init__(self, root: Mapping[str, Any], number: int) -> None:
+        self.invented: list[str | int | float] = []
+        self._root = root
+        self._number = number
+
+    def of(self, part: Any, name: str, levels: int) -> Any:
+        schema = resolve(part, self._root)
+        if not isinstance(schema, Mapping) or levels == 0:
+            return self._invent(_word(name, self._number))
+        for key in ("examples", "enum"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                return schema[key][self._number % len(schema[key])]
+        for key in ("const", "default"):
+            if schema.get(key) is not None:
+                return schema[key]
+        for key in ("anyOf", "oneOf", "allOf"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                return self.of(schema[key][0], name, levels - 1)
+        return self._of_type(schema, name, levels)
+
+    def _of_type(self, schema: Mapping[str, Any], name: str, levels: int) -> Any:
+        kind = schema.get("type", "string")
+        kind = kind[0] if isinstance(kind, list) and kind else kind
+        if kind == "array":
+            return [self.of(schema.get("items", {}), name, levels - 1)]
+        if kind == "object":
+            required = schema.get("required") or ()
+            properties = schema.get("properties") or {}
+            return {key: self.of(properties[key], key, levels - 1) for key in required if key in properties}
+        if kind in ("integer", "number"):
+            return self._number_of(schema, kind)
+        return _EXAMPLES[kind] if kind in _EXAMPLES else self._invent(_word(name, self._number))
+
+    def _number_of(self, schema: Mapping[str, Any], kind: str) -> Any:
+        """Stay within the limits, if there are any."""
+        value = _EXAMPLES[kind] + self._number
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if isinstance(low, (int, float)) and value < low:
+            return low
+        return high if isinstance(high, (int, float)) and value > high else self._invent(value)
+
+    def _invent(self, value: Any) -> Any:
+        self.invented.append(value)
+        return value
 
 
 def _word(name: str, number: int) -> str:
     return f"{name} value {number + 1}" if number else f"{name} value"
-
-
-def _example_of_type(schema: Mapping[str, Any], root: Mapping[str, Any], name: str, levels: int, number: int) -> Any:
-    kind = schema.get("type", "string")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "array":
-        return [_example(schema.get("items", {}), root, name, levels - 1, number)]
-    if kind == "object":
-        required = schema.get("required") or ()
-        properties = schema.get("properties") or {}
-        return {key: _example(properties[key], root, key, levels - 1, number) for key in required if key in properties}
-    if kind in ("integer", "number"):
-        return _example_number(schema, kind, number)
-    return _EXAMPLES.get(kind, _word(name, number))
-
-
-def _example_number(schema: Mapping[str, Any], kind: str, number: int) -> Any:
-    """Stay within the limits, if there are any."""
-    value = _EXAMPLES[kind] + number
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if isinstance(low, (int, float)) and value < low:
-        return low
-    return high if isinstance(high, (int, float)) and value > high else value

@@ -41,6 +41,11 @@ _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _LABEL_WIDTH = len("rejected ")
 _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
 
+_REFUSALS: Mapping[str, str] = {
+    "invented_results": "the model wrote results that no tool gave; it is told, and asked again",
+    "own_words": "the model only repeated its instructions; it is told, and asked again",
+}
+
 _UNSEEN = Markup | Repaired | ToolCallStart | ToolArgumentDelta | ToolCallEnd
 
 
@@ -81,6 +86,8 @@ class Display:
                 self._status.start("Waiting for the model ...")
             case RetryAsked() if event.constrained:
                 self.line("retry", f"the next reply is constrained to a call of {visible(event.constrained)}", style="dim")
+            case RetryAsked() if event.refusal:
+                self.line("retry", _REFUSALS[event.refusal], style="dim")
             case TurnEnded():
                 self._end_turn(event.reply)
             case CallStarted():

@@ -112,6 +112,9 @@ def opening_messages(options: argparse.Namespace) -> list[Message]:
 _STOPS = {
     "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
     "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
+    "invented_results": "no answer: the model wrote results that no tool gave; ask in other words, or take a larger model",
+    "own_words": "no answer: the model only repeated its instructions; ask in other words, or take a larger model",
+    "repetition": "the model repeated itself and was stopped: ask in other words, or take a larger model",
     "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
 }
 

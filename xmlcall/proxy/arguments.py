@@ -5,6 +5,10 @@ else by its schema, of a tool and a parameter that are spelled exactly, as it co
 complete, typed by the same binding that will type the whole call. What is not certain waits for the end of the call. There
 the bound arguments have the last word: if they differ from what was sent, the answer ends in an error.
 
+A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one: until
+a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out, the call
+is mended like any other.
+
 A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all that
 was sent, the rest is appended.
 """
@@ -14,6 +18,7 @@ from typing import Any, Final
 
 from ..binding import bind
 from ..catalog import Catalog
+from ..echo import examples_of, has_placeholder, may_be_placeholder
 from ..events import ToolArgumentDelta
 from ..tool import Tool
 from ..types import RawArgument, RawCall, ToolCall
@@ -36,10 +41,13 @@ class CallText:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._properties = tool.input_schema.get("properties")
-        self._sent: dict[str, Any] = {}
+        self._copies = examples_of(tool)  # examples that the call may be a copy of
+        self._ready = ""  # certain, but not sent as long as there are any
+        self._sent: dict[str, Any] = {}  # or ready to be
         self._open: str | None = None  # the parameter whose text is coming in
         self._text: list[str] = []
         self._plain = False  # the open parameter goes out as it comes
+        self._waits = False  # nothing of it is ready: so far it may be a placeholder
         self._held = False  # something is not certain: nothing more before the end
 
     @property
@@ -50,47 +58,71 @@ class CallText:
     @property
     def begun(self) -> bool:
         """Whether anything was sent."""
-        return bool(self._sent) or (self._plain and self._open is not None)
+        return not self._copies and (bool(self._sent) or self._is_going_out)
+
+    @property
+    def _is_going_out(self) -> bool:
+        return self._plain and self._open is not None and not self._waits
 
     def add(self, delta: ToolArgumentDelta) -> str:
         """Take a piece of a parameter; return what can be sent."""
+        return self._unless_copied(self._add(delta))
+
+    def _unless_copied(self, text: str) -> str:
+        self._ready += text
+        if self._copies:
+            return ""
+        ready, self._ready = self._ready, ""
+        return ready
+
+    def _add(self, delta: ToolArgumentDelta) -> str:
         if self._held:
             return ""
         before = ""
         if delta.parameter != self._open:
-            before = self._end_parameter() + ("" if delta.is_json else self._begin_parameter(delta.parameter))
+            before = self._end_parameter()
+            if not self._held and not delta.is_json:
+                self._begin_parameter(delta.parameter)
             self._held = self._held or delta.is_json
         if self._held:
             return before
         self._text.append(delta.text)
-        return before + (_inside(delta.text) if self._plain else "")
+        if self._waits and not may_be_placeholder(delta.parameter, "".join(self._text)):
+            return before + self._release()
+        return before + (_inside(delta.text) if self._is_going_out else "")
 
     def end_parameter(self) -> str:
         """Note that the open parameter is closed; return what can be sent."""
-        return "" if self._held else self._end_parameter()
+        return self._unless_copied("" if self._held else self._end_parameter())
 
-    def _begin_parameter(self, name: str) -> str:
+    def _begin_parameter(self, name: str) -> None:
         schema = self._properties.get(name) if isinstance(self._properties, dict) else None
         self._held = schema is None or name in self._sent
         if self._held:
-            return ""
+            return
         self._plain = isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() - {"type"} <= _ANNOTATIONS
-        self._open, self._text = name, []
-        return f'{self._comma()}{json.dumps(name)}: "' if self._plain else ""
+        self._open, self._text, self._waits = name, [], self._plain
+
+    def _release(self) -> str:
+        """Begin to send the open parameter."""
+        self._waits = False
+        self._copies = [example for example in self._copies if self._open not in example]
+        return f'{self._comma()}{json.dumps(self._open)}: "{_inside("".join(self._text))}'
 
     def _end_parameter(self) -> str:
-        name, self._open = self._open, None
+        name, text = self._open, "".join(self._text)
         if name is None:
             return ""
-        text = "".join(self._text)
-        if self._plain:
-            self._sent[name] = text
-            self._plain = False
-            return '"'
-        value = _typed(self._tool, name, text)
-        if value is None:
-            self._held = True
+        value = (text,) if self._plain else _typed(self._tool, name, text)
+        if value is None or has_placeholder(name, value[0]):
+            self._held, self._open = True, None
             return ""
+        self._copies = [example for example in self._copies if example.get(name, value[0]) == value[0]]
+        if self._plain:
+            rest = self._release() if self._waits else ""
+            self._sent[name], self._plain, self._open = text, False, None
+            return f'{rest}"'
+        self._open = None
         comma = self._comma()
         self._sent[name] = value[0]
         return f"{comma}{json.dumps(name)}: {_json(value[0])}"
@@ -100,9 +132,9 @@ class CallText:
 
     def end(self, call: ToolCall) -> str | None:
         """Return the rest of the text for the call as bound; None if what was sent is not part of it."""
-        sent = dict(self._sent)
+        sent = dict(self._sent) if self.begun else {}
         rest = ""
-        if self._plain and self._open is not None:
+        if self.begun and self._is_going_out and self._open is not None:
             name, text = self._open, "".join(self._text)
             value = call.arguments.get(name)
             if call.name != self._tool.name or not isinstance(value, str) or not value.startswith(text):

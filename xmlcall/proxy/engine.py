@@ -25,10 +25,11 @@ from ..backends.base import Backend
 from ..calling import Calling
 from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
+from ..echo import Sources, words_of
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..offering import with_reminder
-from ..policy import allow, words_of
+from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
@@ -310,11 +311,13 @@ class Engine:
         sources = self._sources(request, words)
         return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
 
-    def _sources(self, request: TurnRequest, words: list[str]) -> list[str]:
+    def _sources(self, request: TurnRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.router.instructions()]
         remembered = [text for message in request.messages for text in self._memory.results_before(message)]
-        return [*said_by_others(request.messages), *words, *instructions, *remembered]
+        system = [message.content for message in request.messages if message.role == "system"]
+        said = [*said_by_others(request.messages), *remembered]
+        return Sources(said=said, described=[*words, *instructions], instructions=system)
 
     def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""

@@ -11,9 +11,9 @@ from typing import Any
 from ..backends.base import Backend
 from ..catalog import Catalog
 from ..completion import CompletionRequest
+from ..echo import Sources, echo_of
 from ..events import ReasoningDelta, TextDelta
 from ..generation import Generated, generate_native
-from ..policy import echo_of
 from ..types import InvalidCall, ToolCall
 from .sending import Sender, new_identity
 from .turn import ApiError, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
@@ -42,7 +42,7 @@ async def plain_answer(backend: Backend, completion: CompletionRequest) -> Async
 
 
 async def native_answer(
-    backend: Backend, completion: CompletionRequest, catalog: Catalog, sources: list[str]
+    backend: Backend, completion: CompletionRequest, catalog: Catalog, sources: Sources
 ) -> AsyncGenerator[TurnEvent]:
     """Generate an answer with the server's own function calling; its calls are bound like any others.
 
@@ -65,7 +65,7 @@ async def native_answer(
                     yield piece
                 continue
             for call in event.reply.calls:
-                for piece in _sent(echo_of(call, sources) or call, sender):
+                for piece in _sent(echo_of(call, catalog, sources) or call, sender):
                     yield piece
             reason = event.reply.finish_reason
             yield TurnEnded(finish_reason="tool_calls" if sender.sent and reason == "stop" else reason, usage=event.usage)

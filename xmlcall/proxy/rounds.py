@@ -6,7 +6,9 @@ anything of them has gone out; when no retry is left, the answer is an error: ha
 worse than none.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -18,14 +20,17 @@ from ..completion import CompletionRequest, Usage
 from ..constrained import generate_call
 from ..content import result_text
 from ..dialects import select
+from ..echo import Sources, echo_of
 from ..errors import BackendError
 from ..events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..feedback import results
-from ..generation import Continued, Generated, generate, is_refused_beginning
+from ..generation import REPETITION, Continued, Generated, generate, is_refused_beginning
 from ..hosts.base import Host
+from ..leaks import refusal
 from ..loop_events import CallFinished
-from ..policy import echo_of
+from ..offering import with_reminder
 from ..repair import Attempts
+from ..repeated import identity, is_asked_for
 from ..reply import beginning
 from ..tool import Tool
 from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
@@ -36,8 +41,14 @@ from .turn import ApiError, Choice, ReasoningPiece, TextPiece, TurnEnded, TurnEv
 
 __all__ = ["Answering", "answer"]
 
+log = logging.getLogger("xmlcall.proxy")
+
 _UNCUT = frozenset({"stop", "tool_calls"})
 _DEMAND = "(Call a tool now: reply with a <function_calls> block and nothing else.)"
+_NO_ANSWER: Mapping[str, str] = {
+    "invented_results": "no answer: the model wrote results that no tool gave, however often it was told",
+    "own_words": "no answer: the model only repeated its instructions, however often it was told",
+}
 _DEMAND_NAMED = "(Call the tool {name} now: reply with a <function_calls> block that calls it, and nothing else.)"
 
 
@@ -73,7 +84,7 @@ class Answering:
     parallel: bool
     attempts: Attempts
     max_turns: int
-    sources: list[str]
+    sources: Sources
     request: str
     lang: str
     sender: Sender
@@ -82,10 +93,13 @@ class Answering:
     added: list[Message] = field(default_factory=list)  # by this answer, behind the caller's messages
     visible: str = ""
     calls: list[ToolCall | InvalidCall] = field(default_factory=list)  # of the last reply
+    written: Counter[Hashable] = field(default_factory=Counter)  # how often the last reply has each call
+    repeats: list[ToolCall | InvalidCall] = field(default_factory=list)  # those that it had before
     generated: Generated | None = None  # the last reply
     demanded: bool = False  # the model was told to call a tool
     ran: bool = False  # a tool of the proxy's own ran, or would have
     results: list[str] = field(default_factory=list)  # of those
+    refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
     is_retry: bool = False  # the reply answers our own words, not the caller's
     prefix_refused: bool = False
 
@@ -134,9 +148,14 @@ def _after_tools(error: BackendError) -> ApiError:
 async def _settle(state: Answering) -> str:
     """Do what the last reply asks for; return why the answer ends with it, or "" if another reply is needed."""
     assert state.generated is not None
+    if state.generated.refusal:
+        _refuse(state, state.generated)
+        return ""
+    state.refusal = ""
     reason = state.generated.reply.finish_reason
-    cut = "" if reason in _UNCUT else reason
-    calls = [call for call in state.calls if not (cut and _is_truncated(call))]
+    repeats = reason == REPETITION  # no wire format knows this word; a call that was ended so is told to the model
+    cut = "" if reason in _UNCUT else "length" if repeats else reason
+    calls = [call for call in state.calls if repeats or not (cut and _is_truncated(call))]
     if not calls and not cut and state.choice.mode == "required" and not (state.sender.sent or state.ran):
         _demand(state, state.generated)
         return ""
@@ -152,6 +171,17 @@ async def _settle(state: Answering) -> str:
     return ""
 
 
+def _refuse(state: Answering, generated: Generated) -> None:
+    """Ask again after a reply that is no answer.
+
+    Raises:
+        ApiError: the model has tried often enough.
+    """
+    if not state.attempts.refuse():
+        raise _failed(_NO_ANSWER[generated.refusal], generated.refusal)
+    state.refusal = refusal(generated.refusal, lang=state.lang)
+
+
 def _is_truncated(call: ToolCall | InvalidCall) -> bool:
     return isinstance(call, InvalidCall) and any(issue.code == "truncated-call" for issue in call.issues)
 
@@ -162,7 +192,8 @@ def _is_truncated(call: ToolCall | InvalidCall) -> bool:
 async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
     """Generate one reply; the text of a retry is shown only if it has no call."""
     held = ""
-    state.calls = []
+    state.calls, state.repeats = [], []
+    state.written.clear()
     state.is_retry = state.attempts.retries > 0 or state.demanded or bool(state.sender.unfinished)
     state.sender.begin()
     async with aclosing(_events(state)) as events:
@@ -181,7 +212,10 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
                 case _:
                     for piece in _call_events(state, event):
                         yield piece
-    if held.strip() and not state.calls:
+    for call in state.repeats:
+        for piece in _repeated(state, call):
+            yield piece
+    if held.strip() and not state.calls and not (state.generated and state.generated.refusal):
         state.visible += held
         yield TextPiece(text=held)
 
@@ -201,7 +235,23 @@ def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
 
 def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
     bound = bind(raw, state.catalog)
-    call = echo_of(bound, _sources(state)) or replace(bound, id=new_identity())
+    call = echo_of(bound, state.catalog, _sources(state)) or replace(bound, id=new_identity())
+    state.written[identity(call)] += 1
+    if state.written[identity(call)] > 1:
+        state.repeats.append(call)
+        return []
+    return _take(state, call)
+
+
+def _repeated(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
+    """Take a call that the reply had before, if the person asked for so many: that is known at the reply's end."""
+    if is_asked_for(state.written[identity(call)], state.request):
+        return _take(state, call)
+    log.info("left out a call of %r that stood in the same reply before", call.name)
+    return []
+
+
+def _take(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
     if isinstance(call, InvalidCall):
         state.sender.drop()
     elif call.name not in state.origins:
@@ -214,7 +264,8 @@ def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
 
 
 def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
-    request = replace(state.completion, messages=(*state.completion.messages, *state.added))
+    messages = with_reminder(state.refusal, (*state.completion.messages, *state.added))
+    request = replace(state.completion, messages=messages)
     if forced := _forced(state):
         return generate_call(state.backend, request, state.catalog, forced)
     # The caller's own limit of tokens is the caller's; a reply cut at the server's is continued.
@@ -255,8 +306,8 @@ def _demand(state: Answering, generated: Generated) -> None:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def _sources(state: Answering) -> list[str]:
-    return [*state.sources, *state.results]
+def _sources(state: Answering) -> Sources:
+    return replace(state.sources, said=[*state.sources.said, *state.results])
 
 
 async def _outcome(state: Answering, call: ToolCall | InvalidCall) -> tuple[ToolCall | InvalidCall, ToolResult | None]:

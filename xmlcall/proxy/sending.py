@@ -44,6 +44,7 @@ class Sender:
         self._identity = ""
         self._unfinished = False
         self._waiting: list[ToolCall] = []
+        self._names: set[str] = set()  # of tools that this reply called
         self._earlier: list[ToolCall] = []  # of earlier replies, not yet written again in this one
 
     @property
@@ -54,14 +55,21 @@ class Sender:
     def begin(self) -> None:
         """Note that a reply begins."""
         self._earlier = [*self.sent, *self._waiting]
+        self._names.clear()
 
     def start(self, event: ToolCallStart) -> None:
-        """Note that the model has begun a call; values that are written in entities cannot go out before they are whole."""
+        """Note that the model has begun a call.
+
+        Values that are written in entities cannot go out before they are whole; nor can a second call of a tool, which may turn
+        out to be the first once more.
+        """
         if not self._streams or self._unfinished:
             return
+        is_first = event.name not in self._names
+        self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        self._text, self._identity = CallText(tool) if tool and is_plain else None, new_identity()
+        self._text, self._identity = CallText(tool) if tool and is_plain and is_first else None, new_identity()
 
     def add(self, delta: ToolArgumentDelta) -> list[TurnEvent]:
         """Take a piece of a parameter; return what goes out."""

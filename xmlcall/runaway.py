@@ -1,0 +1,123 @@
+"""Text that repeats without end: found while it is written, whatever the chunks.
+
+Two kinds. *Period*: the text ends in one unit again and again, at least `_TIMES` times and `_LEAST` characters; the unit may be a
+character, a word, a line, or a whole call. *Counter*: line after line is the same but for numbers that count up by one; a list
+does that rightly, so it takes `_LINES` lines that also hold words.
+
+The limits leave room for what people ask for: a word fifty times, a table's rule, a row of empty cells.
+
+The period is looked for at fixed offsets, every `_STEP` characters, so the answer does not depend on how the text was cut. A
+look costs no more than the window is long for each candidate, and a candidate is a distance, within the window's bounds, at which
+the last `_KEY` characters stood before. So time is linear in the text, and the memory is the window.
+"""
+
+from typing import Final
+
+import regex
+
+__all__ = ["Runaway"]
+
+_TIMES: Final = 6
+_LEAST: Final = 500  # characters
+_LEAST_OTHER: Final = 250  # of scripts in which a character says more, such as Chinese
+_LONGEST: Final = 400  # characters of a unit, or of a line with a counter
+_STEP: Final = 32
+_KEY: Final = 24
+_WINDOW: Final = (_TIMES + 1) * _LONGEST + 2 * _STEP
+_LINES: Final = 40
+_LETTERS: Final = 8  # of a line with a counter; "Line 7" may well be one of a hundred
+
+_NUMBER = regex.compile(r"[0-9]+")
+
+
+class Runaway:
+    """Watches a text for a repetition that will not end.
+
+    Attributes:
+        end: offset at which the repetition was certain; None before.
+        start: offset of its beginning.
+        period: length of what is repeated, in characters; of a counter's line, its first.
+    """
+
+    def __init__(self) -> None:
+        self.end: int | None = None
+        self.start = 0
+        self.period = 0
+        self._length = 0
+        self._tail = ""
+        self._line = ""  # since the last line end; cut off once it is too long to count
+        self._counter: tuple[list[str], list[int]] = ([], [])  # words and numbers of the last line
+        self._lines = 0  # that count up, the last one included
+        self._first = (0, 0)  # offset and length of the first of them
+
+    def feed(self, chunk: str) -> bool:
+        """Take more text.
+
+        Args:
+            chunk: any piece of it.
+
+        Returns:
+            Whether the text repeats without end; once it does, nothing more is read.
+        """
+        at = 0
+        while self.end is None and at < len(chunk):
+            piece = chunk[at : at + _STEP - self._length % _STEP]
+            at += len(piece)
+            self._take(piece)
+        return self.end is not None
+
+    def _take(self, piece: str) -> None:
+        """Take text that ends at the next look or before it."""
+        before = self._length
+        self._length += len(piece)
+        self._tail = (self._tail + piece)[-_WINDOW:]
+        *ended, rest = piece.split("\n")
+        for text in ended:
+            before += len(text) + 1
+            if self._counts(self._line + text, before):
+                self.end, (self.start, self.period) = before, self._first
+                return
+            self._line = ""
+        self._line = (self._line + rest)[: _LONGEST + 1]
+        if self._length % _STEP == 0 and (period := _period(self._tail)):
+            self.end, self.period = self._length, period
+            self.start = self._length - _extent(self._tail, period)
+
+    def _counts(self, line: str, end: int) -> bool:
+        """Take a whole line that ends at an offset; say whether it is one too many. Blank lines do not count."""
+        if not line.strip():
+            return False
+        words = _NUMBER.split(line) if len(line) <= _LONGEST else []
+        numbers = [int(each) for each in _NUMBER.findall(line)] if words else []
+        if words == self._counter[0] and _is_next(numbers, self._counter[1]):
+            self._lines += 1
+        else:
+            self._lines, self._first = 1, (end - len(line) - 1, len(line) + 1)
+        self._counter = (words, numbers)
+        return self._lines >= _LINES and sum(map(str.isalpha, "".join(words))) >= _LETTERS
+
+
+def _is_next(numbers: list[int], before: list[int]) -> bool:
+    steps = {number - last for number, last in zip(numbers, before, strict=True)}
+    return 1 in steps and steps <= {0, 1}
+
+
+def _period(tail: str) -> int:
+    """Return the length of the unit in which a text ends, again and again; 0 if there is none."""
+    key = tail[-_KEY:]
+    lowest = max(len(tail) - _KEY - _LONGEST, 0)
+    at = len(tail) - _KEY
+    while (at := tail.rfind(key, lowest, at + _KEY - 1)) >= 0:
+        period = len(tail) - _KEY - at
+        least = max(_TIMES * period, _LEAST if tail[-period:].isascii() else _LEAST_OTHER)
+        if least <= len(tail) and tail[-least + period :] == tail[-least:-period]:
+            return period
+    return 0
+
+
+def _extent(tail: str, period: int) -> int:
+    """Return how many characters at a text's end have this period."""
+    at = len(tail) - period
+    while at and tail[at - 1] == tail[at - 1 + period]:
+        at -= 1
+    return len(tail) - at
