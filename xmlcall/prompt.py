@@ -63,19 +63,17 @@ def system_prompt(
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
     return template(lang, "system").render(
         tools=offered,
-        examples=_examples(catalog, dialect),
+        example=_example(catalog, dialect),
         form=form(dialect),
         parallel=parallel,
         instructions=instructions or {},
     )
 
 
-def _examples(catalog: Catalog, dialect: str) -> list[str]:
-    """Write one call of the first tool, and two calls in one block: of the first two tools, or twice of the only one."""
-    tools = list(catalog)[:2]
-    shown = tools * 2 if len(tools) == 1 else tools
-    calls = [(tool.name, example_arguments(tool, number)) for number, tool in enumerate(shown)]
-    return [write(calls[:count], catalog, select(dialect)[0]) for count in range(1, len(calls) + 1)]
+def _example(catalog: Catalog, dialect: str) -> str:
+    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
+    calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:1]]
+    return write(calls, catalog, select(dialect)[0])
 
 
 def plain_request(tool: Tool) -> str:
