@@ -5,7 +5,7 @@ writes what looks like calls and is none, and must score 0 %. `mutator` damages 
 so that each number of a report can be worked out by hand. They answer through the same streams, parser and judge as a model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,7 +58,7 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
         cases: of the run; the mutator goes by their order.
 
     Raises:
-        UsageError: it cannot talk.
+        UsageError: the mutator is to talk.
         BackendUnavailable: the data behind tasks of several turns cannot be fetched.
     """
     if name == "mutator" and any(case.expects == "talk" for case in cases):

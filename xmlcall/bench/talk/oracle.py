@@ -1,7 +1,7 @@
 """What a perfect model says in a conversation: the calls that a turn has as `right`, and then an answer.
 
-The answer is the turn's `reply`; without one it is what the tools told, since times and folders are known only while a conversation
-is played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
+The answer is the turn's `reply`; without one it is what the tools told, since times are known only while a conversation is
+played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
 """
 
 import re

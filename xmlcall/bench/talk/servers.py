@@ -7,15 +7,18 @@ A conversation has a folder of its own, of the same name on every machine, so th
 content each time: notes, a git repository with three commits, or a memory. It is made new before the conversation.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import filelock
 
 from ...config import StdioServer
 from ...errors import UsageError
@@ -23,13 +26,14 @@ from ...sources import scratch_folder
 from ..data import folder
 from .node import node_program, npm_install
 
-__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "server_of"]
+__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "occupied", "server_of"]
 
 NPM_PACKAGES: Final = {
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
     "memory": "@modelcontextprotocol/server-memory@2026.8.31",
 }
 """Server -> its package with its version."""
+_WAIT_SECONDS: Final = 3600
 
 _NOTES: Final[Mapping[str, Mapping[str, str]]] = {
     "english": {
@@ -86,6 +90,29 @@ def folder_of(name: str) -> Path:
         name: of the conversation.
     """
     return Path(tempfile.gettempdir()) / f"talk-{name}"
+
+
+@contextlib.asynccontextmanager
+async def occupied(name: str) -> AsyncIterator[None]:
+    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew.
+
+    Args:
+        name: of the conversation.
+
+    Raises:
+        UsageError: it is not free for an hour.
+    """
+    file = folder() / "talk" / f"{name}.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
+    try:
+        await lock.acquire()
+    except filelock.Timeout:
+        raise UsageError(f"another run plays the conversation {name} since an hour: wait for it, or end it") from None
+    try:
+        yield
+    finally:
+        await lock.release()
 
 
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
