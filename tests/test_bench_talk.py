@@ -1,4 +1,4 @@
-"""The conversations: the oracle is right in them with real servers, verdicts are those of talk_verdicts.toml, runs can be read."""
+"""The conversations: the oracle is right in them with real servers, verdicts are as in talk_verdicts.toml, runs can be read."""
 
 import asyncio
 import contextlib
@@ -149,13 +149,13 @@ def test_every_verdict_is_tested() -> None:
 
 @given(hour=st.integers(0, 23), minute=st.integers(0, 59), data=st.data())
 def test_a_time_is_read_on_every_clock(hour: int, minute: int, data: st.DataObject) -> None:
-    half, words, of_twelve = ("pm", "下午") if hour >= 12 else ("am", "上午"), ("PM", "AM"), hour % 12 or 12
+    english, chinese, of_twelve = *(("pm", "下午") if hour >= 12 else ("am", "上午")), hour % 12 or 12
     forms = [
         f"{hour:02}:{minute:02}",
         f"{hour}:{minute:02}",
-        f"{of_twelve}:{minute:02} {half[0]}",
-        f"{of_twelve:02}:{minute:02} {words[hour < 12]}",
-        f"{half[1]}{of_twelve}点{minute:02}分",
+        f"{of_twelve}:{minute:02} {english}",
+        f"{of_twelve:02}:{minute:02} {english.upper()}",
+        f"{chinese}{of_twelve}点{minute:02}分",
         f"{hour}时{minute:02}",
     ]
     told = {"name": "now", "result": f"2026-11-22T{hour:02}:{minute:02}:00+01:00"}
@@ -274,9 +274,9 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: py
     folder_of("file").write_text("kept")
     folder_of("foreign").mkdir()
     for name in ("linked", "dangling", "file", "foreign"):
-        with monkeypatch.context() as patch, pytest.raises(UsageError, match="somebody else's: remove it"):
-            if name == "foreign":
-                patch.setattr(os, "getuid", lambda: -1)
+        if name == "foreign":
+            monkeypatch.setattr(os, "getuid", lambda: -1)
+        with pytest.raises(UsageError, match="somebody else's: remove it"):
             lay_out(name, ("files",), "english")
     assert sorted(file.name for file in tmp_path.rglob("*.txt")) == ["kept.txt"]
     assert folder_of("file").read_text() == "kept"
@@ -292,10 +292,8 @@ def test_servers_are_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.
     """With an npm that installs a file and notes that it was started, or breaks off after the file."""
     npm = tmp_path / "bin" / "npm"
     npm.parent.mkdir()
-    program = f'#!/bin/sh\necho "$7" >> {tmp_path}/started\nmkdir -p "$3/node_modules"\n' + (
-        "echo broken >&2; exit 1\n" if fails else ""
-    )
-    npm.write_text(program.replace("$7", "$*"))
+    end = "echo broken >&2; exit 1" if fails else "exit 0"
+    npm.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/started\nmkdir -p "$3/node_modules"\n{end}\n')
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=os.pathsep)
     monkeypatch.setenv("XMLCALL_BENCH", str(tmp_path / "data"))
@@ -313,7 +311,7 @@ def test_servers_are_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(node.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="expected Node.js on the PATH"):
+    with pytest.raises(UsageError, match=r"expected Node\.js on the PATH"):
         server_of("files", tmp_path)
     with pytest.raises(UsageError, match="pip install 'xmlcall"):
         server_of("time", tmp_path)
