@@ -13,6 +13,7 @@ from .oracle import oracle_calls
 
 __all__ = ["arguments_of", "call_text", "difference", "expected_of", "to_json"]
 
+_TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state", "right", "reply")  # see `talk`
 DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 
@@ -56,17 +57,25 @@ def expected_of(case: Case) -> dict[str, str]:
     """Say what counts as right.
 
     Args:
-        case: of any kind but a task of several turns.
+        case: of any kind but a task of several turns; of a conversation, one turn.
 
     Returns:
         `text`, the accepted calls, and `note`, a sentence.
     """
+    if case.expects == "talk":
+        return _expected_turn(case.turns[0])
     if case.expects != "calls":
         return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
     if case.exact:
         return {"text": "\n".join(call_text(*call) for call in case.exact), "note": "Equal to the last character."}
     text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())
     return {"text": text, "note": 'Where "" is accepted, the parameter may be left out.' if '""' in text else ""}
+
+
+def _expected_turn(turn: Mapping[str, Any]) -> dict[str, str]:
+    keys = [key for key in _TURN_KEYS if key in turn]
+    text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in keys)
+    return {"text": text, "note": "An answer in words." if "tools" in turn else "An answer in words, without a tool."}
 
 
 def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:

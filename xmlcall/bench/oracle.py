@@ -5,12 +5,18 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
+from ..catalog import Catalog
+from ..completion import Chunk
+from ..dialects import DIALECTS
+from ..reply import write
 from ..signature import example_arguments
 from ..tool import Tool
+from ..wire.openai import json_text, native_call
 from .case import Case
 from .judge import Call
+from .ways import Way
 
-__all__ = ["oracle_calls"]
+__all__ = ["calling", "oracle_calls"]
 
 _LEFT_OUT: Final = object()
 
@@ -27,6 +33,21 @@ def oracle_calls(case: Case) -> list[Call]:
         return [(case.tools[0].name, example_arguments(case.tools[0]))]
     tools = {tool.name: tool for tool in reversed(case.tools)}
     return [(name, _chosen(values, tools[name])) for answer in case.answers for name, values in answer.items()]
+
+
+def calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> list[Chunk]:
+    """Return a reply that makes calls.
+
+    Args:
+        calls: in order.
+        catalog: the tools that they belong to.
+        way: how they are written.
+    """
+    if way.is_native:
+        return [
+            Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
+        ]
+    return [Chunk(text=write(calls, catalog, DIALECTS[way.dialect]))]
 
 
 def _chosen(values: Mapping[str, Sequence[Any]], tool: Tool) -> dict[str, Any]:

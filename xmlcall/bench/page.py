@@ -247,20 +247,25 @@ def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
-    """Return what is shown of a task of several turns."""
-    turns = list(enumerate(outcome["turns"], 1))
+    """Return what is shown of a task of several turns, or of one turn of a conversation."""
+    first = len(case.messages) if case.expects == "talk" else 1
+    turns = list(enumerate(outcome["turns"], first))
     replies = [
         (f"Raw reply {place}, turn {turn}", text) for turn, played in turns for place, text in enumerate(played["replies"], 1)
     ]
     calls = [call for _, played in turns for call in played["calls"]]
-    failed = "" if outcome["valid"] else f" The first turn that is wrong: {outcome['failed_turn'] + 1}."
     return {
         "prompt": [Message(role=message["role"], content=message["content"]) for message in case.messages],
         "rounds": [{**_ROUND, "title": title, "text": text, "finish_reason": ""} for title, text in replies],
         "calls": [(_task_call(call), call.get("issues", ())) for call in calls],
-        "expected": {"text": "", "note": f"The state and the results that the expected calls of each turn lead to.{failed}"},
+        "expected": expected_of(case) if case.expects == "talk" else _expected_task(outcome),
         "diff": [],
     }
+
+
+def _expected_task(outcome: Mapping[str, Any]) -> dict[str, str]:
+    failed = "" if outcome["valid"] else f" The first turn that is wrong: {outcome['failed_turn'] + 1}."
+    return {"text": "", "note": f"The state and the results that the expected calls of each turn lead to.{failed}"}
 
 
 def _task_call(call: Mapping[str, Any]) -> str:

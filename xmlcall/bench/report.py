@@ -58,7 +58,8 @@ def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, A
         `run`, `cases` (how many there are), and by way `answered`, `metrics`, `undisputed` (without disputed cases), `failures`,
         `repairs`, `categories` and `cost`; at the top once more the `metrics` of the first way.
     """
-    ways = {way: _reported_way(list(of_way), run.about.get("suite", "")) for way, of_way in verdicts.items()}
+    suite = run.about.get("suite", "")
+    ways = {way: {"answered": len(run.of_way(way)), **_reported_way(list(of_way), suite)} for way, of_way in verdicts.items()}
     metrics = next(iter(ways.values()))["metrics"] if ways else {}
     return {"run": run.about, "cases": len(run.cases), "metrics": metrics, "ways": ways, "warnings": _warnings(run, verdicts)}
 
@@ -66,7 +67,6 @@ def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, A
 def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
     categories = dict.fromkeys(verdict.case.category for verdict in verdicts)
     return {
-        "answered": len(verdicts),
         "metrics": _metrics(verdicts),
         "undisputed": _metrics([verdict for verdict in verdicts if not verdict.case.disputed]),
         "failures": dict(Counter(verdict.failure for verdict in verdicts if verdict.failure).most_common()),

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import filelock
 from jsonschema import Draft202012Validator
@@ -25,6 +25,7 @@ from ..errors import UsageError, XmlcallError
 from ..tool import Tool
 from ..types import Message
 from .case import Case, case_to_json
+from .kept import ABOUT, ADDED, REPLY, conversation
 from .ways import Settings, Way
 
 __all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "request_key", "write_whole"]
@@ -32,46 +33,8 @@ __all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "requ
 _FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
 _UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # what a start that broke off leaves
+_TAKE_OUT = "take the line out, or begin a new run"
 _BEGIN_ANEW = "bring the file back from a copy, or begin a new run"
-
-
-def _object(*required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required, "properties": properties}
-
-
-def _array(items: Mapping[str, Any], **more: int) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
-
-# What is read must fit these JSON Schemas; a later version may add to all but the settings, which decide how it is read.
-_STRING, _NUMBER, _NUMBER_OR_NOT = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
-_USAGE = {"type": ["object", "null"], "additionalProperties": _NUMBER_OR_NOT}
-_ROUND = _object(
-    text=_STRING,
-    reasoning=_STRING,
-    calls=_array(_array(_STRING, minItems=2, maxItems=2)),
-    finish_reason=_STRING,
-    usage=_USAGE,
-    need_usage=_USAGE,
-    seconds=_NUMBER,
-    first_event_seconds=_NUMBER,
-    log_odds=_NUMBER_OR_NOT,
-    threshold=_NUMBER_OR_NOT,
-)
-_TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
-_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
-_KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
-_REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
-_ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
-_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-_SETTINGS: dict[str, Any] = {
-    name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}
-    for name, hint in get_type_hints(Settings).items()
-}
-_SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
-_ABOUT = _object(
-    *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
-)
 
 
 class RunError(XmlcallError):
@@ -103,7 +66,7 @@ class Run:
             file = self.folder / "replies.jsonl"
             if file.exists():
                 os.truncate(file, len(_whole_lines(file)))
-            self.replies = _read_replies(file, _ADDED)
+            self.replies = _read_replies(file, ADDED)
             yield
 
     @property
@@ -222,9 +185,10 @@ def read_run(folder: Path) -> Run:
     about = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
-    _check(about, _ABOUT, folder / "run.json", _BEGIN_ANEW)
-    cases = _read_cases(folder / "cases.jsonl", about)
-    return Run(folder, about, cases, _read_replies(folder / "replies.jsonl", _REPLY))
+    _check(about, ABOUT, folder / "run.json", _BEGIN_ANEW)
+    run = Run(folder, about, _read_cases(folder / "cases.jsonl", about), _read_replies(folder / "replies.jsonl", REPLY))
+    _check_conversations(run)
+    return run
 
 
 def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:
@@ -282,11 +246,18 @@ def _read_replies(file: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]
     """Read the replies without a last line that was cut, or that another process is writing."""
     if not file.exists():
         return []
-    remedy = "take the line out, or begin a new run"
-    rows = list(_lines(_whole_lines(file), file, remedy))
+    rows = list(_lines(_whole_lines(file), file, _TAKE_OUT))
     for number, reply in rows:
-        _check(reply, schema, f"{file}, line {number}", remedy)
+        _check(reply, schema, f"{file}, line {number}", _TAKE_OUT)
     return [reply for _, reply in rows]
+
+
+def _check_conversations(run: Run) -> None:
+    """Check that conversations were kept with all that is needed to judge each turn again."""
+    for reply in run.replies:
+        case = run.by_id.get(reply["case"])
+        if case is not None and case.expects == "talk":
+            _check(reply, conversation(len(case.turns)), f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
 
 
 def _whole_lines(file: Path) -> bytes:

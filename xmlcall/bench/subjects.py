@@ -5,23 +5,19 @@ writes what looks like calls and is none, and must score 0 %. `mutator` damages 
 so that each number of a report can be worked out by hand. They answer through the same streams, parser and judge as a model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
-from ..catalog import Catalog
 from ..completion import Chunk
-from ..dialects import DIALECTS
 from ..errors import UsageError
-from ..reply import write
-from ..wire.openai import json_text, native_call
 from .case import Case
-from .judge import Call
 from .multiturn import MultiTurnCase, Reference
-from .oracle import oracle_calls
+from .oracle import calling, oracle_calls
 from .suites import tasks_of
+from .talk.oracle import RightTurns
 from .ways import Way, catalog_of
 
 __all__ = ["MUTATIONS", "STAND_INS", "Subject", "model_subject", "stand_in"]
@@ -62,20 +58,29 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
         cases: of the run; the mutator goes by their order.
 
     Raises:
+        UsageError: the mutator is to talk.
         BackendUnavailable: the data behind tasks of several turns cannot be fetched.
     """
+    if name == "mutator" and any(case.expects == "talk" for case in cases):
+        raise UsageError("the mutator damages replies that are judged one by one, a conversation goes on: use oracle or garbage")
     place = {case.id: number for number, case in enumerate(cases)}
     tasks = tasks_of(cases)
 
     def backend(case: Case, way: Way) -> Backend:
-        right = _right_task(tasks[case.id], way) if case.id in tasks else [_right(case, way)]
-        return ScriptedBackend(STAND_INS[name](right, way, place[case.id]))
+        if case.expects == "talk" and name == "oracle":
+            return RightTurns(case, way)
+        return ScriptedBackend(STAND_INS[name](right_replies(case, way), way, place[case.id]))
+
+    def right_replies(case: Case, way: Way) -> list[Script]:
+        if case.expects == "talk":
+            return []
+        return _right_task(tasks[case.id], way) if case.id in tasks else [_right(case, way)]
 
     return Subject(name=name, backend=backend)
 
 
 def _right(case: Case, way: Way) -> Script:
-    return _calling(oracle_calls(case), catalog_of(case), way) if case.expects != "no_call" else [_PLAIN]
+    return calling(oracle_calls(case), catalog_of(case), way) if case.expects != "no_call" else [_PLAIN]
 
 
 def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
@@ -85,17 +90,9 @@ def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
     replies: list[Script] = []
     for turn in range(len(task.turns)):
         if calls := reference.calls(turn):
-            replies.append(_calling(calls, catalog, way))
+            replies.append(calling(calls, catalog, way))
         replies.append([_PLAIN])
     return replies
-
-
-def _calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> Script:
-    if way.is_native:
-        return [
-            Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
-        ]
-    return [Chunk(text=write(calls, catalog, DIALECTS[way.dialect]))]
 
 
 def _oracle(right: list[Script], way: Way, number: int) -> list[Script]:

@@ -11,6 +11,7 @@ from ..errors import UsageError
 from .exits import FAILED, OK, complain
 from .jsonform import json_text
 from .plain import plain, visible
+from .turns import show_turns
 
 __all__ = ["compare", "gate", "report", "rescore", "show"]
 
@@ -121,8 +122,8 @@ def _print_markdown(folder: Path, found: Mapping[str, Any]) -> None:
     print("\n" + "\n".join(f"- {line}" for line in [*_details(found), *found["warnings"]]) + "\n")
 
 
-def _verdicts(text: str) -> tuple[list[Any], int]:
-    """Return the verdicts of `RUN` or `RUN:WAY`, and how many cases there are to answer."""
+def _verdicts(text: str) -> tuple[list[Any], int, int]:
+    """Return the verdicts of `RUN` or `RUN:WAY`, how many cases were answered, and how many there are."""
     from ..bench.report import judged
     from ..bench.store import read_run
 
@@ -131,7 +132,8 @@ def _verdicts(text: str) -> tuple[list[Any], int]:
     ways = run.about["ways"]
     if (way or len(ways) > 1) and way not in ways:
         raise UsageError(f"expected RUN:WAY, such as {run.folder}:{ways[0]}, got {text!r}; the run has {', '.join(ways)}")
-    return list(asyncio.run(judged(run))[way or ways[0]]), len(run.cases)
+    way = way or ways[0]
+    return list(asyncio.run(judged(run))[way]), len(run.of_way(way)), len(run.cases)
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -139,7 +141,7 @@ def compare(options: argparse.Namespace) -> int:
     from ..bench.report import compared
 
     asked = [(text, *_verdicts(text)) for text in (options.first, options.second)]
-    found = compared(*(verdicts for _, verdicts, _ in asked))
+    found = compared(*(verdicts for _, verdicts, *_ in asked))
     if not found["cases"]:
         raise UsageError(f"{options.first} and {options.second} have no case in common")
     if options.json:
@@ -148,7 +150,7 @@ def compare(options: argparse.Namespace) -> int:
         _print_comparison(options, found)
     if options.max_drop is None:
         return OK
-    parts = [_part(text, len(verdicts), cases) for text, verdicts, cases in asked]
+    parts = [_part(text, answered, cases) for text, _, answered, cases in asked]
     return max(*parts, _drop(found["metrics"], options.max_drop))
 
 
@@ -180,14 +182,17 @@ def show(options: argparse.Namespace) -> int:
     from ..bench.ways import sent, way_of
 
     run = read_run(options.run)
-    if options.case not in run.by_id:
+    case = run.by_id.get(options.case) or run.by_id.get(options.case.rpartition("#")[0])
+    if case is None:
         raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(list(run.by_id)[:5])}")
-    case = run.by_id[options.case]
     ways = [options.way] if options.way else run.about["ways"]
     verdicts = asyncio.run(judged(run))
     for way in ways:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
+        if case.expects == "talk":
+            show_turns(verdicts[way], options.case, way)
+            continue
         found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
         print(f"===== {case.id}, {way}: the prompt\n")
         for message in sent(way_of(way), case, run.settings, found[0].row["rounds"] if found else ()):

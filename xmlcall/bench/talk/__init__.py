@@ -12,6 +12,8 @@
     not       regular expressions that must not be found in it
     told      a regular expression with one group, found in a result: the answer has to hold what the group holds
     state     a file of the folder, `path`, in which `has` must be found afterwards
+    right     calls that are right, in order, for the stand-in `oracle`; `{folder}` in strings is the folder
+    reply     its answer after them; without it, the texts of the results, or any plain sentence where nothing is called
 
 Every other conversation of a language is for tuning, and the others are for reporting, from the start and for good: a prompt or
 a threshold is chosen on the first, and a figure is published of the second.

