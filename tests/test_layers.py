@@ -64,25 +64,26 @@ layer("prompt", "errors types names catalog dialects content reply signature")
 layer("feedback", "types names catalog dialects content reply signature prompt")
 layer("offering", "types")
 layer("wire", "errors types completion catalog")
+layer("fitting", "types")
 # -- I/O --
 layer("download", "errors")
 layer("sources", "errors download")
 layer("models", "errors download sources")
 layer("config", "errors")
 layer("policy", "types references")
-layer("backends", "errors types completion wire models download")
+layer("backends", "errors types completion fitting wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
 layer("generation", "errors types events completion catalog parser binding reply backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
 layer("toolneed", "errors completion backends")
-layer("loop_events", "types events completion generation toolneed")
+layer("loop_events", "types events completion fitting generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content prompt feedback offering policy repair backends hosts generation constrained
-    toolneed calling loop_events""",
+    """errors types tool completion catalog content prompt feedback offering fitting policy repair backends hosts generation
+    constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
@@ -91,8 +92,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering wire binding reply policy
-    repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering fitting wire binding reply
+    policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

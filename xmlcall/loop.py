@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from . import prompt
 from .backends.base import Backend
+from .backends.fitted import FittedBackend
 from .calling import Calling, outcome
 from .catalog import Catalog
 from .completion import CompletionRequest, Usage
@@ -23,10 +24,11 @@ from .constrained import generate_call
 from .content import result_text
 from .errors import UsageError
 from .feedback import feedback, results
+from .fitting import Fitted, Scale
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
-from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, Shortened, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
@@ -48,6 +50,8 @@ class _Run:
     attempts: Attempts
     request: str  # the person's last words
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
+    backend: FittedBackend
+    shortened: list[Shortened] = field(default_factory=list)  # not yet told
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
 
@@ -107,6 +111,7 @@ class ToolLoop:
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
+        self._scale = Scale()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -167,10 +172,7 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        opened = self._opened(messages)
-        state = _Run(
-            messages=opened, attempts=Attempts(self._repair), request=_last_request(messages), said=_said_by_others(opened)
-        )
+        state = self._begun(messages)
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -179,6 +181,8 @@ class ToolLoop:
             generated = None
             async with aclosing(self._generate(state, catalog)) as events:
                 async for event in events:
+                    while state.shortened:
+                        yield state.shortened.pop()
                     if isinstance(event, Generated):
                         generated = _identified(event)
                     else:
@@ -210,6 +214,25 @@ class ToolLoop:
             stop_reason = "max_turns"
         yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
 
+    def _begun(self, messages: Sequence[Message | Mapping[str, Any]]) -> _Run:
+        opened, shortened = self._opened(messages), list[Shortened]()
+        told: set[Shortened] = set()
+
+        def tell(fitted: Fitted) -> None:
+            event = Shortened(results=fitted.cuts, messages=fitted.left_out)
+            if event not in told:
+                told.add(event)
+                shortened.append(event)
+
+        return _Run(
+            messages=opened,
+            attempts=Attempts(self._repair),
+            request=_last_request(messages),
+            said=_said_by_others(opened),
+            backend=FittedBackend(self.backend, self._scale, lang=self._lang, on_cut=tell),
+            shortened=shortened,
+        )
+
     def _opened(self, messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
         """Copy the conversation and check that a reply can follow."""
         opened = [as_message(message) for message in messages]
@@ -225,7 +248,7 @@ class ToolLoop:
         is_question = last.role == "user" and not last.content.startswith("<function_results>")
         if reminder and self._call_threshold is not None and is_question:
             asked = with_system(self._system(catalog), without_reminder(reminder, state.messages))
-            need = await ask_need(self.backend, replace(self._sampling, messages=asked), self._call_threshold)
+            need = await ask_need(state.backend, replace(self._sampling, messages=asked), self._call_threshold)
             state.usage = need.usage
         if need is not None and not need.needs_tool:
             state.messages = list(without_reminder(reminder, state.messages))
@@ -238,11 +261,11 @@ class ToolLoop:
         system = "" if native else self._system(catalog)
         request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
         if native:
-            return generate_native(self.backend, request, catalog)
+            return generate_native(state.backend, request, catalog)
         if forced := self._forced(state, catalog):
-            return generate_call(self.backend, request, catalog, forced)
+            return generate_call(state.backend, request, catalog, forced)
         continuations = self._repair.max_format_retries
-        return generate(self.backend, request, catalog, parallel=self._parallel, continuations=continuations)
+        return generate(state.backend, request, catalog, parallel=self._parallel, continuations=continuations)
 
     def _forced(self, state: _Run, catalog: Catalog) -> Tool | None:
         """Return the tool that the next reply has to call, because the model cannot write the call in any other way."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .completion import Usage
 from .events import Event
+from .fitting import Cut
 from .generation import Continued
 from .toolneed import ToolNeed
 from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
@@ -16,6 +17,7 @@ __all__ = [
     "CallStarted",
     "LoopEvent",
     "RetryAsked",
+    "Shortened",
     "TurnEnded",
     "TurnStarted",
 ]
@@ -102,6 +104,19 @@ class RetryAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """The model is not sent all of the conversation, because its context is smaller; `Answer.messages` has all of it.
+
+    Args:
+        results: that are sent in part.
+        messages: how many, the oldest, are not sent.
+    """
+
+    results: tuple[Cut, ...]
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The end of a run.
 
@@ -132,5 +147,6 @@ LoopEvent = (
     | CallRejected
     | CallDenied
     | RetryAsked
+    | Shortened
     | Answer
 )

@@ -63,6 +63,9 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
         session = Session(loop, display)
+        length = loop.backend.capabilities.context_length
+        if options.verbose and length:
+            display.line("", f"the model's context holds {length:,} tokens", style="dim")
         await session.tell_notices()
         if options.mode == "native" and loop.backend.capabilities.native_tools is False:
             display.notice("the server says that this model has no function calling of its own; --mode xml works with any model")

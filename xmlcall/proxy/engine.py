@@ -21,9 +21,11 @@ from typing import Any, Final, Literal, Self
 
 from .. import prompt
 from ..backends.base import Backend
+from ..backends.fitted import FittedBackend
 from ..calling import Calling
 from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
+from ..fitting import Fitted, Scale
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..offering import with_reminder, without_reminder
@@ -87,6 +89,7 @@ class Engine:
         max_turns: int = 10,
     ) -> None:
         self.backend = Patient(backend)
+        self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
@@ -241,7 +244,7 @@ class Engine:
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
             Answering(
-                backend=self.backend,
+                backend=self._fitted,
                 catalog=allowed,
                 origins={name: origin for name, origin in self._origins.items() if name not in theirs},
                 calling=self._calling,
@@ -267,7 +270,7 @@ class Engine:
         if {message.role for message in since} != {"user"}:  # a person's words may also stand beside results
             return None
         asked = replace(completion, messages=without_reminder(reminder, completion.messages))
-        return await ask_need(self.backend, asked, self._call_threshold)
+        return await ask_need(self._fitted, asked, self._call_threshold)
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""
@@ -287,12 +290,12 @@ class Engine:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
         completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
-        return plain_answer(self.backend, completion)
+        return plain_answer(self._fitted, completion)
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         catalog, words = self._known(request.tools)
         sources = self._sources(request, words)
-        return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
+        return native_answer(self._fitted, self._completion(request, request.messages), catalog, sources)
 
     def _sources(self, request: TurnRequest, words: list[str]) -> list[str]:
         """Return the texts by others that a call must not be copied from."""
@@ -331,6 +334,13 @@ class Engine:
             return own | dict(sampling.options)
         options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
         return own | {"options": {**options, **sampling.options}}
+
+
+def _log_cut(fitted: Fitted) -> None:
+    """Tell whoever runs the proxy; without names, which others chose."""
+    missing = sum(cut.left_out for cut in fitted.cuts)
+    what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
+    log.info(what, len(fitted.cuts), missing, fitted.left_out)
 
 
 def _is_simple(request: TurnRequest) -> bool:

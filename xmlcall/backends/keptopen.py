@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Self
 
-from ..backends.base import Backend, Capabilities
+from .base import Backend, Capabilities
 
 __all__ = ["KeptOpen"]
 
