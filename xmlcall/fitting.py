@@ -112,10 +112,15 @@ class Scale:
     context_length: int | None = None
 
     def learn(self, told: int, estimated: float) -> None:
-        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts."""
-        if estimated < 256 or told < 1:  # a template's own words would count too much
+        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts.
+
+        Args:
+            told: tokens, the cached part included.
+            estimated: tokens.
+        """
+        if estimated < 256 or told < estimated / 2:  # the template's words count too much; or what was cached is not counted
             return
-        measured = min(max(told / estimated, 0.4), 8.0)  # a server may say anything
+        measured = min(told / estimated, 8.0)  # a server may say anything
         if not self.rate / 1.5 < measured <= self.rate:
             self.rate = measured * 1.1
 

@@ -142,7 +142,7 @@ class FakeOpenAI:
         return StreamingResponse(self._stream(), media_type=self.content_type)
 
     def _overflow(self, body: dict[str, Any]) -> tuple[int, Any] | None:
-        tokens = int(sum(len(message["content"]) for message in body["messages"]) / self.token_length)
+        tokens = int(sum(len(message["content"] or "") for message in body["messages"]) / self.token_length)
         if self.n_ctx is None or tokens < self.n_ctx:
             return None
         said = f"request ({tokens} tokens) exceeds the available context size ({self.n_ctx} tokens), try increasing it"

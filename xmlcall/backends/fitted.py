@@ -48,10 +48,8 @@ class FittedBackend(KeptOpen):
         Raises:
             ContextOverflow: what has to be sent is too long; the message says what takes the room.
         """
-        max_tokens = request.max_tokens
+        fitted, sent = self._cut(request)
         for left in range(REFUSALS, -1, -1):
-            fitted = self._fit(request)
-            sent = replace(request, messages=fitted.messages, max_tokens=max_tokens)
             size, begun = estimate(sent.messages) + estimate_tools(sent.tools), False
             try:
                 async with aclosing(self._backend.stream(sent)) as chunks:
@@ -66,26 +64,22 @@ class FittedBackend(KeptOpen):
             except ContextOverflow as error:
                 if begun:
                     raise
-                if not left or not fitted.fits:
-                    raise self._refusal(sent, error) from error
                 self._scale.refused(size, error.prompt_tokens, error.context_length or self.capabilities.context_length)
-                max_tokens = max_tokens and min(max_tokens, self._room(max_tokens))  # vLLM wants room for all of them
+                refused, (fitted, sent) = sent, self._cut(request, is_refused=True)
+                if not left or sent == refused:
+                    raise self._refusal(refused, error) from error
 
-    def _fit(self, request: CompletionRequest) -> Fitted:
-        length = self._length
+    def _cut(self, request: CompletionRequest, *, is_refused: bool = False) -> tuple[Fitted, CompletionRequest]:
+        """Return what fits, and the request for it; vLLM refuses also where not all of `max_tokens` would fit."""
+        length = self._scale.context_length or self.capabilities.context_length
         if length is None:
-            return Fitted(messages=request.messages)
-        limit = (length - self._room(request.max_tokens)) / self._scale.rate
-        return fit(request.messages, limit - estimate_tools(request.tools), lang=self._lang)
-
-    @property
-    def _length(self) -> int | None:
-        return self._scale.context_length or self.capabilities.context_length
-
-    def _room(self, max_tokens: int | None) -> int:
-        """Return the tokens that are kept for the reply."""
-        wanted = REPLY_TOKENS if max_tokens is None or max_tokens < PROBE_TOKENS else max_tokens
-        return min(wanted, (self._length or 0) // 4)
+            return Fitted(messages=request.messages), request
+        wanted = request.max_tokens or REPLY_TOKENS
+        room = min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
+        limit = (length - room) / self._scale.rate - estimate_tools(request.tools)
+        fitted = fit(request.messages, limit, lang=self._lang)
+        max_tokens = min(request.max_tokens, room) if is_refused and request.max_tokens else request.max_tokens
+        return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
 
     def _refusal(self, sent: CompletionRequest, error: ContextOverflow) -> ContextOverflow:
         """Make the error for what cannot be cut any further."""
@@ -93,11 +87,12 @@ class FittedBackend(KeptOpen):
         said = estimate(message for message in sent.messages if message.role != "system")
         needed = error.prompt_tokens or round((system + said) * self._scale.rate)
         share = round(needed * system / (system + said))
-        length = error.context_length or self._length
-        what = 'offer fewer tools ("includeTools" in the configuration of their servers)' if system > said else "say it shorter"
+        length = self._scale.context_length  # it was set by the refusal
+        tools = 'offer fewer tools ("includeTools" in the configuration of their servers)'
+        what = f"shorten the system prompt, {tools}" if system > said else "shorten the message"
         message = (
             f"the prompt is too long for the model, also without older messages: it needs about {needed:,} tokens, {share:,} of "
-            f"them for the system prompt with the tools; the context holds {f'{length:,}' if length else 'fewer'}, a part of "
+            f"them for the system prompt with the tools; the context holds {length:,}, a part of "
             f"which is for the reply: {what}, or {error.advice}"
         )
         return ContextOverflow(

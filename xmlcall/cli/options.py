@@ -69,7 +69,7 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
         type=number(int, least=1),
         metavar="N",
         help="tokens that prompt and reply share, for a local file (default: 8192 to 32768, as the model was trained for and the "
-        "free memory bears) or Ollama (default: 16384, or what the model can hold if that is less); other servers decide themselves",
+        "free memory bears) or Ollama (default: 16384, less if the model holds less); other servers decide themselves",
     )
 
 
