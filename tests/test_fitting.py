@@ -257,28 +257,26 @@ def test_the_estimate_counts_calls_pictures_and_tools() -> None:
 @pytest.mark.parametrize(
     ("told_tokens", "estimated", "rate"),
     [
-        (750, 1000.0, 0.8),  # about right: nothing moves
-        (550, 1000.0, 0.8),
-        (1000, 1000.0, 1.1),
+        (950, 1000.0, 1.0),  # about right: nothing moves
+        (700, 1000.0, 1.0),
+        (1010, 1000.0, 1.111),
         (500, 1000.0, 0.55),
         (3000, 1000.0, 3.3),
         (2**52, 1000.0, 8.8),
-        (30, 1000.0, 0.8),  # what was cached is not counted
-        (400, 100.0, 0.8),  # the template, not the text
+        (30, 1000.0, 1.0),  # what was cached is not counted
+        (400, 100.0, 1.0),  # the template, not the text
     ],
 )
 def test_what_a_server_counted_corrects_the_estimate(told_tokens: int, estimated: float, rate: float) -> None:
-    scale = Scale()
+    scale = Scale(rate=1.0)
     scale.learn(told_tokens, estimated)
-    assert scale.rate == pytest.approx(rate)
+    assert scale.bounds == pytest.approx((rate, rate))
 
 
 @given(st.floats(0, 1e6), st.none() | st.integers(0, 2**52), st.none() | st.integers(1, 2**52))
-def test_after_a_refusal_less_is_sent_unless_it_tells_that_all_is_well(
-    estimated: float, told_tokens: int | None, length: int | None
-) -> None:
+def test_after_a_refusal_without_figures_less_is_sent(estimated: float, told_tokens: int | None, length: int | None) -> None:
     scale = Scale()
     scale.refused(estimated, told_tokens, length)
     assert scale.context_length is not None
     if not told_tokens and estimated > 10:
-        assert scale.context_length / scale.rate < max(estimated, 1.0)
+        assert scale.context_length / scale.bounds[0] < estimated

@@ -103,13 +103,21 @@ class Scale:
     """What a model server told of lengths.
 
     Args:
-        rate: tokens of the server's for one that is estimated. The first is below 1: a server refuses at once what is too
-            long, but words that were cut in vain are lost.
+        rate: tokens of the server's for one that is estimated, a little more than was measured; None before any.
         context_length: tokens that prompt and reply share, as a refusal told or let guess; None before any.
     """
 
-    rate: float = 0.8
+    rate: float | None = None
     context_length: int | None = None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that the rate may be.
+
+        By the least it is decided whether a prompt is cut, since words that are cut in vain are lost and a server refuses at once
+        what is too long; by the most how far, since then some have to go anyhow and the reply needs its room.
+        """
+        return (0.8, 1.1) if self.rate is None else (self.rate, self.rate)
 
     def learn(self, told: int, estimated: float) -> None:
         """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts.
@@ -121,7 +129,7 @@ class Scale:
         if estimated < 256 or told < estimated / 2:  # the template's words count too much; or what was cached is not counted
             return
         measured = min(told / estimated, 8.0)  # a server may say anything
-        if not self.rate / 1.5 < measured <= self.rate:
+        if self.rate is None or not self.rate / 1.5 < measured <= self.rate:
             self.rate = measured * 1.1
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> None:
@@ -134,9 +142,10 @@ class Scale:
         """
         if told:
             self.learn(told, estimated)
-        self.context_length = context_length or self.context_length or round(estimated * self.rate * 0.75)
+        least = self.bounds[0]
+        self.context_length = context_length or self.context_length or round(estimated * least * 0.75)
         if not told:
-            self.rate = 1.25 * max(self.rate, self.context_length / max(estimated, 1.0))
+            self.rate = 1.25 * max(least, self.context_length / max(estimated, 1.0))
 
 
 def estimate(messages: Iterable[Message]) -> float:

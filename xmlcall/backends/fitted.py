@@ -76,8 +76,10 @@ class FittedBackend(KeptOpen):
             return Fitted(messages=request.messages), request
         wanted = request.max_tokens or REPLY_TOKENS
         room = min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
-        limit = (length - room) / self._scale.rate - estimate_tools(request.tools)
-        fitted = fit(request.messages, limit, lang=self._lang)
+        (least, most), tools = self._scale.bounds, estimate_tools(request.tools)
+        fitted = Fitted(messages=request.messages)
+        if (estimate(request.messages) + tools) * least > length - room:
+            fitted = fit(request.messages, (length - room) / most - tools, lang=self._lang)
         max_tokens = min(request.max_tokens, room) if is_refused and request.max_tokens else request.max_tokens
         return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
 
@@ -85,7 +87,7 @@ class FittedBackend(KeptOpen):
         """Make the error for what cannot be cut any further."""
         system = estimate(message for message in sent.messages if message.role == "system") + estimate_tools(sent.tools)
         said = estimate(message for message in sent.messages if message.role != "system")
-        needed = error.prompt_tokens or round((system + said) * self._scale.rate)
+        needed = error.prompt_tokens or round((system + said) * self._scale.bounds[0])
         share = round(needed * system / (system + said))
         length = self._scale.context_length  # it was set by the refusal
         tools = 'offer fewer tools ("includeTools" in the configuration of their servers)'
