@@ -29,11 +29,11 @@ from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
 from xmlcall.backends.base import Backend, Capabilities
+from xmlcall.backends.keptopen import KeptOpen
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
-from xmlcall.bench.keptopen import KeptOpen
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.dialects import DIALECTS

@@ -238,7 +238,7 @@ OVERFLOW = {"code": 400, "message": "request (5031 tokens) exceeds the available
             400,
             {"error": OVERFLOW | {"type": "exceed_context_size_error", "n_prompt_tokens": 5031, "n_ctx": 2048}},
             ContextOverflow,
-            r"too long for the model \(5031 tokens, the context holds 2048\): start a new conversation",
+            r"too long for the model \(5031 tokens, the context holds 2048\): start its server .*llama-server -c N",
         ),
         (400, {"error": {"message": "no", "code": "context_length_exceeded"}}, ContextOverflow, "too long for the model: "),
         (400, {"message": "This model's maximum context length is 9 tokens."}, ContextOverflow, "maximum context length is 9"),

@@ -277,7 +277,7 @@ def test_too_many_steps(cases: list[MultiTurnCase]) -> None:
 def test_a_prompt_too_long_is_an_error_of_the_task(cases: list[MultiTurnCase]) -> None:
     case = by_id(cases, "multi_turn_base_0")
     first = [*blocks(case, expected(case)[:1], together=True)]
-    report = play(case, ScriptedBackend([*first, ContextOverflow("too long", status_code=400)]))
+    report = play(case, ScriptedBackend([*first, *[ContextOverflow("too long", status_code=400)] * 4]))
     assert (report["valid"], report["error"], report["failed_turn"]) == (False, "context_overflow", 1)
     with pytest.raises(BackendUnavailable):
         play(case, ScriptedBackend([BackendUnavailable("gone")]))

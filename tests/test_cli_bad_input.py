@@ -115,7 +115,10 @@ OVERFLOW = (
     ("refusal", "message"),
     [
         (MISSING, ".*asked for the model 'other', the server has: tiny"),
-        (OVERFLOW, r"the prompt is too long for the model \(5031 tokens, the context holds 2048\): .* offer fewer tools, .*"),
+        (
+            OVERFLOW,
+            r"the prompt is too long for the model, .* about 5,031 tokens, .* context holds 2,048, .*includeTools.* -c N.*",
+        ),
     ],
     ids=["no such model", "context too small"],
 )

@@ -68,25 +68,26 @@ layer("runaway", "")
 layer("repeated", "types")
 layer("leaks", "types events prompt")
 layer("wire", "errors types completion catalog")
+layer("fitting", "types")
 # -- I/O --
 layer("download", "errors")
 layer("sources", "errors download")
 layer("models", "errors download sources")
 layer("config", "errors")
 layer("policy", "types")
-layer("backends", "errors types completion wire models download")
+layer("backends", "errors types completion fitting wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
 layer("generation", "errors types events completion catalog parser binding reply runaway leaks backends")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
 layer("toolneed", "errors types completion catalog prompt backends")
-layer("loop_events", "types events completion leaks generation toolneed")
+layer("loop_events", "types events completion fitting leaks generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog echo policy repair hosts loop_events")
 layer(
     "loop",
-    """errors types tool completion catalog content dialects reply prompt feedback offering echo leaks repeated policy repair
-    backends hosts generation constrained toolneed calling loop_events""",
+    """errors types tool completion catalog content dialects reply prompt feedback offering fitting echo leaks repeated policy
+    repair backends hosts generation constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
@@ -95,8 +96,8 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering echo leaks repeated wire
-    binding reply policy repair backends hosts generation constrained toolneed loop_events calling""",
+    """errors types references tool completion events catalog content dialects prompt feedback offering fitting echo leaks
+    repeated wire binding reply policy repair backends hosts generation constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -15,6 +15,7 @@ from xmlcall import (
     LocalHost,
     McpHost,
     Message,
+    Shortened,
     StdioServer,
     Tool,
     ToolCall,
@@ -23,6 +24,7 @@ from xmlcall import (
     TurnEnded,
     allow,
     connect,
+    render,
     system_prompt,
 )
 from xmlcall.completion import CompletionRequest
@@ -111,6 +113,58 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
     assert isinstance(cut.reply.calls[0], ToolCall)
     assert isinstance(constrained.reply.calls[0], ToolCall)
     assert constrained.text.startswith("<function_calls>")
+
+
+# -- more than the context holds ---------------------------------------------------------------------------------------
+
+SMALL_CONTEXT = 2048
+REPLY = 400  # tokens; so many have to be free behind each prompt
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    lines = (f"{number:06d} 2026-11-22T10:15:30 ok\n" for number in range(3600))  # digits, so that the first estimate is wrong
+    return f"The log begins here.\n{''.join(lines)}The log ends here."
+
+
+def small_loop() -> ToolLoop:
+    backend = connect("local", context_length=SMALL_CONTEXT)
+    return ToolLoop(backend, [LocalHost([read_file])], policy=["*"], temperature=0, max_tokens=REPLY)
+
+
+def assert_it_fitted(events: list[LoopEvent]) -> None:
+    assert isinstance(events[-1], Answer)
+    assert events[-1].stop_reason == "end"
+    prompts = [event.usage.prompt_tokens for event in events if isinstance(event, TurnEnded)]
+    assert prompts
+    assert all(length is not None and length + REPLY <= SMALL_CONTEXT for length in prompts), prompts
+
+
+async def test_a_result_larger_than_the_context_ends_in_an_answer() -> None:
+    call = render([{"name": "read_file", "arguments": {"path": "log.txt"}}])
+    result = f'<result name="read_file">\n{read_file("log.txt")}\n</result>'
+    said = (
+        Message(role="user", content="How does the file log.txt begin?"),
+        Message(role="assistant", content=call),
+        Message(role="user", content=f"<function_results>\n{result}\n</function_results>\n\n(Now answer in a short sentence.)"),
+    )
+    async with small_loop() as loop:
+        events = await run(loop, *said)
+    assert_it_fitted(events)
+    shortened = [event for event in events if isinstance(event, Shortened)]
+    assert shortened[0].results[0].characters > 100_000
+
+
+async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> None:
+    said = [
+        Message(role=role, content=f"{words} {number} apples. " * 15)
+        for number in range(60)
+        for role, words in (("user", "I have"), ("assistant", "You have"))
+    ]
+    async with small_loop() as loop:
+        events = await run(loop, *said, Message(role="user", content="Good morning! Please say hello to me."))
+    assert_it_fitted(events)
+    assert any(isinstance(event, Shortened) and event.messages > 60 for event in events)
 
 
 async def last_of(events: AsyncGenerator[Any]) -> Generated:

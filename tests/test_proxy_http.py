@@ -395,7 +395,7 @@ TROUBLES: dict[str, tuple[tuple[int, Any], int, str, str | None, str, str]] = {
         "invalid_request_error",
         "context_length_exceeded",
         "invalid_request_error",
-        "prompt is too long for the model (9000 tokens, the context holds 4096)",
+        "about 9,000 tokens, ",
     ),
 }
 

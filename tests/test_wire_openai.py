@@ -322,6 +322,30 @@ def test_errors_in_every_form(body: str, message: str, overflow: bool):
     assert (error.message, error.overflow) == (message, overflow)
 
 
+@pytest.mark.parametrize(
+    ("body", "prompt_tokens", "context_length"),
+    [
+        ({"error": {"type": "exceed_context_size_error", "message": "no", "n_prompt_tokens": 5, "n_ctx": 4}}, 5, 4),
+        ({"error": "exceed_context_size_error: request (99 tokens) exceeds the available context size (64 tokens)"}, 99, 64),
+        ("This model's maximum context length is 4096 tokens. However, your messages resulted in 5031 tokens.", 5031, 4096),
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4500 in the messages, "
+            "500 in the completion).",
+            4500,
+            4096,
+        ),
+        ("This model's maximum context length is 4096 tokens. However, your request has 4500 input tokens.", 4500, 4096),
+        ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 5000, 4096),
+        ("maximum context length", None, None),
+        ("The input (5000 tokens) is bad, the context length (4096 tokens) is fine.", None, None),
+        (f"maximum context length is {'9' * 5000} tokens", None, None),
+    ],
+)
+def test_the_figures_of_a_prompt_that_is_too_long(body: Any, prompt_tokens: int | None, context_length: int | None):
+    error = openai.read_error(body)
+    assert (error.prompt_tokens, error.context_length) == (prompt_tokens, context_length)
+
+
 # -- Ollama ------------------------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         CallStarted,
         LoopEvent,
         RetryAsked,
+        Shortened,
         TurnEnded,
         TurnStarted,
     )
@@ -67,7 +68,8 @@ _MODULES = {
     ".hosts.local": "LocalHost",
     ".hosts.mcp": "McpHost",
     ".loop": "ToolLoop",
-    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent RetryAsked TurnEnded TurnStarted",
+    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent RetryAsked Shortened TurnEnded "
+    "TurnStarted",
     ".generation": "Continued",
     ".parser": "Parser",
     ".policy": "Decision Policy Proposal allow",

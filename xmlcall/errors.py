@@ -145,7 +145,31 @@ class BackendStatusError(BackendError):
 
 
 class ContextOverflow(BackendStatusError):
-    """The prompt does not fit into the model's context."""
+    """The prompt does not fit into the model's context.
+
+    Args:
+        message: what was expected, what came, what to do.
+        backend: which server.
+        status_code: HTTP status; 200 for an error inside a stream.
+        body: what it said, cut to 500 characters.
+        prompt_tokens: the prompt's length, if the server said so.
+        context_length: what the context holds, if that is known.
+        advice: how the context is made larger, as a clause.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        backend: str = "",
+        status_code: int,
+        body: str = "",
+        prompt_tokens: int | None = None,
+        context_length: int | None = None,
+        advice: str = "give the model a larger context",
+    ) -> None:
+        super().__init__(message, backend=backend, status_code=status_code, body=body)
+        self.prompt_tokens, self.context_length, self.advice = prompt_tokens, context_length, advice
 
 
 class BackendProtocolError(BackendError):

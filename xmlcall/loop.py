@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 
 from . import prompt
 from .backends.base import Backend
+from .backends.fitted import FittedBackend
 from .calling import Calling, outcome
 from .catalog import Catalog
 from .completion import CompletionRequest, Usage
@@ -27,11 +28,12 @@ from .dialects import select
 from .echo import Sources, words_of
 from .errors import UsageError
 from .feedback import feedback, results
+from .fitting import Fitted, Scale
 from .generation import Generated, generate, generate_begun, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
 from .leaks import refusal
-from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, Shortened, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
@@ -57,6 +59,8 @@ class _Run:
     request: str  # the person's last words
     asked: int  # where these stand among the messages
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
+    backend: FittedBackend
+    shortened: list[Shortened] = field(default_factory=list)  # not yet told
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
     begun: str = ""  # how the first reply begins, written for the model
@@ -119,10 +123,11 @@ class ToolLoop:
         self._max_turns = max_turns
         self._parallel = parallel
         self._reminder_wanted = reminder
-        self._needs = None if call_threshold is None else ToolNeeds(backend, call_threshold)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._lang = lang
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed)
         self._catalog: Catalog | None = None
+        self._scale = Scale()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -183,14 +188,7 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        opened = self._opened(messages)
-        state = _Run(
-            messages=opened,
-            attempts=Attempts(self._repair),
-            request=_last_request(messages),
-            asked=len(opened) - 1,
-            said=_said_by_others(opened),
-        )
+        state = self._opened_run(messages)
         for turn in range(1, self._max_turns + 1):
             yield TurnStarted(turn=turn)
             catalog = await self.catalog()
@@ -199,6 +197,8 @@ class ToolLoop:
             generated = None
             async with aclosing(self._generate(state, catalog)) as events:
                 async for event in events:
+                    while state.shortened:
+                        yield state.shortened.pop()
                     if isinstance(event, Generated):
                         generated = _identified(event)
                     else:
@@ -239,6 +239,26 @@ class ToolLoop:
             stop_reason = "max_turns"
         yield Answer(text=reply.text, stop_reason=stop_reason, messages=tuple(state.messages), turns=turn, usage=state.usage)
 
+    def _opened_run(self, messages: Sequence[Message | Mapping[str, Any]]) -> _Run:
+        opened, shortened = self._opened(messages), list[Shortened]()
+        told: set[Shortened] = set()
+
+        def tell(fitted: Fitted) -> None:
+            event = Shortened(results=fitted.cuts, messages=fitted.left_out)
+            if event not in told:
+                told.add(event)
+                shortened.append(event)
+
+        return _Run(
+            messages=opened,
+            attempts=Attempts(self._repair),
+            request=_last_request(messages),
+            asked=len(opened) - 1,
+            said=_said_by_others(opened),
+            backend=FittedBackend(self.backend, self._scale, lang=self._lang, on_cut=tell),
+            shortened=shortened,
+        )
+
     def _opened(self, messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
         """Copy the conversation and check that a reply can follow."""
         opened = [as_message(message) for message in messages]
@@ -266,7 +286,7 @@ class ToolLoop:
             return None
         state.messages = list(without_reminder(reminder, state.messages))
         asked = replace(self._sampling, messages=with_system(self._system(catalog), state.messages))
-        if (need := await self._needs.ask(asked, catalog)) is not None:
+        if (need := await self._needs.ask(state.backend, asked, catalog)) is not None:
             state.usage = need.usage
         return need
 
@@ -276,15 +296,15 @@ class ToolLoop:
         messages = with_system(system, with_reminder(state.refusal, _with_aside(state)))
         request = replace(self._sampling, messages=messages, tools=tuple(catalog) if native else ())
         if native:
-            return generate_native(self.backend, request, catalog, read_text=self._read_text)
+            return generate_native(state.backend, request, catalog, read_text=self._read_text)
         if forced := self._forced(state, catalog):
-            return generate_call(self.backend, request, catalog, forced)
+            return generate_call(state.backend, request, catalog, forced)
         options: dict[str, Any] = {"parallel": self._parallel, "continuations": self._repair.max_format_retries}
         begun, state.begun = state.begun, ""
         if not begun:
-            return generate(self.backend, request, catalog, **options)
+            return generate(state.backend, request, catalog, **options)
         reminded = with_reminder(prompt.reminder(catalog, lang=self._lang), request.messages)
-        return generate_begun(self.backend, request, begun, replace(request, messages=reminded), catalog, **options)
+        return generate_begun(state.backend, request, begun, replace(request, messages=reminded), catalog, **options)
 
     def _forced(self, state: _Run, catalog: Catalog) -> Tool | None:
         """Return the tool that the next reply has to call, because the model cannot write the call in any other way."""

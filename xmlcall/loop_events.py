@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .completion import Usage
 from .events import Event
+from .fitting import Cut
 from .generation import Continued
 from .leaks import Refusal
 from .toolneed import ToolNeed
@@ -17,6 +18,7 @@ __all__ = [
     "CallStarted",
     "LoopEvent",
     "RetryAsked",
+    "Shortened",
     "TurnEnded",
     "TurnStarted",
 ]
@@ -105,6 +107,19 @@ class RetryAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """The model is not sent all of the conversation, because its context is smaller; `Answer.messages` has all of it.
+
+    Args:
+        results: that are sent in part.
+        messages: how many, the oldest, are not sent.
+    """
+
+    results: tuple[Cut, ...]
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The end of a run.
 
@@ -136,5 +151,6 @@ LoopEvent = (
     | CallRejected
     | CallDenied
     | RetryAsked
+    | Shortened
     | Answer
 )

@@ -75,26 +75,25 @@ class ToolNeed:
 
 
 class ToolNeeds:
-    """Decides for one backend; keeps what `auto` found for each tool prompt.
+    """Decides for one model; keeps what `auto` found for each tool prompt.
 
     Args:
-        backend: open when it is asked.
         threshold: log-odds, or `auto`.
 
     Raises:
         UsageError: the threshold is not a finite number.
     """
 
-    def __init__(self, backend: Backend, threshold: Threshold) -> None:
-        self._backend = backend
+    def __init__(self, threshold: Threshold) -> None:
         self._threshold = checked_threshold(threshold)
         self._found: OrderedDict[str, float | None] = OrderedDict()
         self._finding = asyncio.Lock()
 
-    async def ask(self, request: CompletionRequest, catalog: Catalog) -> ToolNeed | None:
+    async def ask(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> ToolNeed | None:
         """Ask a model whether a person's last words need a tool.
 
         Args:
+            backend: of the model; open.
             request: the conversation behind the tool prompt, the person's words last, without a reminder.
             catalog: what is offered.
 
@@ -107,22 +106,22 @@ class ToolNeeds:
         spent = Usage()
         threshold: float | None
         if self._threshold == "auto":
-            threshold, spent = await self._auto(request, catalog)
+            threshold, spent = await self._auto(backend, request, catalog)
         else:
             threshold = self._threshold
         if threshold is None:
             return None
-        need = await ask_need(self._backend, request, threshold)
+        need = await ask_need(backend, request, threshold)
         return replace(need, usage=spent + need.usage)
 
-    async def _auto(self, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
+    async def _auto(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
         """Return the threshold of a tool prompt, and what it cost to find it."""
         system = request.messages[0].content if request.messages[0].role == "system" else ""
         async with self._finding:
             if system in self._found:
                 self._found.move_to_end(system)
                 return self._found[system], Usage()
-            threshold, usage = await _between(self._backend, request, catalog)
+            threshold, usage = await _between(backend, request, catalog)
             self._found[system] = threshold
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)

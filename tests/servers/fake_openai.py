@@ -72,6 +72,8 @@ class FakeOpenAI:
         prompt_end: what the chat template ends the prompt with.
         api_key: wanted of every request, if any.
         content_type: of the stream.
+        n_ctx: tokens of the context; a longer prompt is refused as llama.cpp does it. None for no end.
+        token_length: characters of a token.
     """
 
     steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
@@ -81,6 +83,8 @@ class FakeOpenAI:
     prompt_end: str = "<|im_start|>assistant\n"
     api_key: str = ""
     content_type: str = "text/event-stream"
+    n_ctx: int | None = None
+    token_length: float = 3.0
     bodies: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -132,10 +136,18 @@ class FakeOpenAI:
         if refusal := self._note(request):
             return refusal
         self.bodies.append(await request.json())
-        if self.refusal is not None:
-            status, body = self.refusal
+        if refused := self.refusal or self._overflow(self.bodies[-1]):
+            status, body = refused
             return Response(body, status) if isinstance(body, str) else JSONResponse(body, status)
         return StreamingResponse(self._stream(), media_type=self.content_type)
+
+    def _overflow(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        tokens = int(sum(len(message["content"] or "") for message in body["messages"]) / self.token_length)
+        if self.n_ctx is None or tokens < self.n_ctx:
+            return None
+        said = f"request ({tokens} tokens) exceeds the available context size ({self.n_ctx} tokens), try increasing it"
+        figures = {"n_prompt_tokens": tokens, "n_ctx": self.n_ctx}
+        return 400, {"error": {"code": 400, "message": said, "type": "exceed_context_size_error", **figures}}
 
     async def _stream(self) -> AsyncIterator[bytes]:
         try:

@@ -78,10 +78,10 @@ def _ollama(match: re.Match[str], options: Options) -> Backend:
 
 
 def _file(match: re.Match[str], options: Options) -> Backend:
-    from .embedded import DEFAULT_CONTEXT_LENGTH, EmbeddedBackend
+    from .embedded import EmbeddedBackend
 
     _refuse_key(options)
-    return EmbeddedBackend(Path(match[0]), context_length=options.context_length or DEFAULT_CONTEXT_LENGTH)
+    return EmbeddedBackend(Path(match[0]), context_length=options.context_length)
 
 
 def _known(match: re.Match[str], options: Options) -> Backend:
@@ -90,14 +90,14 @@ def _known(match: re.Match[str], options: Options) -> Backend:
     name = models.DEFAULT_MODEL if match[0] == "local" else match[0]
     if name not in models.KNOWN:
         raise _unknown(name)
-    from .embedded import DEFAULT_CONTEXT_LENGTH, EmbeddedBackend
+    from .embedded import EmbeddedBackend
 
     _refuse_key(options)
 
     async def pulled() -> Path:
         return await _pull(name, options.progress)
 
-    return EmbeddedBackend(pulled, context_length=options.context_length or DEFAULT_CONTEXT_LENGTH, name=name)
+    return EmbeddedBackend(pulled, context_length=options.context_length, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,12 @@ from typing import Any, Final, Self
 from ..completion import Chunk, CompletionRequest
 from ..errors import BackendUnavailable, UsageError
 from .base import Capabilities, Relayed
+from .contextsize import context_for
 from .openai import OpenAIBackend
 
-__all__ = ["DEFAULT_CONTEXT_LENGTH", "EmbeddedBackend"]
+__all__ = ["EmbeddedBackend"]
 
-DEFAULT_CONTEXT_LENGTH: Final = 8192
+LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `context_length`)"
 
 CACHE_MEGABYTES: Final = 1024
 """RAM for the states of earlier prompts. llama.cpp's own 8192 is for servers; here it would grow inside the user's program."""
@@ -32,7 +33,8 @@ class EmbeddedBackend:
 
     Args:
         path: the GGUF file, or a coroutine function that finds it, called on opening.
-        context_length: tokens that prompt and reply share; llama.cpp lowers it to what the model was trained with.
+        context_length: tokens that prompt and reply share; llama.cpp lowers it to what the model was trained with. None takes
+            8192 to 32768, as the model was trained for and the free memory bears: its cache is allocated at once.
         threads: of the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
         name: for people; None takes the file's name.
     """
@@ -41,7 +43,7 @@ class EmbeddedBackend:
         self,
         path: str | Path | Callable[[], Awaitable[Path]],
         *,
-        context_length: int = DEFAULT_CONTEXT_LENGTH,
+        context_length: int | None = None,
         threads: int | None = None,
         name: str | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class EmbeddedBackend:
             stack.push_async_callback(_stop, [server])
             address = server.listening_address
             del server  # `_stop` holds the last reference
-            self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key))
+            self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
             self._stack = stack.pop_all()
         return self
 
@@ -111,12 +113,13 @@ def _checked(path: Path) -> Path:
     return path.expanduser()
 
 
-def _load(path: Path, context_length: int, threads: int | None, key: str) -> Any:
+def _load(path: Path, context_length: int | None, threads: int | None, key: str) -> Any:
     """Load the model and start the server; blocks for seconds."""
     try:
         import xllamacpp
     except ImportError as error:
         raise BackendUnavailable(_import_advice(error), backend="embedded") from error
+    context_length = context_length or context_for(path)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context_length

@@ -113,14 +113,17 @@ def _reason(error: Exception) -> str:
     return str(error)[:200] or type(error).__name__
 
 
-def status_error(error: ServerError, *, server: str, status: int, advice: str = "", secret: str = "") -> BackendStatusError:
+def status_error(
+    error: ServerError, *, server: str, status: int, larger_context: str, advice: str = "", secret: str = ""
+) -> BackendStatusError:
     """Make the error for what a server refused.
 
     Args:
         error: the server's words.
         server: its address, for people.
         status: HTTP status; 200 inside a stream.
-        advice: what to do, as a clause.
+        larger_context: how its context is made larger, as a clause.
+        advice: what else to do, as a clause.
         secret: the key that was sent, to be hidden.
     """
     said = error.message.replace(secret, "***") if secret else error.message
@@ -129,11 +132,15 @@ def status_error(error: ServerError, *, server: str, status: int, advice: str = 
         figures = ""
         if error.prompt_tokens is not None and error.context_length is not None:
             figures = f" ({error.prompt_tokens} tokens, the context holds {error.context_length})"
-        message = (
-            f"the prompt is too long for the model{figures}: start a new conversation, offer fewer tools, "
-            f"or give the model a larger context; {server} said: {shown}"
+        return ContextOverflow(
+            f"the prompt is too long for the model{figures}: {larger_context}; {server} said: {shown}",
+            backend=server,
+            status_code=status,
+            body=said,
+            prompt_tokens=error.prompt_tokens,
+            context_length=error.context_length,
+            advice=larger_context,
         )
-        return ContextOverflow(message, backend=server, status_code=status, body=said)
     when = "in mid-reply" if status == 200 else f"with status {status}"
     message = f"{server} refused {when}: {shown}" + (f"; {advice}" if advice else "")
     return BackendStatusError(message, backend=server, status_code=status, body=said)

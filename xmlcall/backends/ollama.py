@@ -36,6 +36,7 @@ FULL_MARGIN: Final = 4
 LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; the longest answer, the license and metadata of a model, has well under 1 MB
 LISTED_MODELS: Final = 20
 
+LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `num_ctx`)"
 START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
 
 # In UTF-8: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
@@ -158,9 +159,9 @@ class OllamaBackend:
             return
         message = (
             f"{self._server} read {read} tokens of a prompt of at least {max(least, read)}, its context holds {num_ctx}: it "
-            "cut the prompt or has no room for a reply; start a new conversation, offer fewer tools, or give it a larger num_ctx"
+            f"cut the prompt or has no room for a reply; {LARGER_CONTEXT}"
         )
-        raise ContextOverflow(message, backend=self._server, status_code=200)
+        raise ContextOverflow(message, backend=self._server, status_code=200, context_length=num_ctx, advice=LARGER_CONTEXT)
 
     # -- what the model is -------------------------------------------------------------------------------------------
 
@@ -221,7 +222,14 @@ class OllamaBackend:
         status = error.status_code if error.status_code > 0 else 200  # -1: a line of the stream
         advice = next((advice for pattern, advice in _ADVICE if pattern.search(said.message)), "")
         secret = os.environ.get("OLLAMA_API_KEY", "")  # the client sends it
-        return status_error(said, server=self._server, status=status, advice=advice.format(model=self._model), secret=secret)
+        return status_error(
+            said,
+            server=self._server,
+            status=status,
+            larger_context=LARGER_CONTEXT,
+            advice=advice.format(model=self._model),
+            secret=secret,
+        )
 
 
 class _Borrowed(httpx.AsyncBaseTransport):

@@ -32,6 +32,7 @@ from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_addr
 __all__ = ["OpenAIBackend"]
 
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
+LARGER_CONTEXT: Final = "start its server with a larger context (`llama-server -c N`, `vllm serve --max-model-len N`)"
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
 LISTED_MODELS: Final = 20
 KEPT_CONNECTIONS: Final = 32
@@ -65,6 +66,7 @@ class OpenAIBackend:
         api_key: sent as a bearer token; None takes `OPENAI_API_KEY`, but only for an https address of another machine.
         timeout: seconds of silence before the server counts as gone.
         transport: replaces the network.
+        larger_context: how the server's context is made larger, as a clause for messages.
 
     Raises:
         UsageError: not an http(s) URL, or a key that cannot be sent.
@@ -78,6 +80,7 @@ class OpenAIBackend:
         api_key: str | None = None,
         timeout: float = READ_SECONDS,
         transport: httpx2.AsyncBaseTransport | None = None,
+        larger_context: str = LARGER_CONTEXT,
     ) -> None:
         self._url = _parse(url)
         path = self._url.path.rstrip("/")
@@ -88,6 +91,7 @@ class OpenAIBackend:
         self._api_key = _checked_key(api_key, self._url)
         self._timeout = timeout
         self._transport = transport
+        self._larger_context = larger_context
         self._client: httpx2.AsyncClient | None = None
         self._models: list[str] = []
         self._echo = ""  # the open `<think>` at the end of the prompt
@@ -257,7 +261,14 @@ class OpenAIBackend:
     def _status_error(self, status: int, body: Any) -> BackendStatusError:
         error = read_error(body)
         advice = self._advice(status, error.message)
-        return status_error(error, server=self._server, status=status, advice=advice, secret=self._api_key)
+        return status_error(
+            error,
+            server=self._server,
+            status=status,
+            larger_context=self._larger_context,
+            advice=advice,
+            secret=self._api_key,
+        )
 
     def _advice(self, status: int, said: str) -> str:
         if status in (401, 403):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import Backend
+from ..backends.keptopen import Recorder
 from ..catalog import Catalog
 from ..completion import Usage
 from ..content import result_text
@@ -24,7 +25,6 @@ from ..loop import ToolLoop
 from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types import Message
 from .judge import Call
-from .keptopen import Recorder
 from .statehost import StateHost, read_call
 
 __all__ = [

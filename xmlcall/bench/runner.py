@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..backends.base import Backend
+from ..backends.keptopen import KeptOpen
 from ..completion import Chunk, CompletionRequest
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..feedback import results
@@ -23,7 +24,6 @@ from ..generation import Generated
 from ..repair import RepairPolicy, none_can_run
 from ..types import Message, RawCall
 from .case import Case
-from .keptopen import KeptOpen
 from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject

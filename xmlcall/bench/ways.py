@@ -182,7 +182,7 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
         return None
     asked = conversation(way, case, replace(settings, reminder=False))
     request = CompletionRequest(messages=asked, seed=settings.seed)
-    return await ToolNeeds(backend, settings.call_threshold).ask(request, catalog_of(case))
+    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case))
 
 
 def catalog_of(case: Case) -> Catalog:

@@ -25,6 +25,7 @@ from ..loop_events import (
     CallStarted,
     LoopEvent,
     RetryAsked,
+    Shortened,
     TurnEnded,
     TurnStarted,
 )
@@ -84,6 +85,8 @@ class Display:
             case Continued():
                 self.line("cut", "the reply was cut off inside a call; the model goes on with it", style="dim")
                 self._status.start("Waiting for the model ...")
+            case Shortened():
+                self._tell_shortened(event)
             case RetryAsked() if event.constrained:
                 self.line("retry", f"the next reply is constrained to a call of {visible(event.constrained)}", style="dim")
             case RetryAsked() if event.refusal:
@@ -149,6 +152,15 @@ class Display:
             odds = f"log-odds of a call {need.log_odds:g}, threshold {need.threshold:g}"
             self.line("decided", f"the question {what} ({odds})", style="dim")
         self._status.start("Waiting for the model ...")
+
+    def _tell_shortened(self, event: Shortened) -> None:
+        """Say what the model is not sent; of several results all that is missing together."""
+        missing = sum(cut.left_out for cut in event.results)
+        whole = sum(cut.characters for cut in event.results)
+        names = ", ".join(dict.fromkeys(visible(cut.name) for cut in event.results))
+        rows = [f"{missing:,} of {whole:,} characters of results of {names}"] if event.results else []
+        rows += [f"{event.messages:,} of the oldest messages"] if event.messages else []
+        self.line("left out", f"{' and '.join(rows)}: they do not fit into the model's context (see --context)", style="dim")
 
     def _stream(self, event: TextDelta | ReasoningDelta) -> None:
         to, other = (self._text, self._reasoning) if isinstance(event, TextDelta) else (self._reasoning, self._text)

@@ -71,7 +71,8 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
         "--context",
         type=number(int, least=1),
         metavar="N",
-        help="tokens that prompt and reply share, for a local file or Ollama; other servers decide themselves",
+        help="tokens that prompt and reply share, for a local file (default: 8192 to 32768, as the model was trained for and the "
+        "free memory bears) or Ollama (default: 16384, less if the model holds less); other servers decide themselves",
     )
 
 

@@ -64,6 +64,9 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
         session = Session(loop, display)
+        length = loop.backend.capabilities.context_length
+        if options.verbose and length:
+            display.line("", f"the model's context holds {length:,} tokens", style="dim")
         await session.tell_notices()
         for notice in model_notices(loop.backend, options.mode):
             display.notice(notice)

@@ -22,10 +22,12 @@ from typing import Any, Final, Literal, Self
 
 from .. import prompt
 from ..backends.base import Backend
+from ..backends.fitted import FittedBackend
 from ..calling import Calling
 from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..echo import Sources, words_of
+from ..fitting import Fitted, Scale
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..offering import with_reminder
@@ -90,6 +92,7 @@ class Engine:
         max_turns: int = 10,
     ) -> None:
         self.backend = Patient(backend)
+        self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
@@ -97,7 +100,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._lang = lang
         self._reminder = reminder
-        self._needs = None if call_threshold is None else ToolNeeds(self.backend, call_threshold)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._repair = repair or RepairPolicy()
         self._max_turns = max_turns
         self._memory = Memory()
@@ -242,7 +245,7 @@ class Engine:
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
             Answering(
-                backend=self.backend,
+                backend=self._fitted,
                 catalog=allowed,
                 origins={name: origin for name, origin in self._origins.items() if name not in theirs},
                 calling=self._calling,
@@ -275,7 +278,7 @@ class Engine:
         Returns:
             What to generate with, whether the reply is begun with a call for the model, and what asking cost.
         """
-        need = await self._needs.ask(bare, catalog) if self._needs and _is_open_question(request) else None
+        need = await self._needs.ask(self._fitted, bare, catalog) if self._needs and _is_open_question(request) else None
         if need is None:
             return reminded, False, Usage()
         continues = self.backend.capabilities.continues
@@ -304,12 +307,12 @@ class Engine:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
         completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
-        return plain_answer(self.backend, completion)
+        return plain_answer(self._fitted, completion)
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         catalog, words = self._known(request.tools)
         sources = self._sources(request, words)
-        return native_answer(self.backend, self._completion(request, request.messages), catalog, sources)
+        return native_answer(self._fitted, self._completion(request, request.messages), catalog, sources)
 
     def _sources(self, request: TurnRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -356,6 +359,13 @@ def _is_open_question(request: TurnRequest) -> bool:
     """Say whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
     since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
     return request.choice.mode == "auto" and {message.role for message in since} == {"user"}
+
+
+def _log_cut(fitted: Fitted) -> None:
+    """Tell whoever runs the proxy; without names, which others chose."""
+    missing = sum(cut.left_out for cut in fitted.cuts)
+    what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
+    log.info(what, len(fitted.cuts), missing, fitted.left_out)
 
 
 def _is_simple(request: TurnRequest) -> bool:

@@ -45,6 +45,12 @@ _OVERFLOW = re.compile(
     "exceed_context_size_error|context_length_exceeded|exceeds the available context size"
     "|maximum context length|longer than the model's context length"
 )
+# Their figures, where they are in words only: "request (5031 tokens) exceeds the available context size (2048 tokens)", "maximum
+# context length is 4096 tokens. However, your messages resulted in 5031 tokens".
+_CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is| of)? \(?(\d{1,15}) tokens")
+_PROMPT_TOKENS = re.compile(
+    r"(?:request|input) \((\d{1,15}) tokens|(?:resulted in|request has) (\d{1,15}) (?:input )?tokens|\((\d{1,15}) in the messages"
+)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -229,13 +235,20 @@ def read_error(body: Any) -> ServerError:
         body = _json_or_text(body)
     inner = _inner_error(body)
     fields = mapping(inner)
-    message = text_of(fields.get("message")) or json_text(inner)
+    message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
+    overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
+    told, length = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
     return ServerError(
-        message=" ".join(text_of(message).split())[:MESSAGE_LIMIT],
-        overflow=bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}")),
-        prompt_tokens=count(fields.get("n_prompt_tokens")),
-        context_length=count(fields.get("n_ctx")),
+        message=message,
+        overflow=overflow,
+        prompt_tokens=_figure(_PROMPT_TOKENS, message) if overflow and told is None else told,
+        context_length=_figure(_CONTEXT_LENGTH, message) if overflow and length is None else length,
     )
+
+
+def _figure(pattern: re.Pattern[str], message: str) -> int | None:
+    match = pattern.search(message)
+    return int(match[match.lastindex or 0]) if match else None
 
 
 def _json_or_text(text: str) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...backends.base import Backend
+from ...backends.keptopen import Recorder
 from ...completion import Usage
 from ...content import result_text
 from ...errors import ContextOverflow
@@ -21,7 +22,6 @@ from ...loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopE
 from ...toolneed import ToolNeed
 from ...types import Message
 from ..case import Case
-from ..keptopen import Recorder
 from .judge import judge_turn
 from .servers import lay_out, occupied, server_of
 

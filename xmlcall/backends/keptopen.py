@@ -5,8 +5,8 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
-from ..backends.base import Backend, Capabilities
 from ..completion import Chunk, CompletionRequest
+from .base import Backend, Capabilities
 
 __all__ = ["KeptOpen", "Recorder"]
 

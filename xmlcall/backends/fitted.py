@@ -1,0 +1,108 @@
+"""A backend that is sent what fits into its model's context, whatever it is asked.
+
+What is too long is known in two ways. The server says what its context holds, and the prompt is estimated to be longer: then it
+is cut before it is sent. Or the server refuses it, before anything of the reply has come: then it is cut by the figures of the
+refusal and sent again, a few times, since the estimate is corrected each time. Replies tell the prompt's true length, which
+corrects the estimate, too.
+
+Room for the reply is kept free, because servers let a reply run into the context's end and end it there.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from ..completion import Chunk, CompletionRequest
+from ..errors import ContextOverflow
+from ..fitting import Fitted, Scale, estimate, estimate_tools, fit
+from .base import Backend
+from .keptopen import KeptOpen
+
+__all__ = ["FittedBackend"]
+
+REFUSALS: Final = 3  # after which a shorter prompt is sent
+REPLY_TOKENS: Final = 2048  # for which there is to be room, if the request does not say
+PROBE_TOKENS: Final = 16  # requests for fewer ask about a prompt that is sent again: it has to be cut at the same places
+
+
+class FittedBackend(KeptOpen):
+    """A backend whose prompts fit.
+
+    Args:
+        backend: open while this is used.
+        scale: what is known of the model's tokens; shared by all that is sent to it.
+        lang: of the notes in the places of what is missing, `en` or `zh`.
+        on_cut: told of each request that was cut, before its reply comes.
+    """
+
+    def __init__(
+        self, backend: Backend, scale: Scale, *, lang: str = "en", on_cut: Callable[[Fitted], None] = lambda _: None
+    ) -> None:
+        super().__init__(backend)
+        self._scale, self._lang, self._on_cut = scale, lang, on_cut
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`).
+
+        Raises:
+            ContextOverflow: what has to be sent is too long; the message says what takes the room.
+        """
+        fitted, sent = self._cut(request)
+        for left in range(REFUSALS, -1, -1):
+            size, begun = estimate(sent.messages) + estimate_tools(sent.tools), False
+            try:
+                async with aclosing(self._backend.stream(sent)) as chunks:
+                    async for chunk in chunks:
+                        if not begun and (fitted.cuts or fitted.left_out):
+                            self._on_cut(fitted)
+                        begun = True
+                        if chunk.usage and chunk.usage.prompt_tokens:
+                            self._scale.learn(chunk.usage.prompt_tokens, size)
+                        yield chunk
+                return
+            except ContextOverflow as error:
+                if begun:
+                    raise
+                self._scale.refused(size, error.prompt_tokens, error.context_length or self.capabilities.context_length)
+                refused, (fitted, sent) = sent, self._cut(request, is_refused=True)
+                if not left or sent == refused:
+                    raise self._refusal(refused, error) from error
+
+    def _cut(self, request: CompletionRequest, *, is_refused: bool = False) -> tuple[Fitted, CompletionRequest]:
+        """Return what fits, and the request for it; vLLM refuses also where not all of `max_tokens` would fit."""
+        length = self._scale.context_length or self.capabilities.context_length
+        if length is None:
+            return Fitted(messages=request.messages), request
+        wanted = request.max_tokens or REPLY_TOKENS
+        room = min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
+        (least, most), tools = self._scale.bounds, estimate_tools(request.tools)
+        fitted = Fitted(messages=request.messages)
+        if (estimate(request.messages) + tools) * least > length - room:
+            fitted = fit(request.messages, (length - room) / most - tools, lang=self._lang)
+        max_tokens = min(request.max_tokens, room) if is_refused and request.max_tokens else request.max_tokens
+        return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
+
+    def _refusal(self, sent: CompletionRequest, error: ContextOverflow) -> ContextOverflow:
+        """Make the error for what cannot be cut any further."""
+        system = estimate(message for message in sent.messages if message.role == "system") + estimate_tools(sent.tools)
+        said = estimate(message for message in sent.messages if message.role != "system")
+        needed = error.prompt_tokens or round((system + said) * self._scale.bounds[0])
+        share = round(needed * system / (system + said))
+        length = self._scale.context_length  # it was set by the refusal
+        tools = 'offer fewer tools ("includeTools" in the configuration of their servers)'
+        what = f"shorten the system prompt, {tools}" if system > said else "shorten the message"
+        message = (
+            f"the prompt is too long for the model, also without older messages: it needs about {needed:,} tokens, {share:,} of "
+            f"them for the system prompt with the tools; the context holds {length:,}, a part of "
+            f"which is for the reply: {what}, or {error.advice}"
+        )
+        return ContextOverflow(
+            message,
+            backend=error.backend,
+            status_code=error.status_code,
+            body=error.body,
+            prompt_tokens=error.prompt_tokens,
+            context_length=length,
+            advice=error.advice,
+        )

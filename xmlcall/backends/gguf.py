@@ -1,0 +1,134 @@
+"""What a GGUF file says of its model, read from the first megabyte of it. Pure.
+
+A GGUF file begins with pairs of key and value. What describes the model stands first in files of llama.cpp's converter, the
+vocabulary behind it; so the reader stops where the bytes end, and what it has not met by then counts as not said. The file is
+somebody else's: no length in it is believed, nothing is read beyond the bytes given, and no array is kept but short ones of
+integers (some models have a number of heads for each layer).
+
+Source: ggml, docs/gguf.md, versions 2 and 3, little-endian.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["HEADER_BYTES", "Metadata", "cache_bytes_a_token", "read_metadata", "trained_length"]
+
+HEADER_BYTES: Final = 1024 * 1024
+LONGEST_ARRAY: Final = 1024  # integers; no model has as many layers
+
+Metadata = Mapping[str, int | str | tuple[int, ...]]
+
+_INTEGERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 10: "Q", 11: "q"}
+_SIZES: Final = {number: struct.calcsize(f"<{code}") for number, code in _INTEGERS.items()} | {6: 4, 7: 1, 12: 8}
+_STRING: Final = 8
+_ARRAY: Final = 9
+
+
+class _Reader:
+    """A place in the bytes; reading beyond their end raises `struct.error`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._place = data, 0
+
+    def take(self, length: int) -> bytes:
+        """Take the next bytes."""
+        if length > len(self._data) - self._place:
+            raise struct.error("the bytes end here")
+        self._place += length
+        return self._data[self._place - length : self._place]
+
+    def integer(self, code: str) -> int:
+        number: int = struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+        return number
+
+    def text(self) -> str:
+        return self.take(self.integer("Q")).decode("utf-8", "replace")
+
+    def value(self, kind: int) -> int | str | tuple[int, ...] | None:
+        """Read a value; None for what is of no use here."""
+        if kind in _INTEGERS:
+            return self.integer(_INTEGERS[kind])
+        if kind == _STRING:
+            return self.text()
+        if kind == _ARRAY:
+            return self._array(self.integer("I"), self.integer("Q"))
+        self.take(_size_of(kind))
+        return None
+
+    def _array(self, kind: int, length: int) -> tuple[int, ...] | None:
+        if kind in _INTEGERS and length <= LONGEST_ARRAY:
+            return tuple(self.integer(_INTEGERS[kind]) for _ in range(length))
+        if kind == _STRING:
+            for _ in range(length):  # each has eight bytes at least, so the bytes end before long
+                self.take(self.integer("Q"))
+        else:
+            self.take(_size_of(kind) * length)
+        return None
+
+
+def _size_of(kind: int) -> int:
+    if kind not in _SIZES:  # an array of arrays, which no model has, too
+        raise struct.error(f"no such type: {kind}")
+    return _SIZES[kind]
+
+
+def read_metadata(data: bytes) -> Metadata:
+    """Read integers, strings and short arrays of integers by their keys.
+
+    Args:
+        data: the beginning of a file; what stands behind a cut or a mistake is not read.
+    """
+    reader, found = _Reader(data), dict[str, int | str | tuple[int, ...]]()
+    try:
+        if reader.take(4) != b"GGUF" or reader.integer("I") not in (2, 3):
+            return found
+        reader.integer("Q")  # tensors
+        for _ in range(reader.integer("Q")):  # a pair has twelve bytes at least
+            key = reader.text()
+            value = reader.value(reader.integer("I"))
+            if value is not None:
+                found[key] = value
+    except struct.error:
+        pass  # the end of what can be read; the pairs before it are whole
+    return found
+
+
+def trained_length(metadata: Metadata) -> int | None:
+    """Return the context length that the model was trained with, in tokens; None if it is not said.
+
+    Args:
+        metadata: of its file.
+    """
+    return _number(metadata, "context_length")
+
+
+def cache_bytes_a_token(metadata: Metadata) -> int | None:
+    """Return the memory that llama.cpp's cache of keys and values takes for a token, in bytes; None if it cannot be told.
+
+    For models that keep less of a token in some layers (sliding windows) it is more than they take.
+
+    Args:
+        metadata: of the model's file.
+    """
+    layers, heads = _number(metadata, "block_count"), _number(metadata, "attention.head_count")
+    width = _number(metadata, "embedding_length")
+    kept = metadata.get(_key(metadata, "attention.head_count_kv"), heads)
+    if layers is None or not isinstance(kept, int | tuple):
+        return None
+    default = width // heads if width and heads else None
+    key_length = _number(metadata, "attention.key_length") or default
+    value_length = _number(metadata, "attention.value_length") or default
+    all_kept = sum(kept) if isinstance(kept, tuple) else layers * kept
+    if key_length is None or value_length is None or all_kept < 1:
+        return None
+    return all_kept * (key_length + value_length) * 2  # in half precision
+
+
+def _key(metadata: Metadata, name: str) -> str:
+    return f"{metadata.get('general.architecture')}.{name}"
+
+
+def _number(metadata: Metadata, name: str) -> int | None:
+    value = metadata.get(_key(metadata, name))
+    return value if isinstance(value, int) and value > 0 else None
