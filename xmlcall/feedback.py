@@ -49,7 +49,7 @@ def results(
         lang: `en` or `zh`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
-        request: the person's words, said again if there is feedback.
+        request: the person's words; said again, because small models answer what stands last.
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
@@ -60,7 +60,7 @@ def results(
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     retry = _retry(invalid, catalog, dialect, lang, request) if invalid else ""
-    return template(lang, "results").render(items=items, retry=retry)
+    return template(lang, "results").render(items=items, retry=retry, request=_shown(request))
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
@@ -107,10 +107,15 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, dialect: str, lang: s
     """Render the request to write calls once more."""
     shown = [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
     example = write(shown, catalog, select(dialect)[0]) if shown else ""
-    request = request.strip() if len(request) <= _LONGEST_REQUEST else ""
+    request = _shown(request)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
     shown_form = form(dialect)
     return template(lang, "retry").render(request=request, example=example, has_dots=has_dots, form=shown_form).strip()
+
+
+def _shown(request: str) -> str:
+    """Return the person's words if they are short enough to be said again."""
+    return request.strip() if len(request) <= _LONGEST_REQUEST else ""
 
 
 def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:

@@ -58,6 +58,7 @@ class _Run:
     attempts: Attempts
     request: str  # the person's last words
     asked: int  # where these stand among the messages
+    lang: str  # of what stands behind them
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     backend: FittedBackend
     shortened: list[Shortened] = field(default_factory=list)  # not yet told
@@ -208,7 +209,7 @@ class ToolLoop:
             generated = replace(generated, reply=reply)
             state.usage = state.usage + generated.usage
             if generated.refusal and state.attempts.refuse():
-                state.refusal = refusal(generated.refusal, lang=self._lang)
+                state.refusal = refusal(generated.refusal, lang=state.lang)
                 yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
                 limit = self._repair.max_format_retries
                 yield RetryAsked(retry=state.attempts.retries, limit=limit, refusal=generated.refusal)
@@ -254,6 +255,7 @@ class ToolLoop:
             attempts=Attempts(self._repair),
             request=_last_request(messages),
             asked=len(opened) - 1,
+            lang=prompt.language_of(_last_request(messages), self._lang),
             said=_said_by_others(opened),
             backend=FittedBackend(self.backend, self._scale, lang=self._lang, on_cut=tell),
             shortened=shortened,
@@ -273,7 +275,7 @@ class ToolLoop:
         if need is None or not need.is_sure:
             state.messages = list(with_reminder(reminder, state.messages))
         elif not need.needs_tool:
-            state.aside = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+            state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
         elif self.backend.capabilities.continues:
             state.begun = beginning(select(_DIALECT)[0])
         else:
@@ -329,14 +331,14 @@ class ToolLoop:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         if as_text or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
-            text = results(answered, catalog, lang=self._lang, again=again, repeated=repeated, request=state.request)
+            text = results(answered, catalog, lang=state.lang, again=again, repeated=repeated, request=state.request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
             if isinstance(call, ToolCall) and result is not None:
                 told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
             elif isinstance(call, InvalidCall):
-                text = feedback(call, catalog, lang=self._lang, request=state.request)
+                text = feedback(call, catalog, lang=state.lang, request=state.request)
                 told.append(Message(role="user", content=text))
         return told
 

@@ -23,9 +23,14 @@ from .types import MISSING, Tool
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "form", "plain_request", "reminder", "source", "system_prompt", "template"]
+__all__ = ["LANGUAGES", "form", "language_of", "plain_request", "reminder", "source", "system_prompt", "template"]
 
 LANGUAGES = ("en", "zh")
+
+_NAME = regex.compile(r"\S*[/._\\@:]\S*[A-Za-z0-9/]")
+_CHINESE = regex.compile(r"\p{Han}")
+_KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
+_LATIN = regex.compile(r"\p{Latin}{2,}")
 
 _TAG_NAME = regex.compile(r"<[^\s=>{]+")
 # The tags of the wire format, of the frame around results and of reasoning.
@@ -85,6 +90,23 @@ def plain_request(tool: Tool) -> str:
     arguments = example_arguments(tool)
     values = ", ".join(f"{name} = {value if isinstance(value, str) else _json(value)}" for name, value in arguments.items())
     return f"Please call {tool.name} with {values}" if values else f"Please call {tool.name}"
+
+
+def language_of(text: str, otherwise: str) -> str:
+    """Return the language of what stands behind a person's words: theirs, if prompts are written in it.
+
+    The model answers in the language that it reads last, whatever the person wrote. Names of files and addresses, which are
+    Latin in any language, do not count; Japanese, which shares its characters with Chinese, is none of ours.
+
+    Args:
+        text: the person's words.
+        otherwise: where these do not tell.
+    """
+    words = _NAME.sub(" ", text)
+    chinese, latin = len(_CHINESE.findall(words)), len(_LATIN.findall(words))
+    if _KANA.search(words) or not chinese + latin:
+        return otherwise
+    return "zh" if chinese >= latin else "en"
 
 
 def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en", needs_tool: bool = True) -> str:

@@ -257,7 +257,7 @@ class Engine:
                 max_turns=self._max_turns,
                 sources=self._sources(request, words),
                 request=last_request(request.messages),
-                lang=self._lang,
+                lang=prompt.language_of(last_request(request.messages), self._lang),
                 sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
                 usage=usage,
@@ -286,7 +286,8 @@ class Engine:
             return reminded, False, need.usage
         if need.needs_tool:
             return bare, True, need.usage
-        aside = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
+        lang = prompt.language_of(last_request(request.messages), self._lang)
+        aside = prompt.reminder(catalog, lang=lang, needs_tool=False)
         return replace(bare, messages=with_reminder(aside, bare.messages)), False, need.usage
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
