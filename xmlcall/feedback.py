@@ -49,7 +49,7 @@ def results(
         lang: `en` or `zh`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
-        request: the person's words; said again, because small models answer what stands last.
+        request: the person's words, said again if there is feedback.
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
@@ -60,7 +60,7 @@ def results(
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     retry = _retry(invalid, catalog, dialect, lang, request) if invalid else ""
-    return template(lang, "results").render(items=items, retry=retry, request=_shown(request))
+    return template(lang, "results").render(items=items, retry=retry)
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:

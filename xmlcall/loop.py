@@ -25,7 +25,7 @@ from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
 from .dialects import select
-from .echo import Sources, words_of
+from .echo import Sources, echo_of, words_of
 from .errors import UsageError
 from .feedback import feedback, results
 from .fitting import Fitted, Scale
@@ -41,7 +41,7 @@ from .repeated import once
 from .reply import beginning
 from .tool import Tool
 from .toolneed import Threshold, ToolNeed, ToolNeeds
-from .types import InvalidCall, Message, ToolCall
+from .types import InvalidCall, Message, Reply, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
 
@@ -58,7 +58,7 @@ class _Run:
     attempts: Attempts
     request: str  # the person's last words
     asked: int  # where these stand among the messages
-    lang: str  # of what stands behind them
+    lang: str  # of what asks for plain words behind them
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     backend: FittedBackend
     shortened: list[Shortened] = field(default_factory=list)  # not yet told
@@ -195,7 +195,7 @@ class ToolLoop:
             catalog = await self.catalog()
             if turn == 1 and (need := await self._decide(state, catalog)):
                 yield need
-            generated = None
+            generated, was_begun = None, bool(state.begun)
             async with aclosing(self._generate(state, catalog)) as events:
                 async for event in events:
                     while state.shortened:
@@ -208,13 +208,17 @@ class ToolLoop:
             reply, repeated = once(generated.reply, state.request)
             generated = replace(generated, reply=reply)
             state.usage = state.usage + generated.usage
+            if was_begun and self._only_copies(reply, state, catalog):
+                state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
+                yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+                continue
             if generated.refusal and state.attempts.refuse():
                 state.refusal = refusal(generated.refusal, lang=state.lang)
                 yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
                 limit = self._repair.max_format_retries
                 yield RetryAsked(retry=state.attempts.retries, limit=limit, refusal=generated.refusal)
                 continue
-            state.refusal = ""
+            pressed, state.refusal = state.refusal, ""
             state.messages.append(self._said(generated))
             state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
@@ -232,7 +236,10 @@ class ToolLoop:
             as_text = generated.calls_in_text
             state.messages += self._told(answered, state, catalog, repeated, as_text=as_text)
             if stop_reason := state.attempts.after(answered):
-                break
+                if stop_reason != "repeated_call" or pressed:
+                    break
+                state.attempts.stop("")
+                state.refusal = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
             if retry := state.attempts.retries:
                 forced = self._forced(state, catalog)
                 yield RetryAsked(retry=retry, limit=self._repair.max_format_retries, constrained=forced.name if forced else "")
@@ -331,16 +338,21 @@ class ToolLoop:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         if as_text or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
-            text = results(answered, catalog, lang=state.lang, again=again, repeated=repeated, request=state.request)
+            text = results(answered, catalog, lang=self._lang, again=again, repeated=repeated, request=state.request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
             if isinstance(call, ToolCall) and result is not None:
                 told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
             elif isinstance(call, InvalidCall):
-                text = feedback(call, catalog, lang=state.lang, request=state.request)
+                text = feedback(call, catalog, lang=self._lang, request=state.request)
                 told.append(Message(role="user", content=text))
         return told
+
+    def _only_copies(self, reply: Reply, state: _Run, catalog: Catalog) -> bool:
+        """Say whether a model that had to call has nothing to call with but the values of our example: no tool is needed then."""
+        sources = self._sources(state, catalog)
+        return bool(reply.calls) and all(echo_of(call, catalog, sources) for call in reply.calls)
 
     def _sources(self, state: _Run, catalog: Catalog) -> Sources:
         """Return the texts by others that a call must not be copied from."""

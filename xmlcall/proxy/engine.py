@@ -257,7 +257,7 @@ class Engine:
                 max_turns=self._max_turns,
                 sources=self._sources(request, words),
                 request=last_request(request.messages),
-                lang=prompt.language_of(last_request(request.messages), self._lang),
+                lang=self._lang,
                 sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
                 usage=usage,

@@ -41,12 +41,9 @@ def model_messages(
     """
     written: list[Message] = []
     open_calls: Answered = []
-    request = ""
     for group in _groups(messages):
-        request = group[0].content if group[0].role == "user" else request
         if group[0].role == "tool":
-            language = prompt.language_of(request, lang)
-            content = results(_answered(open_calls, group), catalog, lang=language, request=request)
+            content = results(_answered(open_calls, group), catalog, lang=lang)
             images = tuple(url for message in group for url in message.images)
             written.append(Message(role="user", content=content, images=images))
             open_calls = []
