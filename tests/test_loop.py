@@ -310,8 +310,9 @@ async def test_changed_tools_are_listed_again() -> None:
     loop, backend = make(["One.", "Two."], host=host)
     async with loop:
         await loop.ask("First?")
-        host._tools = []  # the server says so through `changed`
-        loop.router.changed.set()
+        host._tools = []
+        host.changed.set()
+        await loop.router.changed.wait()
         await loop.ask("Second?")
     assert "### add" in backend.requests[0].messages[0].content
     assert "You have no tools" in backend.requests[1].messages[0].content

@@ -113,7 +113,7 @@ class ToolLoop:
         """Open the hosts, then the backend (it may take long to load).
 
         Raises:
-            ToolHostError: a host did not open.
+            ToolHostError: no host answered.
             BackendError: the backend did not open.
         """
         async with AsyncExitStack() as stack:

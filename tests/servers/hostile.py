@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | None]
@@ -110,6 +111,8 @@ NEVER_ENDING: dict[str, Handler] = {"tools/list": pages(lambda cursor: str(int(c
 
 MODES: dict[str, dict[str, Handler]] = {
     "good": {},
+    "when_allowed": {},
+    "once": {"tools/call": die},
     "hang": {"initialize": never},
     "stubborn": {"initialize": never},
     "family": {"initialize": never},
@@ -172,6 +175,10 @@ def serve() -> None:
 
 def main(mode: str) -> None:
     note("PIDS", str(os.getpid()))
+    if mode == "when_allowed" and not os.path.exists(os.environ["ALLOWED"]):
+        sys.exit(1)
+    if mode == "once" and len(Path(os.environ["PIDS"]).read_text().split()) > 1:
+        sys.exit(1)
     if mode == "exit":
         print("\x1b[31mTraceback: no API key\x1b[0m\nset API_KEY", file=sys.stderr)
         sys.exit(1)

@@ -51,8 +51,7 @@ def described(server: ServerConfig) -> str:
 @asynccontextmanager
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
     """Open the servers for a command that only looks at them, and say what they left out."""
-    async with Router(hosts_of(servers_of(options), options)) as router:
-        await router.tools()
-        for notice in router.notices:
+    async with Router(hosts_of(servers_of(options), options), patience=None) as router:
+        for notice in router.news():
             complain(notice)
         yield router

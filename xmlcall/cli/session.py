@@ -32,15 +32,12 @@ class Session:
 
     def __init__(self, loop: ToolLoop, display: Display) -> None:
         self.loop, self.display = loop, display
-        self._told: set[str] = set()
 
     async def tell_notices(self) -> None:
         """List the tools, and say what there is to know about the servers that was not said before."""
         await self.loop.catalog()
-        for notice in self.loop.router.notices:
-            if notice not in self._told:
-                self._told.add(notice)
-                self.display.notice(notice)
+        for notice in self.loop.router.news():
+            self.display.notice(notice)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from ..hosts.router import Router
 from ..signature import Parameter, parameters_of
 from ..types import Tool
 from ..wire.mcp import tool_to_mcp
-from .exits import OK, run_async
+from .exits import FAILED, OK, run_async
 from .jsonform import json_text
 from .options import add_server_options
 from .plain import shortened, visible
@@ -42,7 +42,7 @@ async def _tools(options: argparse.Namespace) -> int:
         else:
             for line in tool_lines(tools, router):
                 print(line)
-    return OK
+        return FAILED if router.failures else OK
 
 
 def _described(tool: Tool, router: Router) -> dict[str, Any]:

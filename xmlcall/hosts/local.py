@@ -70,6 +70,7 @@ class LocalHost:
         return self._changed
 
     async def __aenter__(self) -> Self:
+        self._changed = asyncio.Event()  # an event serves one event loop, a host may be opened in several
         return self
 
     async def __aexit__(
