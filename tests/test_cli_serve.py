@@ -155,7 +155,7 @@ WRONG = [
     (["--model", "qwen2.5-coder-0.6b"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
     (["--model", ""], "expected a model as .*"),
     (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),
-    (["--mcp", "/no/such/file"], "cannot read the MCP configuration '/no/such/file': .*"),
+    (["--mcp", "/no/such.json"], "cannot read the MCP configuration '/no/such.json': .*"),
     (["--mode", "json"], r"argument --mode: invalid choice: 'json' \(choose from .*"),
     (["--port", "99999"], r"cannot listen on 127\.0\.0\.1 port 99999 \(.*\): choose another with --port, or stop who has it"),
     (["--host", "a..b", "--no-api-key"], r"cannot listen on a\.\.b port 8485 \(.*\): choose another .*"),

@@ -13,6 +13,7 @@ from ..errors import UsageError
 __all__ = [
     "CommandParser",
     "add_call_threshold",
+    "add_mcp_option",
     "add_model_choice",
     "add_model_options",
     "add_server_options",
@@ -42,17 +43,33 @@ class CommandParser(argparse.ArgumentParser):
 
 def add_server_options(parser: argparse._ActionsContainer) -> None:
     """Declare which MCP servers are used and how long they may take."""
-    parser.add_argument(
-        "--mcp",
-        metavar="FILE",
-        help='use the servers of this "mcpServers" JSON file, the one that other MCP clients read; without it a built-in demo '
-        'server runs (calculator, text_analyzer, get_weather); "autoApprove" lists in the file allow nothing here',
+    add_mcp_option(
+        parser,
+        "use these servers; without it a built-in demo server runs (calculator, text_analyzer, get_weather)",
     )
     parser.add_argument(
         "--timeout",
         type=number(float, above=0),
         metavar="SECONDS",
         help='time for a server to start and for each call (default: 30 to start; for a call the "timeout" of the file, else 60)',
+    )
+
+
+def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare `--mcp`.
+
+    Args:
+        parser: of the command.
+        what: the servers are for, or what happens without them.
+    """
+    parser.add_argument(
+        "--mcp",
+        action="append",
+        default=[],
+        metavar="SERVERS",
+        help=f'{what}: a "mcpServers" JSON file, the one that other MCP clients read ("autoApprove" lists in it allow nothing '
+        "here), or one server: a URL, a Python script such as server.py, or a command line such as 'npx -y some-server /data' "
+        "(may be repeated)",
     )
 
 

@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.tools is None:
         return run_async(_of_servers(options))
-    if options.mcp is not None:
+    if options.mcp:
         raise UsageError("expected either --mcp or --tools, got both")
     _print(options, read_tools(options.tools), {})
     return OK

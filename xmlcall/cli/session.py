@@ -70,7 +70,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
-    if options.verbose or (is_interactive() and options.mcp is not None):
+    if options.verbose or (is_interactive() and options.mcp):
         for server in servers:
             display.line("", described(server), style="dim")
     return ToolLoop(
@@ -95,7 +95,7 @@ def _allowed(options: argparse.Namespace) -> list[str]:
     """Return the globs that need no question: the demo server is ours, but a configured one may only call itself that."""
     if options.yes:
         return ["*"]
-    return [*options.allow, *(_DEMO_ONLY if options.mcp is None else [])]
+    return [*options.allow, *([] if options.mcp else _DEMO_ONLY)]
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:
