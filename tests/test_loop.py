@@ -34,6 +34,7 @@ from xmlcall.completion import Chunk, Usage
 from xmlcall.constrained import call_schema
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
+from xmlcall.hosts.base import OnProgress
 from xmlcall.loop_events import LoopEvent
 from xmlcall.policy import Decision, Proposal
 from xmlcall.types import RawArgument, RawCall, TextContent
@@ -69,7 +70,9 @@ ADD = block(call("add", a=1, b=2))
 class DyingHost(LocalHost):
     """A host whose server is gone when a tool is called."""
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
 
 

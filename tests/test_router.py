@@ -13,7 +13,7 @@ from servers.started import DEMO, ProcessFiles, is_alive, until
 from xmlcall.config import StdioServer
 from xmlcall.errors import ToolHostUnavailable, UsageError
 from xmlcall.hosts import member
-from xmlcall.hosts.base import Host
+from xmlcall.hosts.base import Host, OnProgress
 from xmlcall.hosts.mcp import McpHost
 from xmlcall.hosts.router import Router
 from xmlcall.types import TextContent, Tool, ToolResult
@@ -45,7 +45,9 @@ class FakeHost:
         self.changed.clear()
         return tuple(Tool(name=name, description=f"{self.name}/{name}") for name in self.names)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         return ToolResult(content=(TextContent(text=f"{self.name}/{name} {dict(arguments)} {timeout}"),))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from .backends.base import Backend
 from .binding import bind
 from .catalog import Catalog
-from .completion import Chunk, CompletionRequest, Usage
+from .completion import Chunk, CompletionRequest, PromptProgress, Usage
 from .errors import BackendStatusError
 from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .parser import Parser
@@ -121,7 +121,7 @@ async def generate(
     parallel: bool = True,
     continuations: int = 0,
     prefix: str = "",
-) -> AsyncGenerator[Event | Continued | Generated]:
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a reply in which calls are text.
 
     Args:
@@ -133,7 +133,7 @@ async def generate(
         prefix: how the reply begins, written for the model; only for a backend that continues.
 
     Yields:
-        The parser's events as they come, then one Generated.
+        The progress of the prompt, where the server tells it, the parser's events as they come, then one Generated.
 
     Raises:
         BackendError: from the stream.
@@ -150,6 +150,8 @@ async def generate(
         async with aclosing(_stream(backend, request, text, is_rest=count > 0)) as stream:
             async for chunk in stream:
                 last = _merge(last, chunk)
+                if chunk.progress:
+                    yield chunk.progress
                 if chunk.reasoning:
                     reasoning += chunk.reasoning
                     yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))
@@ -199,7 +201,9 @@ def _cut(text: str, watch: _Watch) -> tuple[str, list[Event]]:
     return (f"{closed}\n</function_calls>" if watch.inside and watch.done else closed), events
 
 
-async def generate_native(backend: Backend, request: CompletionRequest, catalog: Catalog) -> AsyncGenerator[Event | Generated]:
+async def generate_native(
+    backend: Backend, request: CompletionRequest, catalog: Catalog
+) -> AsyncGenerator[Event | PromptProgress | Generated]:
     """Generate a reply with the server's own function calling; its text is not read for calls.
 
     Args:
@@ -208,7 +212,8 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
         catalog: what was offered.
 
     Yields:
-        Text and reasoning as they come, each call once, then one Generated.
+        The progress of the prompt, where the server tells it, text and reasoning as they come, each call once, then one
+        Generated.
 
     Raises:
         BackendError: from the stream.
@@ -217,6 +222,8 @@ async def generate_native(backend: Backend, request: CompletionRequest, catalog:
     async with aclosing(backend.stream(request)) as stream:
         async for chunk in stream:
             last = _merge(last, chunk)
+            if chunk.progress:
+                yield chunk.progress
             reasoning += chunk.reasoning
             if chunk.reasoning:
                 yield ReasoningDelta(text=chunk.reasoning, span=(len(text), len(text)))

@@ -26,13 +26,13 @@ from .feedback import feedback, results
 from .generation import Generated, generate, generate_native
 from .hosts.base import Host
 from .hosts.router import Router
-from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .loop_events import Answer, AskedAgain, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow, words_of
 from .repair import Answered, Attempts, RepairPolicy
 from .tool import Tool
 from .toolneed import ToolNeed, ask_need, checked_threshold
-from .types import InvalidCall, Message, ToolCall
+from .types import InvalidCall, Message, Reply, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
 
@@ -50,6 +50,8 @@ class _Run:
     said: tuple[str, ...]  # by others before the run; what the run adds are results, which are in `seen`, and our own words
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
+    empty_at: int | None = None  # where an empty reply stands in `messages`, while the model is asked for another
+    was_empty: bool = False  # it was asked, which is done once in a run
 
 
 class ToolLoop:
@@ -186,20 +188,28 @@ class ToolLoop:
             assert generated is not None
             reply = generated.reply
             state.usage = state.usage + generated.usage
+            if state.empty_at is not None:  # what was said about it stands behind it
+                del state.messages[state.empty_at : state.empty_at + 2]
+                state.empty_at = None
             state.messages.append(self._said(generated))
             state.attempts.forget(state.messages, reply.calls)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+            if turn < self._max_turns and self._ask_again(state, reply):
+                yield AskedAgain()
+                continue
             if not reply.calls:
                 stop_reason = "end" if reply.finish_reason in _UNCUT else reply.finish_reason
                 break
             answered: Answered = []
             for call in reply.calls:
-                async for event in self._calling.run(call, catalog, state.attempts, self._sources(state, catalog)):
-                    yield event
-                    if ended := outcome(event):
-                        answered.append(ended)
-                    if isinstance(event, CallFinished):
-                        state.seen.append(result_text(event.result))
+                running = self._calling.run(call, catalog, state.attempts, self._sources(state, catalog))
+                async with aclosing(running) as events:
+                    async for event in events:
+                        yield event
+                        if ended := outcome(event):
+                            answered.append(ended)
+                        if isinstance(event, CallFinished):
+                            state.seen.append(result_text(event.result))
             state.messages += self._told(answered, state, catalog)
             if stop_reason := state.attempts.after(answered):
                 break
@@ -232,6 +242,14 @@ class ToolLoop:
             reminder = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
         state.messages = list(with_reminder(reminder, state.messages))
         return need
+
+    def _ask_again(self, state: _Run, reply: Reply) -> bool:
+        """Ask for another reply if this one is whole and empty, once in a run."""
+        if reply.calls or reply.text.strip() or reply.finish_reason not in _UNCUT or state.was_empty:
+            return False
+        state.was_empty, state.empty_at = True, len(state.messages) - 1
+        state.messages.append(Message(role="user", content=prompt.after_empty(lang=self._lang)))
+        return True
 
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"

@@ -153,7 +153,7 @@ class OpenAIBackend:
     def _body(self, request: CompletionRequest) -> dict[str, Any]:
         own: dict[str, Any] = {}
         if self._capabilities.server == "llama.cpp":
-            own["cache_prompt"] = True
+            own |= {"cache_prompt": True, "return_progress": True}
         if self._echo and not request.tools:
             own["reasoning_format"] = "none"
         return own | request_body(request, self._model)

@@ -22,7 +22,10 @@ FORMS = 'a "mcpServers" JSON file, a URL, a Python script or a command line in q
 """What can be given, for help texts."""
 
 # Words before the one that tells which server it is.
-_STARTERS = frozenset("python python3 node npx bun bunx deno uv uvx pipx docker podman run exec sh bash env".split())
+_STARTERS = frozenset(
+    {"python", "python3", "node", "npx", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
+    | {"run", "exec", "sh", "bash", "env"}
+)
 _SUFFIXES = frozenset({".py", ".js", ".mjs", ".ts", ".sh"})
 _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")

@@ -18,6 +18,7 @@ DESCRIPTION = "Print the system prompt that offers tools to a model, for use wit
 EPILOG = """examples:
   xmlcall prompt --tools tools.json
   xmlcall prompt --mcp servers.json --lang zh
+  xmlcall prompt --mcp my_server.py
   xmlcall tools --json | xmlcall prompt --tools -
 """
 

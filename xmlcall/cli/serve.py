@@ -20,6 +20,7 @@ from .options import add_call_threshold, add_mcp_option, add_model_choice, call_
 from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening, error_console
+from .words import speaker
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -130,7 +131,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.engine import Engine
     from ..proxy.guard import Guard
 
-    opening = Opening(error_console())
+    opening = Opening(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
     servers = servers_of(options) if options.mcp else ()

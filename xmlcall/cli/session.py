@@ -16,6 +16,7 @@ from .inputs import checked_text
 from .options import call_threshold_of
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
+from .words import Say
 
 __all__ = ["Session", "open_session", "opening_messages", "stop_message"]
 
@@ -52,8 +53,8 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         UsageError: an option that cannot be.
         ToolHostError, BackendError: a server or the model did not open.
     """
-    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose)
-    opening = Opening(display.console)
+    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
+    opening = Opening(display.console, display.say)
     loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
         async with opening:
@@ -62,7 +63,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         session = Session(loop, display)
         await session.tell_notices()
         if options.mode == "native" and loop.backend.capabilities.native_tools is False:
-            display.notice("the server says that this model has no function calling of its own; --mode xml works with any model")
+            display.notice(display.say("no_native"))
         yield session
 
 
@@ -105,26 +106,21 @@ def opening_messages(options: argparse.Namespace) -> list[Message]:
     return [Message(role="system", content=checked_text(options.system, "a system message"))]
 
 
-_STOPS = {
-    "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
-    "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
-    "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
-}
+_TEXT_OF = ("invalid_calls", "tool_errors", "repeated_call", "length")
 
 
-def stop_message(answer: Answer, max_turns: int) -> str:
+def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
     """Say why a run did not end in a whole answer, and what to do; empty if it did.
 
     Args:
         answer: the end of the run.
         max_turns: the limit that it ran under.
+        say: gives the texts of a language.
     """
     if answer.stop_reason == "end":
-        return "" if answer.text.strip() else "the model's answer is empty: ask in other words, or take a larger model"
+        return "" if answer.text.strip() else say("empty")
+    if answer.stop_reason in _TEXT_OF:
+        return say(answer.stop_reason)
     if answer.stop_reason == "max_turns":
-        return f"no answer after {max_turns} replies: the model kept calling tools; allow more with --max-turns, or ask for less"
-    if answer.stop_reason in _STOPS:
-        return _STOPS[answer.stop_reason]
-    if answer.stop_reason == "length":
-        return "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context"
-    return f"expected a whole reply, the model server ended it early and gave as its reason {answer.stop_reason!r}"
+        return say("max_turns", count=max_turns)
+    return say("ended_early", reason=repr(answer.stop_reason))

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from ..errors import ToolHostError, UsageError
 from ..types import Tool, ToolResult
-from .base import Host
+from .base import Host, OnProgress
 from .member import Member
 
 __all__ = ["Router"]
@@ -135,20 +135,23 @@ class Router:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
         return self._origins.get(name)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run a tool where it lives.
 
         Args:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the host's own limit.
+            progress: called while the tool runs, if it tells how far it is.
 
         Raises:
             UsageError: the last `tools()` did not offer it.
             ToolHostError: from its host.
         """
         host, own_name = self.origin(name)
-        return await host.call(own_name, arguments, timeout)
+        return await host.call(own_name, arguments, timeout, progress=progress)
 
     async def _first_answers(self) -> None:
         """Wait until each host has answered or failed, and no longer than `patience` after the first answer."""

@@ -14,7 +14,7 @@ from ..backends.base import Backend
 from ..binding import bind
 from ..calling import Calling, outcome
 from ..catalog import Catalog
-from ..completion import CompletionRequest, Usage
+from ..completion import CompletionRequest, PromptProgress, Usage
 from ..constrained import generate_call
 from ..content import result_text
 from ..errors import BackendError, BackendStatusError, ContextOverflow
@@ -182,7 +182,7 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
         yield TextPiece(text=held)
 
 
-def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
+def _call_events(state: Answering, event: Event | Continued | PromptProgress) -> list[TurnEvent]:
     match event:
         case ToolCallStart(name=name) if not state.is_retry and name not in state.origins:
             state.sender.start(event)
@@ -209,7 +209,7 @@ def _ended(state: Answering, raw: RawCall) -> list[TurnEvent]:
     return []
 
 
-def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
+def _events(state: Answering) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     request = replace(state.completion, messages=(*state.completion.messages, *state.added))
     if forced := _forced(state):
         return generate_call(state.backend, request, state.catalog, forced)
