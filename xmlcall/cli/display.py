@@ -272,8 +272,9 @@ class _Stream:
             return
         if not self._started:
             self._started, self._wrapping = True, self._new_wrapping()
-        if wrapped_text := self._wrapping.feed(shown) if self._wrapping else shown:
-            self._write(wrapped_text)
+        if self._wrapping:
+            shown = self._wrapping.feed(shown) + (self._wrapping.end_word() if self._space else "")
+        self._write(shown)
 
 
 def _to_stdout(text: str) -> None:

@@ -2,8 +2,8 @@
 
 Only the word that is being written is held back. A Chinese, Japanese or Korean character is a word by itself, with the closing
 marks behind it. Shown as what they mean: headings and `**bold**` (bold), `-` and `*` before an item of a list (a dot; its further
-lines are indented), fences (what is inside is dim and never broken). Everything else stays as written, tables and inline code too.
-Markdown decides nothing but looks: at a line's end everything is as before it, so a mark without its partner does no harm.
+lines are indented), fences (what is inside is dim and never broken). Everything else stays as written, tables and inline code
+too. Markdown decides nothing but looks: at a line's end everything is as before it, so a mark without its partner does no harm.
 """
 
 import re
@@ -17,7 +17,7 @@ _WIDE: Final = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaf
 _CLOSING: Final = "、。，．！？：；）」』】》〉”’…"
 _PIECE = re.compile(rf"\n|[ \t]+|[{_WIDE}{_CLOSING}][{_CLOSING}]*|[^\s{_WIDE}{_CLOSING}]+[{_CLOSING}]*|\s")
 _HELD = re.compile(rf"(?:[{_WIDE}{_CLOSING}]|[^\s{_WIDE}{_CLOSING}]+)[{_CLOSING}]*\Z")
-_MARKED = re.compile(r"[(\[\"']*\*\*(?=\S)|(?<=\S)\*\*(?=[)\].,:;!?\"'、。，！？：；）]*\Z)|\A\*\*\Z")
+_MARKED = re.compile(r"\A[(\[\"']*\*\*(?=\S)|(?<=\S)\*\*(?=[)\].,:;!?\"'、。，！？：；）]*\Z)|\A\*\*\Z")
 _HEADING = re.compile(r"#{1,6}\Z")
 _ITEM = re.compile(r"[-*+•]\Z|\d{1,3}[.)]\Z")
 _MAX_WORD: Final = 400  # characters that are held back; a longer word is shown as it comes
@@ -47,10 +47,14 @@ class Wrapping:
         self._held = text[end:]
         return "".join(map(self._piece, _PIECE.findall(text[:end])))
 
+    def end_word(self) -> str:
+        """Give the word that is held back; white space follows it."""
+        held, self._held = self._held, ""
+        return "".join(map(self._piece, _PIECE.findall(held)))
+
     def close(self) -> str:
         """Give the rest; nothing is bold or dim afterwards."""
-        held, self._held = self._held, ""
-        rest = "".join(map(self._piece, _PIECE.findall(held)))
+        rest = self.end_word()
         end = _NORMAL if self._is_bold or (self._is_code and self._styled) else ""
         self._begin_line()
         self._is_code, self._space = False, ""
