@@ -151,7 +151,7 @@ WRONG = [
     (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"),
     (["--host", "::"], "--host :: lets other machines call: .*"),
     (["--host", "0.0.0.0", "--api-key", ""], "--host 0.0.0.0 lets other machines call: .*"),
-    (["--allow", "files.*"], "--allow names tools of servers: give them with --mcp FILE"),
+    (["--allow", "files.*"], "--allow names tools of servers: give them with --mcp"),
     (["--model", "qwen2.5-coder-0.6b"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
     (["--model", ""], "expected a model as .*"),
     (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),

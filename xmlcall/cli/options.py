@@ -136,7 +136,12 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument(
         "--max-turns", type=number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
-    tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
+    tools.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default="en",
+        help="language of the tool prompt and of what is said here (default: %(default)s)",
+    )
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)
