@@ -142,6 +142,7 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path):
             terminal.expect(PROMPT)
             terminal.send("Go\r")
             terminal.expect("Reading the prompt: 1,240 of 3,000 tokens, 2 s")
+            assert fake.bodies[0]["return_progress"] is True
             terminal.expect("Writing a call: 5 tokens, 2 s")
             terminal.send("\x03")
             terminal.expect("stopped\n")
@@ -202,7 +203,8 @@ def test_tools_come_in_pages_and_one_by_name(tmp_path: Path):
             terminal.expect(PROMPT)
             terminal.send("/tools\r")
             terminal.expect("(Enter) --")
-            terminal.send("q\r")
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
             terminal.expect(PROMPT)
             terminal.send("/tools files.tool_3\r")
             terminal.expect("files.tool_3(text?: string)  The tool's title\n    The tool tool_3.\n    text: string, optional\n")

@@ -81,6 +81,7 @@ class CompletionRequest:
         stop: strings that end the generation.
         json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
         top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
+        progress: whether to tell how far the prompt is read; servers that cannot tell do not.
         extra: further fields, sent as they are.
     """
 
@@ -92,4 +93,5 @@ class CompletionRequest:
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
+    progress: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)

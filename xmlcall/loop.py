@@ -254,7 +254,12 @@ class ToolLoop:
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
-        request = replace(self._sampling, messages=with_system(system, state.messages), tools=tuple(catalog) if native else ())
+        request = replace(
+            self._sampling,
+            messages=with_system(system, state.messages),
+            tools=tuple(catalog) if native else (),
+            progress=True,
+        )
         if native:
             return generate_native(self.backend, request, catalog)
         if forced := self._forced(state, catalog):

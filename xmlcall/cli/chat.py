@@ -8,8 +8,9 @@ prompt.
 import argparse
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 from ..errors import XmlcallError
 from ..loop_events import Answer
@@ -99,15 +100,15 @@ class _Chat:
     async def _act(self, line: str) -> None:
         command, _, argument = line.partition(" ")
         if command in self._commands and (not argument or command == "/tools"):
-            await self._commands[command](argument.strip())
+            await self._interruptible(self._commands[command](argument.strip()))
         elif line.startswith("/"):
             complain(self._say("unknown_command", commands=", ".join(_COMMANDS), line=repr(line[:80])))
         elif line:
-            await self._turn(line)
+            await self._interruptible(self._answer(line))
 
-    async def _turn(self, question: str) -> None:
-        """Answer a question; a turn that fails or is interrupted leaves the conversation as it was."""
-        task = asyncio.create_task(self._answer(question))
+    async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that Ctrl-C may end; a turn that fails or is interrupted leaves the conversation as it was."""
+        task = asyncio.create_task(work)
         current = asyncio.current_task()
         assert current is not None
         try:
