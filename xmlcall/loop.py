@@ -188,11 +188,7 @@ class ToolLoop:
             assert generated is not None
             reply = generated.reply
             state.usage = state.usage + generated.usage
-            if state.empty_at is not None:  # what was said about it stands behind it
-                del state.messages[state.empty_at : state.empty_at + 2]
-                state.empty_at = None
-            state.messages.append(self._said(generated))
-            state.attempts.forget(state.messages, reply.calls)
+            self._keep(state, generated)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
             if turn < self._max_turns and self._ask_again(state, reply):
                 yield AskedAgain()
@@ -279,6 +275,14 @@ class ToolLoop:
     def _system(self, catalog: Catalog) -> str:
         instructions = dict(self.router.instructions())
         return prompt.system_prompt(catalog, lang=self._lang, parallel=self._parallel, instructions=instructions)
+
+    def _keep(self, state: _Run, generated: Generated) -> None:
+        """Put a reply into the conversation, and take out what it makes needless: an empty one, and attempts that failed."""
+        if state.empty_at is not None:  # what was said about it stands behind it
+            del state.messages[state.empty_at : state.empty_at + 2]
+            state.empty_at = None
+        state.messages.append(self._said(generated))
+        state.attempts.forget(state.messages, generated.reply.calls)
 
     def _said(self, generated: Generated) -> Message:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall)) if self._mode == "native" else ()
