@@ -116,7 +116,7 @@ class Engine:
         """Open the hosts, then the backend (it may take long to load).
 
         Raises:
-            ToolHostError: a host did not open.
+            ToolHostError: no host answered.
             BackendError: the backend did not open.
         """
         async with AsyncExitStack() as stack:
@@ -151,16 +151,14 @@ class Engine:
         return bool(self.router.hosts)
 
     async def own_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed.
-
-        Raises:
-            ToolHostError: a host could not list its tools.
-        """
+        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed."""
         async with self._listing:  # or a request that comes meanwhile would find none
             if self.router.changed.is_set():
                 listed = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
                 self._own = tuple(tool for tool, origin in listed.values() if self._may_run(*origin))
                 self._origins = {tool.name: listed[tool.name][1] for tool in self._own}
+            for notice in self.router.news():
+                log.warning("%s", notice)
         return self._own
 
     async def is_native(self) -> bool:
@@ -207,7 +205,6 @@ class Engine:
         Raises:
             ApiError: the request cannot be answered as asked.
             BackendError: the model server failed.
-            ToolHostError: a host could not list its tools.
         """
         await self.own_tools()
         offered = self._offered(request)

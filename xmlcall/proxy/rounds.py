@@ -16,7 +16,7 @@ from ..backends.base import Backend
 from ..binding import bind
 from ..calling import Calling, outcome
 from ..catalog import Catalog
-from ..completion import CompletionRequest, Usage
+from ..completion import CompletionRequest, PromptProgress, Usage
 from ..constrained import generate_call
 from ..content import result_text
 from ..dialects import select
@@ -220,7 +220,7 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
         yield TextPiece(text=held)
 
 
-def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
+def _call_events(state: Answering, event: Event | Continued | PromptProgress) -> list[TurnEvent]:
     match event:
         case ToolCallStart(name=name) if not state.is_retry and name not in state.origins:
             state.sender.start(event)
@@ -263,7 +263,7 @@ def _take(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
     return []
 
 
-def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
+def _events(state: Answering) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     messages = with_reminder(state.refusal, (*state.completion.messages, *state.added))
     request = replace(state.completion, messages=messages)
     if forced := _forced(state):

@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from ...backends.keptopen import KeptOpen
 from ...backends.scripted import ScriptedBackend
 from ...catalog import Catalog
 from ...completion import Chunk, CompletionRequest
 from ...types import Message
 from ..case import Case
-from ..keptopen import KeptOpen
 from ..oracle import calling
 from ..ways import Way
 from .servers import folder_of
