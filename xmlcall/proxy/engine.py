@@ -236,8 +236,8 @@ class Engine:
         system, reminder = self._prompts(catalog, request)
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
         completion = self._completion(request, tuple(written(reminder=reminder)))
-        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else completion
-        completion, begins, usage = await self._decided(request, completion, bare, catalog)
+        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else None
+        completion, otherwise, usage = await self._decided(request, completion, bare, catalog)
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
@@ -248,7 +248,7 @@ class Engine:
                 calling=self._calling,
                 completion=completion,
                 choice=request.choice,
-                begins=begins,
+                otherwise=otherwise,
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
@@ -262,29 +262,32 @@ class Engine:
         )
 
     async def _decided(
-        self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest, catalog: Catalog
-    ) -> tuple[CompletionRequest, bool, Usage]:
+        self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest | None, catalog: Catalog
+    ) -> tuple[CompletionRequest, CompletionRequest | None, Usage]:
         """Ask whether a person's words need a tool, where there is a threshold and a choice.
 
         Args:
             request: from a wire format.
             reminded: the conversation with reminders.
-            bare: the same without.
+            bare: the same without; None where nothing is to be decided.
             catalog: what is offered.
 
         Returns:
-            What to generate with, whether the reply is begun with a call for the model, and what asking cost.
+            What to generate with; the same for a server that refuses beginnings, if the reply is begun with a call for the model;
+            and what asking cost.
         """
-        need = await self._needs.ask(self._fitted, bare, catalog) if self._needs and _is_open_question(request) else None
+        if self._needs is None or bare is None or not _is_open_question(request):
+            return reminded, None, Usage()
+        need = await self._needs.ask(self._fitted, bare, catalog)
         if need is None:
-            return reminded, False, Usage()
+            return reminded, None, Usage()
         continues = self.backend.capabilities.continues
         if not need.is_sure or (need.needs_tool and not continues):
-            return reminded, False, need.usage
+            return reminded, None, need.usage
         if need.needs_tool:
-            return bare, True, need.usage
+            return bare, reminded, need.usage
         aside = prompt.reminder(catalog, lang=self._lang, needs_tool=False)
-        return replace(bare, messages=with_reminder(aside, bare.messages)), False, need.usage
+        return replace(bare, messages=with_reminder(aside, bare.messages)), None, need.usage
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""
