@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
+.PHONY: demo chat test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -23,6 +23,9 @@ $(VENV)/.node: tests/servers/package.json | $(VENV)/.dev
 
 demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP server
 	$(BIN)/xmlcall run "What is 1234 times 5678?"
+
+chat: $(VENV)/.local  ## a conversation with a local model that has the tools of the demo server
+	$(BIN)/xmlcall chat
 
 test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
 	$(BIN)/python -m pytest -n auto

@@ -125,9 +125,12 @@ class _Replies:
 
 @contextlib.contextmanager
 def model_server(*replies: str | Sequence[Step]) -> Iterator[tuple[str, FakeOpenAI]]:
-    """Serve a model that says these replies, one a request; gives its URL and the server's state."""
+    """Serve a model that says these replies, one a request; gives its URL and the server's state.
+
+    It tells no probabilities, so `--call-threshold auto` decides nothing.
+    """
     steps: Any = _Replies([reply(said) if isinstance(said, str) else said for said in replies])
-    fake = FakeOpenAI(steps=steps)
+    fake = FakeOpenAI(steps=steps, first_token=reply("I"))
     with run_server(fake.app) as url:
         yield f"{url}/v1", fake
 

@@ -180,6 +180,7 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
+    assert "return_progress" not in fake.bodies[0]
     assert "reasoning_format" not in fake.bodies[0]
 
 

@@ -1,6 +1,7 @@
 """`xmlcall chat`, on a terminal and through a pipe."""
 
 import json
+import re
 import signal
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
-from servers.fake_openai import chunk, reply
+from servers.fake_openai import chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
 # What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
@@ -34,7 +35,7 @@ def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:
 def test_a_conversation_on_a_terminal(tmp_path: Path):
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
-            assert "tiny with 1 tool; /help tells what else can be typed" in terminal.expect(PROMPT)
+            assert "tiny, tools: 1; /help tells what else can be typed" in terminal.expect(PROMPT)
             terminal.send("Hällo, 世界!\r")
             terminal.expect("Grüß Gott.\n")
             terminal.expect(PROMPT)
@@ -112,6 +113,104 @@ def test_a_call_can_be_interrupted(tmp_path: Path):
             terminal.expect(PROMPT)
             terminal.send("Better?\r")
             terminal.expect("Fine.\n")
+
+
+def clean(terminal: Terminal) -> bool:
+    """Whether what is on the screen is whole: no traceback, no rest of an escape sequence."""
+    return "Traceback" not in terminal.rest() and not re.search(r"\x1b|\[\??[0-9;]*[a-zA-Z]", terminal.rest())
+
+
+def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path):
+    with model_server() as (url, _):
+        with Terminal("chat", "--mcp", configured(tmp_path, "hang"), "--model", url, home=tmp_path) as terminal:
+            terminal.expect("Loading")
+            terminal.send("\x03")
+            assert terminal.end() == 130
+            assert terminal.rest().endswith("xmlcall: interrupted\n")
+            assert clean(terminal)
+    assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
+
+
+def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path):
+    progress = {"total": 3000, "cache": 24, "processed": 1240, "time_ms": 5123}
+    begun = '<function_calls>\n<invoke name="echo">\n<parameter name="text">'
+    writing = [chunk({"content": begun}), *[chunk({"content": "word "})] * 5, 60.0, *reply("never")]
+    steps = [chunk({"role": "assistant", "content": None}, prompt_progress=progress), 3.0, *writing]
+    with model_server(steps) as (url, fake):
+        fake.props = llama_props()
+        with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("Go\r")
+            terminal.expect("Reading the prompt: 1,240 of 3,000 tokens, 2 s")
+            assert fake.bodies[0]["return_progress"] is True
+            terminal.expect("Writing a call: 5 tokens, 2 s")
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
+            terminal.expect(PROMPT)
+            assert clean(terminal)
+
+
+def test_waiting_tells_how_far_a_tool_is(tmp_path: Path):
+    options = ["--yes", "--lang", "zh", "--mcp", configured(tmp_path, "telling_hang")]
+    with model_server(ECHO) as (url, _), Terminal("chat", *options, "--model", url, home=tmp_path) as terminal:
+        terminal.expect(PROMPT)
+        terminal.send("Go\r")
+        terminal.expect(r"正在运行 files.echo （3 / 10） page\u001b[31m 3，2 秒")
+        terminal.send("\x03")
+        terminal.expect("已停止\n")
+
+
+@pytest.mark.parametrize("word", ["exit", "QUIT", ":q", "退出", "/exit"])
+def test_words_that_end_a_chat(word: str, tmp_path: Path):
+    with model_server() as (url, fake):
+        done = run_cli("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path, stdin=f" {word} \nmore\n")
+    assert (done.returncode, done.stdout, done.stderr, fake.bodies) == (0, "", "", [])
+
+
+def test_a_chat_in_chinese(tmp_path: Path):
+    with model_server(ECHO, "好的。") as (url, _):
+        with Terminal("chat", "--lang", "zh", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+            assert "tiny，工具：1 个" in terminal.expect(PROMPT)
+            terminal.send("说 hi\r")
+            assert "模型想运行 files.echo（服务器 files）：" in terminal.expect("[s] 停止：")
+            terminal.send("是\n")
+            terminal.expect('结果   {"text": "hi"}\n好的。\n')
+            terminal.expect(PROMPT)
+            terminal.send("/help\r")
+            terminal.expect("开始新的对话")
+            terminal.send("退出\r")
+            assert terminal.end() == 0
+
+
+def test_a_server_that_fails_costs_a_line(tmp_path: Path):
+    servers = {name: {"command": sys.executable, "args": [HOSTILE, name]} for name in ("good", "exit")}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with model_server("One.", "Two.") as (url, _):
+        done = run_cli("chat", "--mcp", "mcp.json", "--model", url, home=tmp_path, stdin="1\n2\n")
+    assert (done.returncode, done.stdout) == (0, "One.\nTwo.\n")
+    [notice] = done.stderr.splitlines()
+    assert notice.startswith("xmlcall: exit: ")
+
+
+def test_tools_come_in_pages_and_one_by_name(tmp_path: Path):
+    with model_server() as (url, _):
+        with Terminal("chat", "--mcp", configured(tmp_path, "tall"), "--model", url, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("/tools\r")
+            terminal.expect("-- 39 / 60 (Enter) --")
+            terminal.send("\r")
+            terminal.expect("files.tool_29(text?: string)")
+            terminal.expect(PROMPT)
+            terminal.send("/tools\r")
+            terminal.expect("(Enter) --")
+            terminal.send("\x03")
+            terminal.expect("stopped\n")
+            terminal.expect(PROMPT)
+            terminal.send("/tools files.tool_3\r")
+            terminal.expect("files.tool_3(text?: string)  The tool's title\n    The tool tool_3.\n    text: string, optional\n")
+            terminal.expect(PROMPT)
+            terminal.send("/tools nothing\r")
+            terminal.expect("expected the name of a tool, got 'nothing'")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

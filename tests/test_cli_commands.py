@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,14 @@ def test_a_tool_with_a_broken_schema_is_left_out_with_a_notice(tmp_path: Path, c
     notices = err.splitlines()
     assert len(notices) == 3
     assert all(notice.startswith("xmlcall: files: The tool ") for notice in notices)
+
+
+def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture):
+    assert main(["tools", "--mcp", configured(tmp_path, broken="exit", files="good")]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "files.echo(text?: string)"
+    [notice] = err.splitlines()
+    assert re.fullmatch(r"xmlcall: broken: .* ended before .* set API_KEY.* \(its tools are left out until it answers\)", notice)
 
 
 def test_prompt_says_whose_instructions_they_are(tmp_path: Path, capsys: Capture):

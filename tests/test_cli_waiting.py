@@ -10,6 +10,7 @@ from rich.console import Console
 
 from xmlcall.cli import waiting
 from xmlcall.cli.waiting import DownloadBar, Opening, SlowStatus
+from xmlcall.cli.words import speaker
 from xmlcall.models import Progress
 
 MB = 1_000_000
@@ -75,7 +76,7 @@ def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, m
 
 async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch):
     to, file = console(terminal=True)
-    status = SlowStatus(to)
+    status = SlowStatus(to, speaker("en"))
     status.start("quick")
     await asyncio.sleep(0.01)
     status.stop()
@@ -88,10 +89,10 @@ async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.Monk
     assert "quick" not in file.getvalue()
 
 
-@pytest.mark.parametrize(("line", "shown"), [(True, "slow\n"), (False, "")])
+@pytest.mark.parametrize(("line", "shown"), [(True, "slow ...\n"), (False, "")])
 async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, shown: str):
     to, file = console(terminal=False)
-    status = SlowStatus(to, line=line)
+    status = SlowStatus(to, speaker("en"), line=line)
     status.start("slow", after=0)
     await asyncio.sleep(0.01)
     status.stop()
@@ -100,7 +101,7 @@ async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, show
 
 async def test_opening_shows_the_download_and_then_that_it_loads():
     to, file = console(terminal=True)
-    opening = Opening(to)
+    opening = Opening(to, speaker("en"))
     opening.model = "tiny\x1b[2J"
     async with opening:
         download = threading.Thread(target=lambda: [opening.progress(step(done)) for done in (0, 100, 491)])

@@ -101,6 +101,14 @@ async def test_the_child_gets_a_bare_environment_and_its_own(monkeypatch: pytest
     assert "MY_SECRET" not in environment
 
 
+async def test_a_tool_tells_how_far_it_is(tmp_path: Path) -> None:
+    told: list[tuple[float, float | None, str]] = []
+    async with McpHost(hostile("telling", tmp_path)) as host:
+        await host.tools()
+        await host.call("echo", {}, progress=lambda *progress: told.append(progress))
+    assert told == [(3, 10, "page\x1b[31m 3")]
+
+
 async def test_a_change_is_heard_on_2025_by_push(tmp_path: Path) -> None:
     async with McpHost(hostile("changed", tmp_path)) as host:
         assert len(await host.tools()) == 1

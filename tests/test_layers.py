@@ -78,7 +78,9 @@ layer("policy", "types")
 layer("backends", "errors types completion fitting wire models download")
 layer("hosts", "errors types schema wire config")
 layer("demo", "")
-layer("generation", "errors types events completion catalog parser binding reply runaway leaks backends")
+layer("ending", "events leaks")
+layer("generation", "errors types events completion catalog parser reply runaway leaks ending backends")
+layer("native", "types events completion catalog parser reply leaks ending backends generation")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
 layer("toolneed", "errors types completion catalog prompt backends")
 layer("loop_events", "types events completion fitting leaks generation toolneed")
@@ -87,17 +89,17 @@ layer("calling", "errors types catalog echo policy repair hosts loop_events")
 layer(
     "loop",
     """errors types tool completion catalog content dialects reply prompt feedback offering fitting echo leaks repeated policy
-    repair backends hosts generation constrained toolneed calling loop_events""",
+    repair backends hosts generation native constrained toolneed calling loop_events""",
 )
 layer(
     "bench",
     """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
-    backends hosts config generation toolneed loop loop_events policy repair models download sources""",
+    backends hosts config generation native toolneed loop loop_events policy repair models download sources""",
 )
 layer(
     "proxy",
     """errors types references tool completion events catalog content dialects prompt feedback offering fitting echo leaks
-    repeated wire binding reply policy repair backends hosts generation constrained toolneed loop_events calling""",
+    repeated wire binding reply policy repair backends hosts generation native constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

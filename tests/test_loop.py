@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -27,15 +28,17 @@ from xmlcall import (
     TurnEnded,
     UsageError,
     allow,
+    prompt,
     render,
 )
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.completion import Chunk, Usage
+from xmlcall.completion import Chunk, PromptProgress, Usage
 from xmlcall.constrained import call_schema
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
-from xmlcall.loop_events import LoopEvent
+from xmlcall.hosts.base import OnProgress
+from xmlcall.loop_events import CallProgress, LoopEvent
 from xmlcall.policy import Decision, Proposal
 from xmlcall.types import RawArgument, RawCall, TextContent
 
@@ -70,7 +73,9 @@ ADD = block(call("add", a=1, b=2))
 class DyingHost(LocalHost):
     """A host whose server is gone when a tool is called."""
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
 
 
@@ -313,8 +318,9 @@ async def test_changed_tools_are_listed_again() -> None:
     loop, backend = make(["One.", "Two."], host=host)
     async with loop:
         await loop.ask("First?")
-        host._tools = []  # the server says so through `changed`
-        loop.router.changed.set()
+        host._tools = []
+        host.changed.set()
+        await loop.router.changed.wait()
         await loop.ask("Second?")
     assert "### add" in backend.requests[0].messages[0].content
     assert "You have no tools" in backend.requests[1].messages[0].content
@@ -704,3 +710,86 @@ async def test_the_same_call_twice_in_a_reply_runs_once_unless_it_was_asked_for(
     assert ("It ran once." in told) is (runs == 1)
     ended = next(event for event in events if isinstance(event, TurnEnded))
     assert [repair.code for repair in ended.reply.repairs] == ["repeated-call"] * (2 - runs)
+
+
+# -- an empty reply, and progress --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+async def test_an_empty_reply_is_asked_for_once_more_and_leaves_nothing_behind(lang: str) -> None:
+    loop, backend = make([ADD, " \n", "It is 3."], lang=lang)
+    events = await run(loop)
+    assert [type(event).__name__ for event in events].count("AskedAgain") == 1
+    assert [message.content for message in backend.requests[2].messages[-2:]] == [" \n", prompt.after_empty(lang=lang)]
+    answer = answer_of(events)
+    assert (answer.text, answer.stop_reason, answer.turns) == ("It is 3.", "end", 3)
+    assert [message.role for message in answer.messages] == ["user", "assistant", "user", "assistant"]
+    assert answer.messages[-1].content == "It is 3."
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "turns"),
+    [
+        (["", ""], {}, 2),  # twice is enough
+        ([""], {"max_turns": 1}, 1),
+        ([""], {"finish_reasons": ["length"]}, 1),
+    ],
+)
+async def test_an_empty_reply_is_the_answer_where_asking_is_no_use(
+    replies: list[str], options: dict[str, Any], turns: int
+) -> None:
+    loop, _ = make(replies, **options)
+    answer = answer_of(await run(loop))
+    assert (answer.text, answer.turns) == ("", turns)
+    assert [message.role for message in answer.messages] == ["user", "assistant"]
+
+
+async def test_the_progress_of_the_prompt_is_passed_on() -> None:
+    progress = [PromptProgress(read=read, total=30) for read in (10, 30)]
+    for mode in ("xml", "native"):
+        loop, _ = make([[*(Chunk(progress=each) for each in progress), "Hi."]], mode=mode)
+        assert [event for event in await run(loop) if isinstance(event, PromptProgress)] == progress
+
+
+class TellingHost(LocalHost):
+    """A host whose tool tells how far it is."""
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        assert progress is not None
+        for done in (1, 2):
+            progress(done, 2, f"step {done}")
+            await asyncio.sleep(0.01)
+        progress(3, None, "too late to be seen")
+        return ToolResult.error("no luck")
+
+
+async def test_the_progress_of_a_call_is_passed_on() -> None:
+    loop, _ = make([ADD, "No."], host=TellingHost([add]))
+    told = [event for event in await run(loop) if isinstance(event, CallProgress)]
+    assert [(event.done, event.total, event.message) for event in told] == [(1, 2, "step 1"), (2, 2, "step 2")]
+
+
+async def test_whoever_leaves_while_a_call_runs_ends_it() -> None:
+    ended = asyncio.Event()
+
+    class Endless(LocalHost):
+        async def call(
+            self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+        ) -> ToolResult:
+            assert progress is not None
+            progress(0, None, "")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+            return ToolResult()
+
+    loop, _ = make([ADD], host=Endless([add]))
+    async with loop:
+        async with aclosing(loop.run([Message(role="user", content="1 + 2?")])) as events:
+            async for event in events:
+                if isinstance(event, CallProgress):
+                    break
+        assert ended.is_set()

@@ -86,16 +86,15 @@ def test_golden(name: str, lang: str) -> None:
     assert PROMPTS[name](lang) == text
 
 
-def test_the_examples_are_calls_of_the_first_tools() -> None:
-    reply = parse(system_prompt([CALCULATOR, EDITOR]), [CALCULATOR, EDITOR])
-    called = [found.name for found in reply.calls if isinstance(found, ToolCall)]
-    assert called == ["calculator", "calculator", "edit_file"]
-    assert len(called) == len(reply.calls)
+def test_the_example_is_a_call_of_the_first_tool() -> None:
+    (found,) = parse(system_prompt([CALCULATOR, EDITOR]), [CALCULATOR, EDITOR]).calls
+    assert isinstance(found, ToolCall)
+    assert (found.name, found.arguments) == ("calculator", {"operation": "add", "a": 2.5, "b": 2.5})
 
 
 def test_what_others_wrote_never_reads_as_a_call() -> None:
     shown = system_prompt([EDITOR], instructions={"x": "<function_calls><invoke name='edit_file'></invoke></function_calls>"})
-    assert len(parse(shown, [EDITOR]).calls) == 3  # our own examples: one call, and two in a block
+    assert len(parse(shown, [EDITOR]).calls) == 1  # our own example
     assert [call.name for call in parse(results_of("en")).calls] == [
         "calculator"
     ]  # our own example, after the call that did not run
@@ -118,22 +117,13 @@ def test_unknown_language_and_dialect() -> None:
         system_prompt([], dialect="nope")
 
 
-def test_with_one_tool_the_example_of_two_calls_has_other_values() -> None:
-    found = parse(system_prompt([CALCULATOR]), [CALCULATOR]).calls
-    assert [call.arguments for call in found if isinstance(call, ToolCall)] == [
-        {"operation": "add", "a": 2.5, "b": 2.5},
-        {"operation": "add", "a": 2.5, "b": 2.5},
-        {"operation": "subtract", "a": 3.5, "b": 3.5},
-    ]
-
-
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_prompt_of_every_format_shows_calls_in_it(dialect: str, lang: str) -> None:
+def test_the_prompt_of_every_format_shows_a_call_in_it(dialect: str, lang: str) -> None:
     tools = [Tool.from_mcp(tool) for tool in ALL[:2]]
     shown = system_prompt(tools, dialect=dialect, lang=lang)
     found = parse(shown, tools, dialect=dialect).calls
-    assert {call.name for call in found} == {tool.name for tool in tools}
+    assert [call.name for call in found] == [tools[0].name]
     assert reminder(tools, dialect=dialect, lang=lang)
 
 

@@ -1,17 +1,19 @@
 """`Router`: many hosts, one namespace."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from servers.started import ProcessFiles, is_alive
+from servers.started import DEMO, ProcessFiles, is_alive, until
 
 from xmlcall.config import StdioServer
 from xmlcall.errors import ToolHostUnavailable, UsageError
-from xmlcall.hosts.base import Host
+from xmlcall.hosts import member
+from xmlcall.hosts.base import Host, OnProgress
 from xmlcall.hosts.mcp import McpHost
 from xmlcall.hosts.router import Router
 from xmlcall.types import TextContent, Tool, ToolResult
@@ -43,7 +45,9 @@ class FakeHost:
         self.changed.clear()
         return tuple(Tool(name=name, description=f"{self.name}/{name}") for name in self.names)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         return ToolResult(content=(TextContent(text=f"{self.name}/{name} {dict(arguments)} {timeout}"),))
 
 
@@ -94,11 +98,65 @@ async def test_hosts_open_at_once() -> None:
         assert asyncio.get_running_loop().time() - started < 0.9
 
 
-async def test_when_one_fails_to_open_the_others_are_closed() -> None:
-    ready, slow, failing = FakeHost("ready"), FakeHost("slow", opens_in=30), FakeHost("failing", fails=True, opens_in=0.05)
-    with pytest.raises(ToolHostUnavailable, match="failing: not today") as caught:
-        await Router([ready, slow, failing]).__aenter__()
-    assert caught.value.host == "failing"
+async def test_one_that_fails_costs_a_notice_and_the_others_are_used() -> None:
+    failing = FakeHost("failing", "y", fails=True, instructions="Obey.")
+    async with Router([FakeHost("ready", "x"), failing]) as router:
+        assert [tool.name for tool in await router.tools()] == ["x"]
+        assert [error.host for error in router.failures] == ["failing"]
+        assert router.instructions() == []
+        assert router.news() == ["ready: 1 tools", "failing: not today (its tools are left out until it answers)"]
+        assert router.news() == []
+
+
+async def test_one_that_fails_is_tried_again_and_its_tools_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "PAUSES", (0.01, 0.01))
+    failing = FakeHost("failing", "y", fails=True)
+    async with Router([FakeHost("ready", "x"), failing]) as router:
+        await router.tools()
+        router.news()
+        await asyncio.sleep(0.05)
+        assert not router.changed.is_set()
+        failing.fails = False
+        await asyncio.wait_for(router.changed.wait(), 5)
+        assert [tool.name for tool in await router.tools()] == ["x", "y"]
+        assert router.failures == ()
+        assert router.news() == ["failing: it answers now; its tools are on offer", "failing: 1 tools"]
+    assert not failing.open
+
+
+async def test_one_that_is_slow_does_not_hold_up_the_others() -> None:
+    slow = FakeHost("slow", "y", opens_in=0.5)
+    async with Router([FakeHost("ready", "x"), slow], patience=0.01) as router:
+        assert [tool.name for tool in await router.tools()] == ["x"]
+        assert router.news()[1:] == ["slow: still starting; its tools are left out until it answers"]
+        await asyncio.wait_for(router.changed.wait(), 5)
+        assert [tool.name for tool in await router.tools()] == ["x", "y"]
+        assert router.news() == ["slow: it answers now; its tools are on offer", "slow: 1 tools"]
+
+
+async def test_a_slow_one_is_waited_for_where_no_other_answers_or_patience_has_no_end() -> None:
+    slow, failing = FakeHost("slow", "y", opens_in=0.2), FakeHost("failing", fails=True)
+    async with Router([slow, failing], patience=0.01) as router:
+        assert [tool.name for tool in await router.tools()] == ["y"]
+    async with Router([slow, FakeHost("ready", "x")], patience=None) as router:
+        assert [tool.name for tool in await router.tools()] == ["y", "x"]
+
+
+async def test_where_none_answers_it_is_an_error() -> None:
+    hosts = [FakeHost("a", fails=True), FakeHost("b", fails=True, opens_in=0.01)]
+    with pytest.raises(ToolHostUnavailable, match="a: not today") as caught:
+        await Router(hosts).__aenter__()
+    assert caught.value.host == "a"
+
+
+async def test_what_is_no_failure_of_a_server_is_not_hidden() -> None:
+    class Wrong(FakeHost):
+        async def tools(self) -> tuple[Tool, ...]:
+            raise ZeroDivisionError
+
+    ready = FakeHost("ready")
+    with pytest.raises(ZeroDivisionError):
+        await Router([ready, Wrong("wrong")]).__aenter__()
     assert not ready.open
 
 
@@ -115,16 +173,38 @@ async def test_a_change_of_any_host_is_a_change() -> None:
             assert not router.changed.is_set()
 
 
-async def test_a_list_that_fails_is_to_be_asked_again() -> None:
+async def test_a_list_that_fails_later_leaves_out_that_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "PAUSES", (0.01,))
     hosts = [FakeHost("a", "x"), FakeHost("b", "y")]
     async with Router(hosts) as router:
         await router.tools()
         hosts[1].fails = True
-        with pytest.raises(ToolHostUnavailable, match="b: gone"):
-            await router.tools()
-        assert router.changed.is_set()
+        hosts[1].changed.set()
+        assert [tool.name for tool in await router.tools()] == ["x"]
+        assert router.notices[1:] == ("b: gone (its tools are left out until it answers)",)
         hosts[1].fails = False
-        assert len(await router.tools()) == 2
+        await asyncio.wait_for(router.changed.wait(), 5)
+        assert [tool.name for tool in await router.tools()] == ["x", "y"]
+
+
+async def test_a_list_that_takes_long_later_is_not_waited_for() -> None:
+    class Slow(FakeHost):
+        slow = False
+
+        async def tools(self) -> tuple[Tool, ...]:
+            if self.slow:
+                await release.wait()
+            return await super().tools()
+
+    host, release = Slow("a", "x"), asyncio.Event()
+    async with Router([host, FakeHost("b", "y")], patience=0.01) as router:
+        await router.tools()
+        host.slow, host.names = True, ("x", "z")
+        host.changed.set()
+        assert [tool.name for tool in await router.tools()] == ["x", "y"]
+        release.set()
+        await asyncio.wait_for(router.changed.wait(), 5)
+        assert [tool.name for tool in await router.tools()] == ["x", "z", "y"]
 
 
 def test_two_hosts_of_one_name() -> None:
@@ -132,16 +212,49 @@ def test_two_hosts_of_one_name() -> None:
         Router([FakeHost("a"), FakeHost("b"), FakeHost("a")])
 
 
-async def test_all_processes_are_gone_when_one_server_does_not_start_and_when_the_block_ends(tmp_path: Path) -> None:
-    script = str(Path(__file__).parent / "servers" / "hostile.py")
+SCRIPT = str(Path(__file__).parent / "servers" / "hostile.py")
+
+
+def hostile(name: str, mode: str, files: ProcessFiles, **env: str) -> Host:
+    return McpHost(StdioServer(name=name, command=sys.executable, args=("-I", SCRIPT, mode), env={**files.env, **env}))
+
+
+async def test_all_processes_are_gone_when_the_block_ends(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path)
-
-    def server(name: str, mode: str) -> Host:
-        return McpHost(StdioServer(name=name, command=sys.executable, args=("-I", script, mode), env=files.env))
-
-    async with Router([server("a", "good"), server("b", "good")]) as router:
+    async with Router([hostile("a", "good", files), hostile("b", "good", files)]) as router:
         assert [tool.name for tool in await router.tools()] == ["a__echo", "b__echo"]
         assert all(map(is_alive, files.pids()))
-    with pytest.raises(ToolHostUnavailable, match="bad: "):
-        await Router([server("good", "good"), server("slow", "hang"), server("bad", "exit")]).__aenter__()
     assert [pid for pid in files.pids() if is_alive(pid)] == []
+
+
+async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_comes_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "PAUSES", (0.2,))
+    files, allowed = ProcessFiles(tmp_path), tmp_path / "allowed"
+    late = hostile("late", "when_allowed", files, ALLOWED=str(allowed))
+    hosts = [McpHost(DEMO), hostile("exit", "exit", files), hostile("hang", "hang", files), late]
+    async with Router(hosts, patience=1.0) as router:
+        assert "calculator" in [tool.name for tool in await router.tools()]
+        notices = dict(notice.split(": ", 1) for notice in router.news())
+        assert notices["hang"].startswith("still starting")
+        assert re.fullmatch(r".* ended before the MCP handshake .*API_KEY.* \(its tools .*\)", notices["exit"])
+        assert notices["late"].endswith("(its tools are left out until it answers)")
+        allowed.touch()
+        await until(lambda: "late: it answers now; its tools are on offer" in router.notices, "a later start")
+        assert "echo" in [tool.name for tool in await router.tools()]
+        assert (await router.call("echo", {"text": "hi"})).content == (TextContent(text='{"text": "hi"}'),)
+    assert [pid for pid in files.pids() if is_alive(pid)] == []
+
+
+async def test_a_server_that_dies_is_left_out_with_a_notice(tmp_path: Path) -> None:
+    files = ProcessFiles(tmp_path)
+    async with Router([McpHost(DEMO), hostile("once", "once", files)]) as router:
+        assert "echo" in [tool.name for tool in await router.tools()]
+        with pytest.raises(ToolHostUnavailable, match="once: the connection ended while running 'echo'"):
+            await router.call("echo", {})
+        with pytest.raises(ToolHostUnavailable, match="once: "):  # it does not start again
+            await router.call("echo", {})
+        router.hosts[1].changed.set()
+        assert "echo" not in [tool.name for tool in await router.tools()]
+        assert any(notice.startswith("once: ") for notice in router.notices)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.completion import Chunk, CompletionRequest, Usage
+from xmlcall.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.wire import ollama, openai, sse
@@ -396,3 +396,22 @@ def test_a_schema_for_the_reply() -> None:
     form = openai.request_body(request, "m")["response_format"]
     assert form == {"type": "json_schema", "json_schema": {"name": "reply", "schema": {"type": "object"}}}
     assert ollama.chat_body(request, "m", num_ctx=1)["format"] == {"type": "object"}
+
+
+# llama.cpp b11549, tools/server/server-task.cpp, `result_prompt_progress::to_json` in `to_json_oaicompat_chat`.
+PROGRESS = {"total": 3000, "cache": 24, "processed": 1240, "time_ms": 5123}
+PROGRESSES: list[tuple[Any, PromptProgress | None]] = [
+    (PROGRESS, PromptProgress(read=1240, total=3000)),
+    (PROGRESS | {"processed": 4000}, PromptProgress(read=3000, total=3000)),
+    (PROGRESS | {"processed": -1}, None),
+    ({"total": 3000}, None),
+    ("half", None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("told", "read"), PROGRESSES)
+def test_how_far_the_prompt_is_read(told: Any, read: PromptProgress | None) -> None:
+    delta = {"role": "assistant", "content": None}
+    got = openai.StreamReader().feed({"choices": [{"index": 0, "delta": delta, "finish_reason": None}], "prompt_progress": told})
+    assert got == (None if read is None else Chunk(progress=read))

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from .loop import ToolLoop
     from .loop_events import (
         Answer,
+        AskedAgain,
         CallDenied,
         CallFinished,
+        CallProgress,
         CallRejected,
         CallStarted,
         LoopEvent,
@@ -68,8 +70,8 @@ _MODULES = {
     ".hosts.local": "LocalHost",
     ".hosts.mcp": "McpHost",
     ".loop": "ToolLoop",
-    ".loop_events": "Answer CallDenied CallFinished CallRejected CallStarted LoopEvent RetryAsked Shortened TurnEnded "
-    "TurnStarted",
+    ".loop_events": "Answer AskedAgain CallDenied CallFinished CallProgress CallRejected CallStarted LoopEvent RetryAsked "
+    "Shortened TurnEnded TurnStarted",
     ".generation": "Continued",
     ".parser": "Parser",
     ".policy": "Decision Policy Proposal allow",

@@ -3,14 +3,17 @@
 A call runs only if it is valid, copied from nobody, not repeated without end, and allowed by the policy.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from .catalog import Catalog
 from .echo import Sources, echo_of
 from .errors import ToolHostError
+from .hosts.base import OnProgress
 from .hosts.router import Router
-from .loop_events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
+from .loop_events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
 from .repair import Attempts
 from .types import InvalidCall, Issue, ToolCall, ToolResult
@@ -44,7 +47,7 @@ class Calling:
             sources: texts by others, from which a call must not be copied.
 
         Yields:
-            CallRejected, or CallDenied, or CallStarted and CallFinished.
+            CallRejected, or CallDenied, or CallStarted, CallProgress as it comes, and CallFinished.
         """
         tool = catalog.get(call.name)
         if isinstance(call, ToolCall):
@@ -61,8 +64,9 @@ class Calling:
             yield CallDenied(call=call, reason=decision.reason)
             return
         yield CallStarted(call=call, host=host.name, host_tool=host_tool)
-        result, failure = await self._result(call)
-        yield CallFinished(call=call, result=result, failure=failure)
+        async with aclosing(self._running(call)) as events:
+            async for event in events:
+                yield event
 
     async def _decide(self, proposal: Proposal, attempts: Attempts) -> Decision:
         limits = attempts.policy
@@ -74,10 +78,33 @@ class Calling:
         reason = f"The same call with the same arguments came {proposal.times_in_a_row} times in a row."
         return Decision(allowed=False, reason=reason)
 
-    async def _result(self, call: ToolCall) -> tuple[ToolResult, str]:
+    async def _running(self, call: ToolCall) -> AsyncGenerator[CallProgress | CallFinished]:
+        """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
+        told = asyncio.Event()
+        latest: list[CallProgress] = []
+
+        def progress(done: float, total: float | None, message: str) -> None:
+            latest[:] = [CallProgress(call=call, done=done, total=total, message=message)]
+            told.set()
+
+        task = asyncio.create_task(self._result(call, progress))
+        task.add_done_callback(lambda _: told.set())
+        try:
+            while not task.done():
+                await told.wait()
+                told.clear()
+                if latest and not task.done():
+                    yield latest.pop()
+            result, failure = task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        yield CallFinished(call=call, result=result, failure=failure)
+
+    async def _result(self, call: ToolCall, progress: OnProgress) -> tuple[ToolResult, str]:
         """Run a call; a server that fails is an error for the model, not the end of the run."""
         try:
-            result = await self.router.call(call.name, call.arguments, self.timeout)
+            result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
         except ToolHostError as error:
             return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
         return replace(result, call_id=call.id), ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from .types import Message, RawCall, Tool
 
-__all__ = ["Chunk", "CompletionRequest", "Usage"]
+__all__ = ["Chunk", "CompletionRequest", "PromptProgress", "Usage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,19 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptProgress:
+    """How far a server has read the prompt.
+
+    Args:
+        read: tokens, those from the cache included.
+        total: tokens of the whole prompt.
+    """
+
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """A piece of a streamed reply.
 
@@ -42,6 +55,7 @@ class Chunk:
         usage: set at most once, at the end.
         top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
             for.
+        progress: of the prompt, before the reply begins; only from servers that tell it.
     """
 
     text: str = ""
@@ -50,6 +64,7 @@ class Chunk:
     finish_reason: str | None = None
     usage: Usage | None = None
     top_logprobs: tuple[tuple[str, float], ...] = ()
+    progress: PromptProgress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +81,7 @@ class CompletionRequest:
         stop: strings that end the generation.
         json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
         top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
+        progress: whether to tell how far the prompt is read; servers that cannot tell do not.
         extra: further fields, sent as they are.
     """
 
@@ -77,4 +93,5 @@ class CompletionRequest:
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
+    progress: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .backends.base import Backend
 from .catalog import Catalog
-from .completion import CompletionRequest
+from .completion import CompletionRequest, PromptProgress
 from .errors import BackendStatusError, UsageError
 from .events import Event
 from .generation import Continued, Generated, generate
@@ -43,7 +43,7 @@ def call_schema(tool: Tool) -> dict[str, Any]:
 
 async def generate_call(
     backend: Backend, request: CompletionRequest, catalog: Catalog, tool: Tool
-) -> AsyncGenerator[Event | Continued | Generated]:
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
 
     Args:

@@ -12,33 +12,29 @@ cached.
 
 A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
 model's message, and what comes is read on by the same parser, as if there had been no cut.
-
-With the server's own function calling the text is read, too: servers leak calls as text where a model does not write them as its
-template says (Qwen2.5-Coder in a fence). Such a call is a call with the repair `leaked-call`.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .backends.base import Backend, Capabilities
+from .backends.base import Backend
 from .catalog import Catalog
-from .completion import Chunk, CompletionRequest, Usage
+from .completion import Chunk, CompletionRequest, PromptProgress, Usage
+from .ending import Watch, text_until
 from .errors import BackendError, BackendStatusError, ContextOverflow
-from .events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
+from .events import Event, Markup, ReasoningDelta, ToolCallEnd
 from .leaks import Leaks, Refusal, results_in
 from .parser import Parser
 from .reply import reply_of
 from .runaway import Runaway
-from .types import InvalidCall, Message, RawCall, Repair, Reply
+from .types import Message, Reply
 
-__all__ = ["REPETITION", "Continued", "Generated", "generate", "generate_begun", "generate_native", "is_refused_beginning"]
+__all__ = ["REPETITION", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning"]
 
 REPETITION: Final = "repetition"
 """The finish reason of a reply that was ended because it repeated itself."""
-
-_OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,72 +71,6 @@ class Generated:
     refusal: Refusal = ""
 
 
-class _Watch:
-    """Passes events on until nothing useful can follow.
-
-    Args:
-        parallel: whether a second call is wanted.
-        leaks: takes out what is not to be shown.
-    """
-
-    def __init__(self, *, parallel: bool, leaks: Leaks) -> None:
-        self.kept: list[Event] = []
-        self.done = False
-        self.end: int | None = None  # offset of the end of the last call or block
-        self.inside = False  # a wrapper is open
-        self.calling = False  # a call is open
-        self.leaks = leaks
-        self._parallel = parallel
-        self._finished = False
-        self._waiting: list[Event] = []
-
-    def pass_on(self, events: list[Event]) -> list[Event]:
-        shown: list[Event] = []
-        for event in events:
-            shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
-            self.done = self.done or self.leaks.stopped
-        self.kept += shown
-        return shown
-
-    def close(self, events: list[Event]) -> list[Event]:
-        shown = [*self.pass_on(events), *(rest := self.leaks.close())]
-        self.kept += rest
-        return shown
-
-    def _one(self, event: Event) -> list[Event]:
-        if self.done:
-            return []
-        if isinstance(event, ToolCallStart) and self.end is not None and not self._parallel:
-            self.done = True
-            return []
-        if self._finished and not _may_follow(event):
-            self.done = True
-            return []
-        self._note(event)
-        if self._finished and isinstance(event, TextDelta):  # white space, perhaps before another block
-            self._waiting.append(event)
-            return []
-        released, self._waiting = self._waiting, []
-        return [*released, event]
-
-    def _note(self, event: Event) -> None:
-        match event:
-            case Markup(kind="block_open"):
-                self.inside, self._finished = True, False
-            case ToolCallStart():
-                self._finished, self.calling = False, True
-            case ToolCallEnd(span=span):
-                self.end, self._finished, self.calling = span[1], not self.inside, False
-            case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
-                self.end, self.inside, self._finished = span[1], False, True
-
-
-def _may_follow(event: Event) -> bool:
-    if isinstance(event, TextDelta):
-        return not event.text.strip()
-    return isinstance(event, (Markup, ToolCallStart, Repaired))
-
-
 async def generate(
     backend: Backend,
     request: CompletionRequest,
@@ -149,7 +79,7 @@ async def generate(
     parallel: bool = True,
     continuations: int = 0,
     prefix: str = "",
-) -> AsyncGenerator[Event | Continued | Generated]:
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a reply in which calls are text.
 
     Args:
@@ -161,7 +91,7 @@ async def generate(
         prefix: how the reply begins, written for the model; only for a backend that continues.
 
     Yields:
-        The parser's events as they come, then one Generated.
+        The progress of the prompt, where the server tells it, the parser's events as they come, then one Generated.
 
     Raises:
         BackendError: from the stream.
@@ -178,6 +108,8 @@ async def generate(
         async with aclosing(_stream(backend, request, reading.text, is_rest=count > 0)) as stream:
             async for chunk in stream:
                 last = _merge(last, chunk)
+                if chunk.progress:
+                    yield chunk.progress
                 if chunk.reasoning:
                     reasoning += chunk.reasoning
                     yield ReasoningDelta(text=chunk.reasoning, span=(len(reading.text), len(reading.text)))
@@ -205,7 +137,7 @@ class _Reading:
     def __init__(self, catalog: Catalog, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
         self.text = ""
         self._parser = Parser(catalog, reasoning_open=reasoning_open)
-        self._watch = _Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
+        self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
         self._repeats, self._thinks_again = Runaway(), Runaway()
         self._may_cut_calls = bool(request.stop)
         self._finish_reason = "stop"
@@ -262,7 +194,7 @@ class _Reading:
     def _cut(self) -> tuple[int, list[Event]]:
         """Return where the kept text ends and the events until there: nothing follows the last call."""
         end = self._watch.end
-        return (len(self.text), self._watch.kept) if end is None else (end, _text_until(self._watch.kept, end))
+        return (len(self.text), self._watch.kept) if end is None else (end, text_until(self._watch.kept, end))
 
     def _repeats_cut(self) -> tuple[int, list[Event]]:
         """Return the same for a text that repeats itself: a call that came again and again is kept once, and so is text."""
@@ -272,12 +204,12 @@ class _Reading:
             return ends[0], [event for event in events if event.span[1] <= ends[0]]
         line_end = self.text.find("\n", once, once + self._repeats.period)
         end = min(once if line_end < 0 else line_end, self._watch.end or len(self.text))
-        return end, _text_until(events, end)
+        return end, text_until(events, end)
 
 
 async def generate_begun(
     backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, catalog: Catalog, **options: Any
-) -> AsyncGenerator[Event | Continued | Generated]:
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
 
     Args:
@@ -298,6 +230,9 @@ async def generate_begun(
     try:
         async with aclosing(generate(backend, request, catalog, prefix=begun, **options)) as events:
             async for event in events:
+                if isinstance(event, PromptProgress):  # says nothing of the reply yet
+                    yield event
+                    continue
                 if held is not None and not isinstance(event, Generated | Continued) and event.span[1] <= len(begun):
                     held.append(event)
                     continue
@@ -341,161 +276,7 @@ def _merge(last: Chunk, chunk: Chunk) -> Chunk:
     return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=chunk.usage or last.usage)
 
 
-def _text_until(events: list[Event], end: int) -> list[Event]:
-    """Leave out text behind an offset."""
-    kept: list[Event] = []
-    for event in events:
-        if isinstance(event, (TextDelta, ReasoningDelta)) and event.span[1] > end:
-            start = event.span[0]
-            kept += [replace(event, text=event.text[: end - start], span=(start, end))] if start < end else []
-        else:
-            kept.append(event)
-    return kept
-
-
 def _in_wrapper(events: list[Event]) -> bool:
     """Say whether a wrapper is open behind these events."""
     kinds = (event.kind for event in reversed(events) if isinstance(event, Markup))
     return next((kind for kind in kinds if kind in ("block_open", "block_close")), "") == "block_open"
-
-
-async def generate_native(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, *, read_text: bool = True
-) -> AsyncGenerator[Event | Generated]:
-    """Generate a reply with the server's own function calling.
-
-    Args:
-        backend: open.
-        request: the conversation, with `tools`.
-        catalog: what was offered; without any tool the text is not read.
-        read_text: whether calls that the server left in the text count, if it found none itself.
-
-    Yields:
-        Text and reasoning as they come, each call once, then one Generated.
-
-    Raises:
-        BackendError: from the stream.
-    """
-    last, reasoning, kept = Chunk(), "", list[Event]()
-    leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
-    async with aclosing(backend.stream(request)) as stream:
-        async for chunk in stream:
-            last = _merge(last, chunk)
-            if chunk.reasoning:
-                reasoning += chunk.reasoning
-                yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
-            for event in (*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)):
-                kept.append(event)
-                yield event
-    finish_reason = last.finish_reason or "stop"
-    for event in leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)):
-        kept.append(event)
-        yield event
-    reply = reply_of(kept, catalog, finish_reason=finish_reason)
-    reply = replace(reply, reasoning=reasoning + reply.reasoning)
-    text, calls_in_text = leaks.said(reply)
-    usage = last.usage or Usage()
-    yield Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=calls_in_text)
-
-
-def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
-    for raw in raws:
-        yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
-        yield ToolCallEnd(raw=raw, span=raw.span)
-
-
-class _LeakedCalls:
-    """The text of a reply by a server with function calling, read for calls that the server did not find in it.
-
-    From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
-    count. So it is with a text in which no call is one of a declared tool: it is text to its end, as the model wrote it.
-
-    Args:
-        catalog: what was offered.
-        capabilities: of the server.
-        reads: whether there is anything to read for.
-    """
-
-    def __init__(self, catalog: Catalog, capabilities: Capabilities, *, reads: bool) -> None:
-        self.text = ""
-        self._catalog = catalog
-        self._capabilities = capabilities
-        self._reads = reads
-        self._parser = Parser(catalog)
-        self._watch = _Watch(parallel=True, leaks=Leaks(()))
-        self._held: list[Event] = []
-        self._found = False
-
-    def feed(self, text: str, *, reasoned: bool) -> list[Event]:
-        """Read more text; return what can be shown.
-
-        Args:
-            text: a piece, which may be empty.
-            reasoned: the server told the thinking apart from the text.
-        """
-        if not text:
-            return []
-        if not self.text and self._capabilities.reasoning_open and not reasoned:
-            self._reads = False  # the text may begin inside the thinking, where nothing is a call
-        start, self.text = len(self.text), self.text + text
-        if not self._reads:
-            return [TextDelta(text=text, span=(start, len(self.text)))]
-        return self._released(self._parser.feed(text))
-
-    def close(self, finish_reason: str, *, found: bool) -> list[Event]:
-        """Read the end of the reply; return what was held.
-
-        Args:
-            finish_reason: the server's.
-            found: the server told calls of its own.
-        """
-        released = self._released(self._parser.close(finish_reason))
-        names = [event.name for event in self._held if isinstance(event, ToolCallStart)]
-        self._found = not found and any(self._catalog.meant_by(name) for name in names)
-        if self._found:
-            return [marked for event in _text_until(self._held, self._end) for marked in _marked(event)]
-        if self._held:
-            start = self._held[0].span[0]
-            released.append(TextDelta(text=self.text[start:], span=(start, len(self.text))))
-        return released
-
-    def said(self, reply: Reply) -> tuple[str, bool]:
-        """Return what goes into the history, and whether calls stand in it as text.
-
-        They do where the template drops calls and their results, and where one cannot run, so that the model sees what it wrote.
-        """
-        if not self._found:
-            return self.text, False
-        if self._capabilities.tool_role is False or any(isinstance(call, InvalidCall) for call in reply.calls):
-            return self.text[: self._end], True
-        return reply.text.strip(), False
-
-    @property
-    def _end(self) -> int:
-        """Where the last call ends."""
-        return len(self.text) if self._watch.end is None else self._watch.end
-
-    def _released(self, events: list[Event]) -> list[Event]:
-        events = self._watch.pass_on(events)
-        at = 0 if self._held else _first_call(events)
-        self._held += events[at:]
-        return events[:at]
-
-
-def _first_call(events: list[Event]) -> int:
-    """Return the place of the first call, with the wrapper and the fence that open it; their number if there is none."""
-    at = next((place for place, event in enumerate(events) if isinstance(event, ToolCallStart)), None)
-    if at is None:
-        return len(events)
-    while at and (isinstance(event := events[at - 1], Repaired) or (isinstance(event, Markup) and event.kind in _OPENING)):
-        at -= 1
-    return at
-
-
-def _marked(event: Event) -> list[Event]:
-    """Say of a call that it leaked."""
-    if not isinstance(event, ToolCallEnd):
-        return [event]
-    leaked = Repair(code="leaked-call", span=event.raw.span)
-    raw = replace(event.raw, repairs=(*event.raw.repairs, leaked))
-    return [Repaired(code=leaked.code, span=leaked.span), replace(event, raw=raw)]

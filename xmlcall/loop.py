@@ -29,11 +29,12 @@ from .echo import Sources, echo_of, words_of
 from .errors import UsageError
 from .feedback import feedback, results
 from .fitting import Fitted, Scale
-from .generation import Generated, generate, generate_begun, generate_native
+from .generation import Generated, generate, generate_begun
 from .hosts.base import Host
 from .hosts.router import Router
 from .leaks import refusal
-from .loop_events import Answer, CallFinished, LoopEvent, RetryAsked, Shortened, TurnEnded, TurnStarted
+from .loop_events import Answer, AskedAgain, CallFinished, LoopEvent, RetryAsked, Shortened, TurnEnded, TurnStarted
+from .native import generate_native
 from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
@@ -41,7 +42,7 @@ from .repeated import once
 from .reply import beginning
 from .tool import Tool
 from .toolneed import Threshold, ToolNeed, ToolNeeds
-from .types import InvalidCall, Message, Reply, ToolCall
+from .types import InvalidCall, Message, ToolCall
 
 __all__ = ["Mode", "ToolLoop"]
 
@@ -64,9 +65,14 @@ class _Run:
     shortened: list[Shortened] = field(default_factory=list)  # not yet told
     seen: list[str] = field(default_factory=list)  # raw results, for the echo check
     usage: Usage = field(default_factory=Usage)
+    repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
     begun: str = ""  # how the first reply begins, written for the model
+    was_begun: bool = False  # the last reply was
+    was_pressed: bool = False  # plain words were asked for because of the same call again and again
     aside: str = ""  # asks for plain words, behind the person's; no message of the conversation keeps it
     refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
+    empty_at: int | None = None  # where an empty reply stands in `messages`, while the model is asked for another
+    was_empty: bool = False  # it was asked, which is done once in a run
 
 
 class ToolLoop:
@@ -135,7 +141,7 @@ class ToolLoop:
         """Open the hosts, then the backend (it may take long to load).
 
         Raises:
-            ToolHostError: a host did not open.
+            ToolHostError: no host answered.
             BackendError: the backend did not open.
         """
         async with AsyncExitStack() as stack:
@@ -195,51 +201,40 @@ class ToolLoop:
             catalog = await self.catalog()
             if turn == 1 and (need := await self._decide(state, catalog)):
                 yield need
-            generated, was_begun = None, bool(state.begun)
-            async with aclosing(self._generate(state, catalog)) as events:
+            async with aclosing(self._reply(state, catalog)) as events:
                 async for event in events:
-                    while state.shortened:
-                        yield state.shortened.pop()
                     if isinstance(event, Generated):
-                        generated = _identified(event)
+                        generated = event
                     else:
                         yield event
-            assert generated is not None
-            reply, repeated = once(generated.reply, state.request)
-            generated = replace(generated, reply=reply)
+            reply = generated.reply
             state.usage = state.usage + generated.usage
-            if was_begun and self._only_copies(reply, state, catalog):
-                state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
+            if turn < self._max_turns and self._takes_back(state, generated, catalog):
                 yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
                 continue
-            if generated.refusal and state.attempts.refuse():
-                state.refusal = refusal(generated.refusal, lang=state.lang)
+            if turn < self._max_turns and self._refuse(state, generated):
                 yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
                 limit = self._repair.max_format_retries
                 yield RetryAsked(retry=state.attempts.retries, limit=limit, refusal=generated.refusal)
                 continue
-            pressed, state.refusal = state.refusal, ""
-            state.messages.append(self._said(generated))
-            state.attempts.forget(state.messages, reply.calls)
+            self._keep(state, generated)
             yield TurnEnded(turn=turn, reply=reply, usage=generated.usage)
+            if turn < self._max_turns and self._ask_again(state, generated):
+                yield AskedAgain()
+                continue
             if not reply.calls:
                 stop_reason = generated.refusal or ("end" if reply.finish_reason in _UNCUT else reply.finish_reason)
                 break
             answered: Answered = []
             for call in reply.calls:
-                async for event in self._calling.run(call, catalog, state.attempts, self._sources(state, catalog)):
-                    yield event
-                    if ended := outcome(event):
-                        answered.append(ended)
-                    if isinstance(event, CallFinished):
-                        state.seen.append(result_text(event.result))
-            as_text = generated.calls_in_text
-            state.messages += self._told(answered, state, catalog, repeated, as_text=as_text)
-            if stop_reason := state.attempts.after(answered):
-                if stop_reason != "repeated_call" or pressed:
-                    break
-                state.attempts.stop("")
-                state.refusal = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
+                async with aclosing(self._run_call(call, state, catalog)) as events:
+                    async for event in events:
+                        yield event
+                        if ended := outcome(event):
+                            answered.append(ended)
+            state.messages += self._told(answered, state, catalog, as_text=generated.calls_in_text)
+            if (stop_reason := state.attempts.after(answered)) and not self._press(state, stop_reason, catalog):
+                break
             if retry := state.attempts.retries:
                 forced = self._forced(state, catalog)
                 yield RetryAsked(retry=retry, limit=self._repair.max_format_retries, constrained=forced.name if forced else "")
@@ -299,21 +294,78 @@ class ToolLoop:
             state.usage = need.usage
         return need
 
+    def _refuse(self, state: _Run, generated: Generated) -> bool:
+        """Ask for another reply if this one is no answer, and the model may try again."""
+        asks = bool(generated.refusal) and state.attempts.refuse()
+        state.refusal = refusal(generated.refusal, lang=self._lang) if asks else ""
+        return asks
+
+    def _takes_back(self, state: _Run, generated: Generated, catalog: Catalog) -> bool:
+        """Ask for plain words in place of a call that was begun for the model, if all it has are the values of our example.
+
+        A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
+        """
+        sources, calls = self._sources(state, catalog), generated.reply.calls
+        if not state.was_begun or not calls or not all(echo_of(call, catalog, sources) for call in calls):
+            return False
+        state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
+        return True
+
+    def _press(self, state: _Run, stop_reason: str, catalog: Catalog) -> bool:
+        """Ask for plain words, once in a run, where a model makes the same call again and again: it has the result."""
+        if stop_reason != "repeated_call" or state.was_pressed:
+            return False
+        state.was_pressed = True
+        state.attempts.stop("")
+        state.refusal = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
+        return True
+
+    def _ask_again(self, state: _Run, generated: Generated) -> bool:
+        """Ask for another reply if this one is whole and empty, once in a run; one that was refused had its retries."""
+        reply = generated.reply
+        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in _UNCUT or state.was_empty:
+            return False
+        state.was_empty, state.empty_at = True, len(state.messages) - 1
+        state.messages.append(Message(role="user", content=prompt.after_empty(lang=self._lang)))
+        return True
+
+    async def _reply(self, state: _Run, catalog: Catalog) -> AsyncGenerator[LoopEvent | Generated]:
+        """Generate a reply, the Generated last: a call that stands in it twice is left out, and each has an id of its own."""
+        async with aclosing(self._generate(state, catalog)) as events:
+            async for event in events:
+                while state.shortened:
+                    yield state.shortened.pop()
+                if isinstance(event, Generated):
+                    event = _identified(event)
+                    reply, state.repeated = once(event.reply, state.request)
+                    event = replace(event, reply=reply)
+                yield event
+
     def _generate(self, state: _Run, catalog: Catalog) -> AsyncGenerator[Any]:
         native = self._mode == "native"
         system = "" if native else self._system(catalog)
         messages = with_system(system, with_reminder(state.refusal, _with_aside(state)))
-        request = replace(self._sampling, messages=messages, tools=tuple(catalog) if native else ())
+        tools = tuple(catalog) if native else ()
+        request = replace(self._sampling, messages=messages, tools=tools, progress=True)
         if native:
             return generate_native(state.backend, request, catalog, read_text=self._read_text)
         if forced := self._forced(state, catalog):
             return generate_call(state.backend, request, catalog, forced)
         options: dict[str, Any] = {"parallel": self._parallel, "continuations": self._repair.max_format_retries}
         begun, state.begun = state.begun, ""
+        state.was_begun = bool(begun)
         if not begun:
             return generate(state.backend, request, catalog, **options)
         reminded = with_reminder(prompt.reminder(catalog, lang=self._lang), request.messages)
         return generate_begun(state.backend, request, begun, replace(request, messages=reminded), catalog, **options)
+
+    async def _run_call(self, call: ToolCall | InvalidCall, state: _Run, catalog: Catalog) -> AsyncGenerator[LoopEvent]:
+        """Run a call; what it gave counts as said from then on."""
+        async with aclosing(self._calling.run(call, catalog, state.attempts, self._sources(state, catalog))) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, CallFinished):
+                    state.seen.append(result_text(event.result))
 
     def _forced(self, state: _Run, catalog: Catalog) -> Tool | None:
         """Return the tool that the next reply has to call, because the model cannot write the call in any other way."""
@@ -328,17 +380,23 @@ class ToolLoop:
         instructions = dict(self.router.instructions())
         return prompt.system_prompt(catalog, lang=self._lang, parallel=self._parallel, instructions=instructions)
 
+    def _keep(self, state: _Run, generated: Generated) -> None:
+        """Put a reply into the conversation, and take out what it makes needless: an empty one, and attempts that failed."""
+        if state.empty_at is not None:  # what was said about it stands behind it
+            del state.messages[state.empty_at : state.empty_at + 2]
+            state.empty_at = None
+        state.messages.append(self._said(generated))
+        state.attempts.forget(state.messages, generated.reply.calls)
+
     def _said(self, generated: Generated) -> Message:
         calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall))
         return Message(role="assistant", content=generated.text, tool_calls=() if generated.calls_in_text else calls)
 
-    def _told(
-        self, answered: Answered, state: _Run, catalog: Catalog, repeated: frozenset[str], *, as_text: bool
-    ) -> list[Message]:
+    def _told(self, answered: Answered, state: _Run, catalog: Catalog, *, as_text: bool) -> list[Message]:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         if as_text or self.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
-            text = results(answered, catalog, lang=self._lang, again=again, repeated=repeated, request=state.request)
+            text = results(answered, catalog, lang=self._lang, again=again, repeated=state.repeated, request=state.request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
@@ -348,11 +406,6 @@ class ToolLoop:
                 text = feedback(call, catalog, lang=self._lang, request=state.request)
                 told.append(Message(role="user", content=text))
         return told
-
-    def _only_copies(self, reply: Reply, state: _Run, catalog: Catalog) -> bool:
-        """Say whether a model that had to call has nothing to call with but the values of our example: no tool is needed then."""
-        sources = self._sources(state, catalog)
-        return bool(reply.calls) and all(echo_of(call, catalog, sources) for call in reply.calls)
 
     def _sources(self, state: _Run, catalog: Catalog) -> Sources:
         """Return the texts by others that a call must not be copied from."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .completion import Usage
+from .completion import PromptProgress, Usage
 from .events import Event
 from .fitting import Cut
 from .generation import Continued
@@ -12,8 +12,10 @@ from .types import InvalidCall, Message, Reply, ToolCall, ToolResult
 
 __all__ = [
     "Answer",
+    "AskedAgain",
     "CallDenied",
     "CallFinished",
+    "CallProgress",
     "CallRejected",
     "CallStarted",
     "LoopEvent",
@@ -57,6 +59,23 @@ class CallStarted:
     call: ToolCall
     host: str
     host_tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallProgress:
+    """A running call told how far it is; only the latest word is passed on.
+
+    Args:
+        call: the call.
+        done: how much.
+        total: of how much, if that is known.
+        message: what the tool says; hostile input.
+    """
+
+    call: ToolCall
+    done: float
+    total: float | None
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +139,11 @@ class Shortened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAgain:
+    """A reply had neither text nor a call; the model is asked once more for one, and this does not stay in the conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The end of a run.
 
@@ -144,13 +168,16 @@ LoopEvent = (
     Event
     | ToolNeed
     | TurnStarted
+    | PromptProgress
     | Continued
     | TurnEnded
     | CallStarted
+    | CallProgress
     | CallFinished
     | CallRejected
     | CallDenied
     | RetryAsked
     | Shortened
+    | AskedAgain
     | Answer
 )

@@ -23,7 +23,7 @@ from .types import MISSING, Tool
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "form", "language_of", "plain_request", "reminder", "source", "system_prompt", "template"]
+__all__ = ["LANGUAGES", "after_empty", "form", "language_of", "plain_request", "reminder", "source", "system_prompt", "template"]
 
 LANGUAGES = ("en", "zh")
 
@@ -121,6 +121,15 @@ def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en",
     return template(lang, "reminder").render(tools=list(Catalog.of(tools)), form=form(dialect), needs_tool=needs_tool).strip()
 
 
+def after_empty(*, lang: str = "en") -> str:
+    """Render what a model is told whose reply had neither text nor a call.
+
+    Args:
+        lang: `en` or `zh`.
+    """
+    return template(lang, "empty").render().strip()
+
+
 def form(dialect: str) -> dict[str, Any]:
     """Return what templates say about a wire format.
 
@@ -150,7 +159,7 @@ def template(lang: str, name: str) -> "Template":
 
     Args:
         lang: `en` or `zh`.
-        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused` or `repeated`.
+        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated` or `empty`.
 
     Raises:
         UsageError: unknown language.

@@ -7,7 +7,7 @@ Sources: OpenAI API reference, "The chat completion chunk object"; llama.cpp, to
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,8 @@ class FakeOpenAI:
 
     Args:
         steps: what a chat completion streams.
+        first_token: what a request for one token and its probabilities streams instead; such requests are not in `bodies`. None
+            for no difference.
         refusal: status and body that a chat completion gets instead.
         models: entries of `/v1/models`, names or whole objects; None for a server that has no such list.
         props: what `GET /props` answers, None for a server that is not llama.cpp.
@@ -77,6 +79,7 @@ class FakeOpenAI:
     """
 
     steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
+    first_token: Sequence[Step] | None = None
     refusal: tuple[int, Any] | None = None
     models: Sequence[Any] | None = ("tiny",)
     props: dict[str, Any] | None = None
@@ -135,11 +138,14 @@ class FakeOpenAI:
     async def _chat(self, request: Request) -> Response:
         if refusal := self._note(request):
             return refusal
-        self.bodies.append(await request.json())
-        if refused := self.refusal or self._overflow(self.bodies[-1]):
-            status, body = refused
-            return Response(body, status) if isinstance(body, str) else JSONResponse(body, status)
-        return StreamingResponse(self._stream(), media_type=self.content_type)
+        body = await request.json()
+        if self.first_token is not None and body.get("logprobs"):
+            return StreamingResponse(self._stream(self.first_token), media_type=self.content_type)
+        self.bodies.append(body)
+        if refused := self.refusal or self._overflow(body):
+            status, said = refused
+            return Response(said, status) if isinstance(said, str) else JSONResponse(said, status)
+        return StreamingResponse(self._stream(self.steps), media_type=self.content_type)
 
     def _overflow(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         tokens = int(sum(len(message["content"] or "") for message in body["messages"]) / self.token_length)
@@ -149,9 +155,9 @@ class FakeOpenAI:
         figures = {"n_prompt_tokens": tokens, "n_ctx": self.n_ctx}
         return 400, {"error": {"code": 400, "message": said, "type": "exceed_context_size_error", **figures}}
 
-    async def _stream(self) -> AsyncIterator[bytes]:
+    async def _stream(self, steps: Iterable[Step]) -> AsyncIterator[bytes]:
         try:
-            for step in self.steps:
+            for step in steps:
                 if isinstance(step, bytes):
                     yield step
                 elif isinstance(step, float):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | None]
@@ -79,6 +80,16 @@ def grow(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": text("grown")}
 
 
+def tell(params: dict[str, Any]) -> None:
+    told = {"progressToken": params["_meta"]["progressToken"], "progress": 3, "total": 10, "message": "page\x1b[31m 3"}
+    send({"method": "notifications/progress", "params": told})
+
+
+def tell_and_answer(params: dict[str, Any]) -> dict[str, Any]:
+    tell(params)
+    return {"content": text("told")}
+
+
 def call_once_in_a_life(params: dict[str, Any]) -> dict[str, Any]:
     """Answer the first call; then the process ends, as after a crash between two requests."""
     send({"id": CURRENT["id"], "result": {"content": text(f"pid {os.getpid()}")}})
@@ -110,6 +121,8 @@ NEVER_ENDING: dict[str, Handler] = {"tools/list": pages(lambda cursor: str(int(c
 
 MODES: dict[str, dict[str, Handler]] = {
     "good": {},
+    "when_allowed": {},
+    "once": {"tools/call": die},
     "hang": {"initialize": never},
     "stubborn": {"initialize": never},
     "family": {"initialize": never},
@@ -124,6 +137,7 @@ MODES: dict[str, dict[str, Handler]] = {
     "rpc_error": {"tools/call": fail(-32042, "the\nmoon is wrong")},
     "own_32000": {"tools/call": fail(-32000, "quota exceeded")},
     "many": {"tools/list": listing(*(tool(f"tool_{number}") for number in range(10_000)))},
+    "tall": {"tools/list": listing(*(tool(f"tool_{number}", title="The tool's title") for number in range(30)))},
     "many_malformed": {"tools/list": listing(tool("echo"), *({"name": f"bad_{number}"} for number in range(100)))},
     "repeated_cursor": {"tools/list": pages(lambda cursor: "again", lambda cursor: "echo" if cursor is None else "other")},
     "empty_cursor": {"tools/list": pages(lambda cursor: "" if cursor is None else None, lambda cursor: f"page_{cursor}")},
@@ -136,6 +150,8 @@ MODES: dict[str, dict[str, Handler]] = {
     "tasks": {"tools/list": listing(tool("echo"), tool("slow", execution={"taskSupport": "required"}))},
     "cosmetics": {"tools/list": listing(tool("echo", icons="none", execution={"taskSupport": "perhaps"}, outputSchema=[]))},
     "changed": {"tools/call": grow},
+    "telling": {"tools/call": tell_and_answer},
+    "telling_hang": {"tools/call": tell},
     "odd_blocks": {"tools/call": answer(content=ODD_BLOCKS)},
     "no_content": {"tools/call": answer(structuredContent={"a": 1})},
     "ill_typed": {"tools/list": listing(TYPED), "tools/call": answer(content=text("n is many"), structuredContent={"n": "many"})},
@@ -172,6 +188,10 @@ def serve() -> None:
 
 def main(mode: str) -> None:
     note("PIDS", str(os.getpid()))
+    if mode == "when_allowed" and not os.path.exists(os.environ["ALLOWED"]):
+        sys.exit(1)
+    if mode == "once" and len(Path(os.environ["PIDS"]).read_text().split()) > 1:
+        sys.exit(1)
     if mode == "exit":
         print("\x1b[31mTraceback: no API key\x1b[0m\nset API_KEY", file=sys.stderr)
         sys.exit(1)

@@ -168,6 +168,8 @@ class OpenAIBackend:
         own: dict[str, Any] = {}
         if self._capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
+            if request.progress:
+                own["return_progress"] = True
         if self._echo and not request.tools:
             own["reasoning_format"] = "none"
         return own | request_body(request, self._model)

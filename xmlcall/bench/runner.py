@@ -306,7 +306,7 @@ class PatientBackend(KeptOpen):
             try:
                 async with aclosing(self._backend.stream(request)) as chunks:
                     async for chunk in chunks:
-                        begun = True
+                        begun = begun or chunk.progress is None
                         yield chunk
                 return
             except BackendError as error:

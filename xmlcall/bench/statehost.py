@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 from ..download import sha256_of
 from ..errors import ToolHostProtocolError, UsageError
+from ..hosts.base import OnProgress
 from ..sources import scratch_folder
 from ..tool import Tool
 from ..types import TextContent, ToolResult
@@ -133,7 +134,9 @@ class StateHost:
             self._changed.set()
         return bool(released)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run a tool that is offered.
 
         Args:

@@ -17,7 +17,8 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest
 from ..dialects import DIALECTS
 from ..errors import UsageError
-from ..generation import generate, generate_native
+from ..generation import generate
+from ..native import generate_native
 from ..offering import with_reminder, with_system
 from ..reply import beginning
 from ..tool import Tool

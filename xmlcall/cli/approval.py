@@ -16,7 +16,6 @@ from .lines import LineReader
 
 __all__ = ["Stopped", "approval", "approval_of_repeats", "is_interactive"]
 
-_QUESTION = "Run it? [y]es / [n]o / [a]lways this tool (this session) / [s]top: "
 _ATTEMPTS = 5
 
 
@@ -28,6 +27,7 @@ class _Choice(Enum):
 
 
 _ANSWERS = {word: choice for choice in _Choice for word in (choice.value, choice.value[0])}
+_ANSWERS |= {"是": _Choice.YES, "否": _Choice.NO, "总是": _Choice.ALWAYS, "停止": _Choice.STOP}  # whatever the language
 
 
 class Stopped(XmlcallError):
@@ -75,12 +75,12 @@ class _Asking:
         if (proposal.host, proposal.host_tool) in self._always:
             return Decision(allowed=True)
         if not is_interactive():
-            self._display.refused(proposal, _nobody_to_ask(proposal))
+            self._display.refused(proposal, self._nobody_to_ask(proposal))
             return Decision(allowed=False, reason="The person has not allowed this tool.")
         self._display.proposal(proposal)
         choice = await self._ask()
         if choice is _Choice.STOP:
-            raise Stopped(f"stopped before {proposal.target} ran")
+            raise Stopped(self._display.say("stopped_before", target=proposal.target))
         if choice is _Choice.ALWAYS:
             self._always.add((proposal.host, proposal.host_tool))
         return Decision(allowed=choice is not _Choice.NO, reason="The person said no." if choice is _Choice.NO else "")
@@ -90,7 +90,7 @@ class _Asking:
         _forget_typed()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
-            self._display.ask(_QUESTION)
+            self._display.ask(self._display.say("question"))
             answer = await lines.line()
             if answer is None:
                 self._display.line("", "")
@@ -99,10 +99,9 @@ class _Asking:
                 return choice
         return _Choice.NO
 
-
-def _nobody_to_ask(proposal: Proposal) -> str:
-    pattern = shlex.quote(glob.escape(proposal.target))
-    return f"{proposal.target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes"
+    def _nobody_to_ask(self, proposal: Proposal) -> str:
+        pattern = shlex.quote(glob.escape(proposal.target))
+        return self._display.say("nobody", target=proposal.target, pattern=pattern)
 
 
 def _forget_typed() -> None:

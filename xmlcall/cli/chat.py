@@ -8,8 +8,9 @@ prompt.
 import argparse
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 from ..errors import XmlcallError
 from ..loop_events import Answer
@@ -18,10 +19,11 @@ from .approval import is_interactive
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text
 from .options import add_model_options
+from .pager import page
 from .plain import visible
 from .questions import questions
 from .session import Session, open_session, opening_messages, stop_message
-from .tools import tool_lines
+from .tools import found, parameter_lines, tool_lines
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -29,17 +31,14 @@ DESCRIPTION = "Talk to a model that has tools. /help tells what can be typed bes
 EPILOG = """examples:
   xmlcall chat
   xmlcall chat --model http://127.0.0.1:8080/v1 --mcp servers.json
+  xmlcall chat --mcp my_server.py --mcp 'npx -y @modelcontextprotocol/server-filesystem /tmp'
   printf 'What is 3 times 4?\\nAnd plus 5?\\n' | xmlcall chat
 
 A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
 """
 
-_HELP = {
-    "/help": "show this",
-    "/tools": "list the tools",
-    "/clear": "begin a new conversation",
-    "/quit": "leave; so do /exit and Ctrl-D",
-}
+_COMMANDS = ("/help", "/tools", "/clear", "/quit")
+_LEAVING = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +66,7 @@ async def _chat(options: argparse.Namespace) -> int:
 
 async def _greeting(session: Session) -> str:
     count = len(await session.loop.catalog())
-    tools = "1 tool" if count == 1 else f"{count} tools"
-    return f"{visible(session.loop.backend.model)} with {tools}; /help tells what else can be typed"
+    return session.display.say("greeting", model=visible(session.loop.backend.model), count=count)
 
 
 class _Chat:
@@ -84,11 +82,12 @@ class _Chat:
         self.failed = False
         self._session, self._start, self._max_turns = session, start, max_turns
         self._messages = list(start)
+        self._say = session.display.say
         self._commands = {"/help": self._help, "/tools": self._tools, "/clear": self._clear}
 
     async def take(self, line: str) -> bool:
         """Act on a line; False if it was the last one. What goes wrong is shown, and the chat goes on."""
-        if line in ("/quit", "/exit"):
+        if line.lower() in _LEAVING:
             return False
         try:
             await self._act(line)
@@ -99,16 +98,17 @@ class _Chat:
         return True
 
     async def _act(self, line: str) -> None:
-        if line in self._commands:
-            await self._commands[line]()
+        command, _, argument = line.partition(" ")
+        if command in self._commands and (not argument or command == "/tools"):
+            await self._interruptible(self._commands[command](argument.strip()))
         elif line.startswith("/"):
-            complain(f"expected a question or one of {', '.join(_HELP)}, got {line[:80]!r}")
+            complain(self._say("unknown_command", commands=", ".join(_COMMANDS), line=repr(line[:80])))
         elif line:
-            await self._turn(line)
+            await self._interruptible(self._answer(line))
 
-    async def _turn(self, question: str) -> None:
-        """Answer a question; a turn that fails or is interrupted leaves the conversation as it was."""
-        task = asyncio.create_task(self._answer(question))
+    async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that Ctrl-C may end; a turn that fails or is interrupted leaves the conversation as it was."""
+        task = asyncio.create_task(work)
         current = asyncio.current_task()
         assert current is not None
         try:
@@ -117,7 +117,7 @@ class _Chat:
         except asyncio.CancelledError:
             if current.cancelling():  # not the turn but the program is to end
                 raise
-            self._session.display.notice("stopped")
+            self._session.display.notice(self._say("stopped"))
 
     async def _answer(self, question: str) -> None:
         messages = [*self._messages, Message(role="user", content=checked_text(question, "a question"))]
@@ -128,23 +128,29 @@ class _Chat:
                 self._session.display.show(event)
                 answer = event if isinstance(event, Answer) else answer
         assert answer is not None
-        if problem := stop_message(answer, self._max_turns):
+        if problem := stop_message(answer, self._max_turns, self._say):
             self.failed = True
             complain(problem)
         if answer.messages[-1].role == "assistant":  # no results last: two messages of the person cannot follow each other
             self._messages = list(answer.messages)
 
-    async def _help(self) -> None:
-        for command, meaning in _HELP.items():
-            print(f"{command:8} {meaning}", flush=True)
+    async def _help(self, _: str) -> None:
+        for command in _COMMANDS:
+            print(f"{command:8} {self._say(f'help_{command[1:]}')}", flush=True)
 
-    async def _tools(self) -> None:
+    async def _tools(self, name: str) -> None:
         loop = self._session.loop
-        print("\n".join(tool_lines(await loop.catalog(), loop.router)), flush=True)
+        catalog = await loop.catalog()
+        if not name:
+            await page("\n".join(tool_lines(catalog, loop.router)))
+        elif tool := found(name, catalog, loop.router):
+            await page("\n".join(parameter_lines(tool, loop.router, self._say)))
+        else:
+            complain(self._say("unknown_tool", name=repr(name[:80])))
 
-    async def _clear(self) -> None:
+    async def _clear(self, _: str) -> None:
         self._messages = list(self._start)
-        self._session.display.notice("a new conversation")
+        self._session.display.notice(self._say("new_conversation"))
 
 
 @contextmanager

@@ -11,16 +11,19 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..completion import Usage
+from ..completion import PromptProgress, Usage
 from ..content import result_text
 from ..events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..generation import Continued
 from ..loop_events import (
     Answer,
+    AskedAgain,
     CallDenied,
     CallFinished,
+    CallProgress,
     CallRejected,
     CallStarted,
     LoopEvent,
@@ -31,23 +34,23 @@ from ..loop_events import (
 )
 from ..policy import Proposal
 from ..toolneed import ToolNeed
-from ..types import InvalidCall, Reply, ToolCall
+from ..types import InvalidCall, Issue, Reply, ToolCall
 from .jsonform import json_text
-from .plain import PlainStream, plain, shortened, visible
+from .plain import PlainStream, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
+from .words import LABELS, Say, speaker
+from .wrapping import Wrapping, wrapped
 
 __all__ = ["Display"]
 
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
-_LABEL_WIDTH = len("rejected ")
 _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
+_ISSUES, _ISSUE_WIDTH = 6, 200
+_TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
-_REFUSALS: Mapping[str, str] = {
-    "invented_results": "the model wrote results that no tool gave; it is told, and asked again",
-    "own_words": "the model only repeated its instructions; it is told, and asked again",
-}
-
-_UNSEEN = Markup | Repaired | ToolCallStart | ToolArgumentDelta | ToolCallEnd
+_UNSEEN = Markup | Repaired | ToolCallEnd
+_PASSING = PromptProgress | ToolCallStart | ToolArgumentDelta | CallProgress
+"""What only changes the line that says what is waited for."""
 
 
 class Display:
@@ -57,20 +60,28 @@ class Display:
         live: write text to standard output as it comes.
         answers: write the answer to standard output; False where something else is printed there.
         verbose: show repairs and tokens.
+        lang: language of everything but the messages of exceptions.
     """
 
-    def __init__(self, *, live: bool, answers: bool = True, verbose: bool = False) -> None:
+    def __init__(self, *, live: bool, answers: bool = True, verbose: bool = False, lang: str = "en") -> None:
         self.console = error_console()
         self.verbose = verbose
+        self.say: Say = speaker(lang)
+        self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers
-        self._text = _Stream(_to_stdout)
-        self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""))
-        self._status = SlowStatus(self.console)
+        styled = self.console.is_terminal and self.console.color_system is not None and not self.console.no_color
+        self._text = _Stream(_to_stdout, lambda: Wrapping(self.console.width, styled=styled))
+        self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
+        self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
+        self._call_pieces = 0  # of the call that the model writes; a server sends one for each token, or nearly
 
     def show(self, event: LoopEvent) -> None:
         """Show one event, if there is anything to see."""
         if isinstance(event, _UNSEEN) or (isinstance(event, TextDelta) and not self._live):
+            return
+        if isinstance(event, _PASSING):
+            self._pass(event)
             return
         self._status.stop()
         if isinstance(event, TextDelta | ReasoningDelta):
@@ -81,16 +92,18 @@ class Display:
             case ToolNeed():
                 self._tell_need(event)
             case TurnStarted():
-                self._status.start("Waiting for the model ...")
+                self._wait_for_model()
             case Continued():
-                self.line("cut", "the reply was cut off inside a call; the model goes on with it", style="dim")
-                self._status.start("Waiting for the model ...")
+                self.line("cut", self.say("cut_call"), style="dim")
+                self._wait_for_model()
             case Shortened():
                 self._tell_shortened(event)
             case RetryAsked() if event.constrained:
-                self.line("retry", f"the next reply is constrained to a call of {visible(event.constrained)}", style="dim")
+                self.line("retry", self.say("constrained", name=visible(event.constrained)), style="dim")
             case RetryAsked() if event.refusal:
-                self.line("retry", _REFUSALS[event.refusal], style="dim")
+                self.line("retry", self.say(f"refused_{event.refusal}"), style="dim")
+            case AskedAgain():
+                self.line("retry", self.say("asked_again"), style="dim")
             case TurnEnded():
                 self._end_turn(event.reply)
             case CallStarted():
@@ -113,24 +126,26 @@ class Display:
     def notice(self, text: str) -> None:
         """Show a remark of our own."""
         self.settle()
-        self._print(f"xmlcall: {visible(text)}", "yellow")
+        self._print(self._broken(f"xmlcall: {visible(text)}"), "yellow")
 
     def line(self, label: str, text: str, *, style: str = "", label_style: str | None = None) -> None:
-        """Show a labelled text that is safe already; further lines are indented under the first."""
+        """Show a text that is safe already, under a label of `words.LABELS` or none; further lines are indented."""
         sys.stdout.flush()
-        label = label and f"{label:<{_LABEL_WIDTH}}"
-        indented = text.replace("\n", "\n" + " " * len(label))
-        self.console.print(Text.assemble((label, style if label_style is None else label_style), (indented, style)))
+        head = label and set_cell_size(self.say(label), self._label_width)
+        width = cell_len(head)
+        shown = self._broken(text, width) if self.console.is_terminal else text.replace("\n", "\n" + " " * width)
+        self.console.print(Text.assemble((head, style if label_style is None else label_style), (shown, style)))
 
     def proposal(self, proposal: Proposal) -> None:
         """Show a call for a person to judge: the server, the tool and the whole arguments."""
         self.settle()
         self._judged = proposal.call
-        self.console.print(
-            Text.assemble("The model wants to run ", (visible(proposal.target), "bold"), f" (server {visible(proposal.host)}):")
-        )
+        title = title_of(proposal.tool)
+        target = visible(proposal.target) + (f" ({title})" if title and title != proposal.host_tool else "")
+        before, _, after = self.say("proposal", target="\0", host=visible(proposal.host)).partition("\0")
+        self.console.print(Text.assemble(before, (target, "bold"), after))
         if proposal.times_in_a_row > 1:
-            self._print(f"  the same call with the same arguments, now {proposal.times_in_a_row} times in a row", "yellow")
+            self._print(f"  {self.say('again', times=proposal.times_in_a_row)}", "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
             self._print(f"  {visible(row)}")
 
@@ -146,21 +161,42 @@ class Display:
         self._print(question, "bold", end="")
         self.console.file.flush()
 
+    def _wait_for_model(self) -> None:
+        self._call_pieces = 0
+        self._status.start(self.say("waiting"))
+
+    def _pass(self, event: _PASSING) -> None:
+        match event:
+            case PromptProgress(read=read, total=total):
+                self._status.update(self.say("reading", read=f"{read:,}", total=f"{total:,}"))
+            case ToolCallStart():
+                self.settle()
+                self._status.start(self.say("writing_call", count=self._call_pieces))
+            case ToolArgumentDelta():
+                self._call_pieces += 1
+                self._status.update(self.say("writing_call", count=self._call_pieces))
+            case CallProgress():
+                self._status.update(f"{self._status.begun} {self._told(event)}")
+
+    def _told(self, event: CallProgress) -> str:
+        key = "progress" if event.total is None else "progress_of"
+        amount = self.say(key, done=f"{event.done:g}", total=f"{event.total or 0:g}")
+        return f"{amount} {visible(event.message)[:_TOLD_WIDTH]}".strip()
+
     def _tell_need(self, need: ToolNeed) -> None:
         if self.verbose or not need.needs_tool:
-            what = "needs a tool" if need.needs_tool else "needs no tool"
-            odds = f"log-odds of a call {need.log_odds:g}, threshold {need.threshold:g}"
-            self.line("decided", f"the question {what} ({odds})", style="dim")
-        self._status.start("Waiting for the model ...")
+            key = "needs_tool" if need.needs_tool else "needs_no_tool"
+            self.line("decided", self.say(key, odds=f"{need.log_odds:g}", threshold=f"{need.threshold:g}"), style="dim")
+        self._wait_for_model()
 
     def _tell_shortened(self, event: Shortened) -> None:
         """Say what the model is not sent; of several results all that is missing together."""
         missing = sum(cut.left_out for cut in event.results)
         whole = sum(cut.characters for cut in event.results)
         names = ", ".join(dict.fromkeys(visible(cut.name) for cut in event.results))
-        rows = [f"{missing:,} of {whole:,} characters of results of {names}"] if event.results else []
-        rows += [f"{event.messages:,} of the oldest messages"] if event.messages else []
-        self.line("left out", f"{' and '.join(rows)}: they do not fit into the model's context (see --context)", style="dim")
+        parts = [self.say("cut_results", missing=f"{missing:,}", whole=f"{whole:,}", names=names)] if event.results else []
+        parts += [self.say("cut_messages", count=f"{event.messages:,}")] if event.messages else []
+        self.line("left out", self.say("does_not_fit", parts=self.say("and").join(parts)), style="dim")
 
     def _stream(self, event: TextDelta | ReasoningDelta) -> None:
         to, other = (self._text, self._reasoning) if isinstance(event, TextDelta) else (self._reasoning, self._text)
@@ -170,7 +206,7 @@ class Display:
     def _end_turn(self, reply: Reply) -> None:
         text = plain(reply.text).strip()
         if reply.calls and text and not self._live:
-            self._print(text, "dim")
+            self._print(self._broken(text), "dim")
         if self.verbose and reply.repairs:
             self.line("repaired", ", ".join(repair.code for repair in reply.repairs), style="dim")
 
@@ -178,7 +214,7 @@ class Display:
         target = f"{visible(event.host)}.{visible(event.host_tool)}"
         if event.call is not self._judged:
             self.line("call", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
-        self._status.start(f"Running {target} ...")
+        self._status.start(self.say("running", target=target))
 
     def _finish_call(self, event: CallFinished) -> None:
         if event.failure:
@@ -189,15 +225,28 @@ class Display:
         self.line(label, text, label_style=style)
 
     def _reject_call(self, call: InvalidCall) -> None:
-        reasons = [f"{issue.path}: {issue.message}" if issue.path != "$" else issue.message for issue in call.issues]
-        self.line("rejected", "\n".join(visible(reason) for reason in [call.name, *reasons]), style="yellow")
+        rows = [visible(call.name), *(_reason(issue) for issue in call.issues[:_ISSUES])]
+        if (more := len(call.issues) - _ISSUES) > 0:
+            rows.append(self.say("more_issues", count=more))
+        self.line("rejected", "\n".join(rows), style="yellow")
 
     def _end_run(self, answer: Answer) -> None:
         text = plain(answer.text).strip()
         if self._answers and not self._live and text and answer.messages[-1].role == "assistant":
             print(text, flush=True)
         if self.verbose:
-            self.line("tokens", f"{_tokens(answer.usage)}; replies: {answer.turns}", style="dim")
+            self.line("tokens", self.say("usage", counts=self._counts(answer.usage), replies=answer.turns), style="dim")
+
+    def _counts(self, usage: Usage) -> str:
+        counts = {"tokens_in": usage.prompt_tokens, "tokens_cached": usage.cached_tokens, "tokens_out": usage.completion_tokens}
+        told = [self.say(key, count=count) for key, count in counts.items() if count is not None]
+        return ", ".join(told) or self.say("tokens_unknown")
+
+    def _wrapping_of_reasoning(self) -> Wrapping | None:
+        return Wrapping(self.console.width) if self.console.is_terminal else None
+
+    def _broken(self, text: str, indent: int = 0) -> str:
+        return wrapped(text, self.console.width, indent) if self.console.is_terminal else text
 
     def _print(self, text: str, style: str = "", *, end: str = "\n") -> None:
         sys.stdout.flush()
@@ -209,11 +258,13 @@ class _Stream:
 
     Args:
         write: where to.
+        wrapping: breaks the lines of a text, a new one for each; None leaves them as they are.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[str], None], wrapping: Callable[[], Wrapping | None]) -> None:
+        self._write, self._new_wrapping = write, wrapping
         self._plain = PlainStream()
+        self._wrapping: Wrapping | None = None
         self._started = False
         self._space = ""  # it is written once something follows
 
@@ -224,21 +275,32 @@ class _Stream:
         """End the line, if one was begun."""
         self._show(self._plain.close())
         if self._started:
-            self._write("\n")
+            self._write((self._wrapping.close() if self._wrapping else "") + "\n")
         self._started, self._space = False, ""
 
     def _show(self, text: str) -> None:
         text = self._space + text if self._started else text.lstrip()
         shown = text.rstrip()
         self._space = text[len(shown) :]
-        if shown:
-            self._started = True
-            self._write(shown)
+        if not shown:
+            return
+        if not self._started:
+            self._started, self._wrapping = True, self._new_wrapping()
+        if self._wrapping:
+            shown = self._wrapping.feed(shown) + (self._wrapping.end_word() if self._space else "")
+        self._write(shown)
 
 
 def _to_stdout(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _reason(issue: Issue) -> str:
+    """Say what is wrong in one line; where, unless the sentence names it, and in the words of a person."""
+    where = issue.path.removeprefix("$").removeprefix(".")
+    message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
+    return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)
 
 
 def _arguments(arguments: Mapping[str, Any]) -> str:
@@ -249,8 +311,3 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     text = visible(json_text(value, indent=None))
     return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}... ({len(text)} characters)"
-
-
-def _tokens(usage: Usage) -> str:
-    counts = {"in": usage.prompt_tokens, "from the cache": usage.cached_tokens, "out": usage.completion_tokens}
-    return ", ".join(f"{count} {words}" for words, count in counts.items() if count is not None) or "not told by the server"

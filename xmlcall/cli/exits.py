@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import io
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -29,7 +30,16 @@ def complain(message: str) -> None:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):  # standard error is gone: nobody is there to be told
-        print(f"xmlcall: {visible(message.strip())}", file=sys.stderr, flush=True)
+        print(_broken(f"xmlcall: {visible(message.strip())}"), file=sys.stderr, flush=True)
+
+
+def _broken(line: str) -> str:
+    """Break a line between words where it goes to a terminal."""
+    if not sys.stderr.isatty():
+        return line
+    from .wrapping import wrapped  # only here: most commands need none of what it imports
+
+    return wrapped(line, shutil.get_terminal_size().columns)
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CommandParser",
     "add_call_threshold",
+    "add_mcp_option",
     "add_model_choice",
     "add_model_options",
     "add_server_options",
@@ -45,17 +46,33 @@ class CommandParser(argparse.ArgumentParser):
 
 def add_server_options(parser: argparse._ActionsContainer) -> None:
     """Declare which MCP servers are used and how long they may take."""
-    parser.add_argument(
-        "--mcp",
-        metavar="FILE",
-        help='use the servers of this "mcpServers" JSON file, the one that other MCP clients read; without it a built-in demo '
-        'server runs (calculator, text_analyzer, get_weather); "autoApprove" lists in the file allow nothing here',
+    add_mcp_option(
+        parser,
+        "use these servers; without it a built-in demo server runs (calculator, text_analyzer, get_weather)",
     )
     parser.add_argument(
         "--timeout",
         type=number(float, above=0),
         metavar="SECONDS",
         help='time for a server to start and for each call (default: 30 to start; for a call the "timeout" of the file, else 60)',
+    )
+
+
+def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare `--mcp`.
+
+    Args:
+        parser: of the command.
+        what: the servers are for, or what happens without them.
+    """
+    parser.add_argument(
+        "--mcp",
+        action="append",
+        default=[],
+        metavar="SERVERS",
+        help=f'{what}: a "mcpServers" JSON file, the one that other MCP clients read ("autoApprove" lists in it allow nothing '
+        "here), or one server: a URL, a Python script such as server.py, or a command line such as 'npx -y some-server /data' "
+        "(may be repeated)",
     )
 
 
@@ -123,7 +140,12 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument(
         "--max-turns", type=number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
-    tools.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
+    tools.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default="en",
+        help="language of the tool prompt and of what is said here (default: %(default)s)",
+    )
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)

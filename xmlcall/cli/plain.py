@@ -7,7 +7,9 @@ has to judge (arguments, names, commands), where nothing may be dropped and ever
 import json
 import re
 
-__all__ = ["PlainStream", "plain", "shortened", "visible"]
+from ..tool import Tool
+
+__all__ = ["PlainStream", "plain", "shortened", "title_of", "visible"]
 
 # ECMA-48: control sequences, control strings that are closed, and the other escapes. A string ends at any control character, so
 # that the search is linear; one that is not closed loses its ESC only.
@@ -61,6 +63,16 @@ def visible(text: str) -> str:
 
 def _escaped(char: str) -> str:
     return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
+
+
+def title_of(tool: Tool) -> str:
+    """Return the title that a tool has for people, on one short line; "" if it has none.
+
+    Args:
+        tool: its own title, or that of its annotations as older servers give it (MCP 2025-11-25, Tool).
+    """
+    title = tool.title or (tool.annotations or {}).get("title")
+    return shortened(visible(title.strip()), lines=1, width=60) if isinstance(title, str) and title.strip() else ""
 
 
 def shortened(text: str, *, lines: int, width: int) -> str:

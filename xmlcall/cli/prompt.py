@@ -18,6 +18,7 @@ DESCRIPTION = "Print the system prompt that offers tools to a model, for use wit
 EPILOG = """examples:
   xmlcall prompt --tools tools.json
   xmlcall prompt --mcp servers.json --lang zh
+  xmlcall prompt --mcp my_server.py
   xmlcall tools --json | xmlcall prompt --tools -
 """
 
@@ -40,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.tools is None:
         return run_async(_of_servers(options))
-    if options.mcp is not None:
+    if options.mcp:
         raise UsageError("expected either --mcp or --tools, got both")
     _print(options, read_tools(options.tools), {})
     return OK

@@ -17,6 +17,7 @@ DESCRIPTION = "Answer one question. The answer goes to standard output; calls, p
 EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"
   xmlcall run --model ollama:gemma3:4b --mcp servers.json --allow 'files.read_*' "What is in notes.txt?"
+  xmlcall run --mcp my_server.py "What can you do?"
   echo "Is it raining in London?" | xmlcall run - > answer.txt
 
 A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
@@ -49,7 +50,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     assert record.answer is not None
     if options.json:
         print(json_text(record.to_json()))
-    if problem := stop_message(record.answer, options.max_turns):
+    if problem := stop_message(record.answer, options.max_turns, session.display.say):
         complain(problem)
         return FAILED
     return OK

@@ -17,10 +17,11 @@ from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
 from .notices import model_notices
-from .options import add_call_threshold, add_model_choice, call_threshold_of, number
+from .options import add_call_threshold, add_mcp_option, add_model_choice, call_threshold_of, number
 from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening, error_console
+from .words import speaker
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -63,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
     tools = parser.add_argument_group("tools that the proxy runs itself")
-    tools.add_argument("--mcp", metavar="FILE", help='the servers of this "mcpServers" JSON file, the one that MCP clients read')
+    add_mcp_option(tools, "the servers")
     tools.add_argument(
         "--allow",
         action="append",
@@ -111,8 +112,8 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(
             f"--host {options.host} lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"
         )
-    if options.allow and options.mcp is None:
-        raise UsageError("--allow names tools of servers: give them with --mcp FILE")
+    if options.allow and not options.mcp:
+        raise UsageError("--allow names tools of servers: give them with --mcp")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -131,10 +132,10 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.engine import Engine
     from ..proxy.guard import Guard
 
-    opening = Opening(error_console())
+    opening = Opening(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
-    servers = servers_of(options) if options.mcp is not None else ()
+    servers = servers_of(options) if options.mcp else ()
     for server in servers:
         complain(described(server))
     engine = Engine(
@@ -153,7 +154,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         async with contextlib.AsyncExitStack() as stack:
             async with opening:
                 await stack.enter_async_context(engine)
-            for notice in model_notices(engine.backend, options.mode):
+            for notice in model_notices(engine.backend, options.mode, speaker("en")):
                 complain(notice)
             if servers:
                 complain(await _own_tools(engine))

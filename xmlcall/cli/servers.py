@@ -1,4 +1,4 @@
-"""The MCP servers of a command: those of `--mcp FILE`, else the built-in demo server."""
+"""The MCP servers of a command: those of `--mcp`, else the built-in demo server."""
 
 import argparse
 import shlex
@@ -6,11 +6,11 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from ..config import ServerConfig, StdioServer, load_servers
-from ..errors import UsageError
+from ..config import ServerConfig, StdioServer
 from ..hosts.base import Host
 from ..hosts.router import Router
 from .exits import complain
+from .mcp_option import servers_given
 from .plain import visible
 
 __all__ = ["described", "hosts_of", "open_router", "servers_of"]
@@ -22,15 +22,12 @@ def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
     """Return the configured servers, or the demo server where none are configured.
 
     Raises:
-        UsageError: the file cannot be used, or every server in it is disabled.
+        UsageError: `--mcp` means no server.
     """
-    if options.mcp is None:
+    if not options.mcp:
         # -P: no file of the current folder takes the place of a module.
         return (StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.demo")),)
-    servers = tuple(load_servers(options.mcp).values())
-    if not servers:
-        raise UsageError(f"{options.mcp}: expected at least one server that is not disabled, got none")
-    return servers
+    return servers_given(options.mcp)
 
 
 def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace) -> list[Host]:
@@ -51,8 +48,7 @@ def described(server: ServerConfig) -> str:
 @asynccontextmanager
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
     """Open the servers for a command that only looks at them, and say what they left out."""
-    async with Router(hosts_of(servers_of(options), options)) as router:
-        await router.tools()
-        for notice in router.notices:
+    async with Router(hosts_of(servers_of(options), options), patience=None) as router:
+        for notice in router.news():
             complain(notice)
         yield router

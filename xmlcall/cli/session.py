@@ -17,6 +17,7 @@ from .notices import model_notices
 from .options import call_threshold_of
 from .servers import described, hosts_of, servers_of
 from .waiting import Opening
+from .words import Say
 
 __all__ = ["Session", "open_session", "opening_messages", "stop_message"]
 
@@ -33,15 +34,12 @@ class Session:
 
     def __init__(self, loop: ToolLoop, display: Display) -> None:
         self.loop, self.display = loop, display
-        self._told: set[str] = set()
 
     async def tell_notices(self) -> None:
         """List the tools, and say what there is to know about the servers that was not said before."""
         await self.loop.catalog()
-        for notice in self.loop.router.notices:
-            if notice not in self._told:
-                self._told.add(notice)
-                self.display.notice(notice)
+        for notice in self.loop.router.news():
+            self.display.notice(notice)
 
 
 @asynccontextmanager
@@ -56,8 +54,8 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         UsageError: an option that cannot be.
         ToolHostError, BackendError: a server or the model did not open.
     """
-    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose)
-    opening = Opening(display.console)
+    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
+    opening = Opening(display.console, display.say)
     loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
         async with opening:
@@ -66,9 +64,9 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         session = Session(loop, display)
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
-            display.line("", f"the model's context holds {length:,} tokens", style="dim")
+            display.line("", display.say("context", count=f"{length:,}"), style="dim")
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode):
+        for notice in model_notices(loop.backend, options.mode, display.say):
             display.notice(notice)
         yield session
 
@@ -77,7 +75,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
-    if options.verbose or (is_interactive() and options.mcp is not None):
+    if options.verbose or (is_interactive() and options.mcp):
         for server in servers:
             display.line("", described(server), style="dim")
     return ToolLoop(
@@ -102,7 +100,7 @@ def _allowed(options: argparse.Namespace) -> list[str]:
     """Return the globs that need no question: the demo server is ours, but a configured one may only call itself that."""
     if options.yes:
         return ["*"]
-    return [*options.allow, *(_DEMO_ONLY if options.mcp is None else [])]
+    return [*options.allow, *([] if options.mcp else _DEMO_ONLY)]
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:
@@ -112,29 +110,21 @@ def opening_messages(options: argparse.Namespace) -> list[Message]:
     return [Message(role="system", content=checked_text(options.system, "a system message"))]
 
 
-_STOPS = {
-    "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
-    "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
-    "invented_results": "no answer: the model wrote results that no tool gave; ask in other words, or take a larger model",
-    "own_words": "no answer: the model only repeated its instructions; ask in other words, or take a larger model",
-    "repetition": "the model repeated itself and was stopped: ask in other words, or take a larger model",
-    "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
-}
+_TEXT_OF = ("invalid_calls", "tool_errors", "invented_results", "own_words", "repetition", "repeated_call", "length")
 
 
-def stop_message(answer: Answer, max_turns: int) -> str:
+def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
     """Say why a run did not end in a whole answer, and what to do; empty if it did.
 
     Args:
         answer: the end of the run.
         max_turns: the limit that it ran under.
+        say: gives the texts of a language.
     """
     if answer.stop_reason == "end":
-        return "" if answer.text.strip() else "the model's answer is empty: ask in other words, or take a larger model"
+        return "" if answer.text.strip() else say("empty")
+    if answer.stop_reason in _TEXT_OF:
+        return say(answer.stop_reason)
     if answer.stop_reason == "max_turns":
-        return f"no answer after {max_turns} replies: the model kept calling tools; allow more with --max-turns, or ask for less"
-    if answer.stop_reason in _STOPS:
-        return _STOPS[answer.stop_reason]
-    if answer.stop_reason == "length":
-        return "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context"
-    return f"expected a whole reply, the model server ended it early and gave as its reason {answer.stop_reason!r}"
+        return say("max_turns", count=max_turns)
+    return say("ended_early", reason=repr(answer.stop_reason))

@@ -8,18 +8,21 @@ from ..hosts.router import Router
 from ..signature import Parameter, parameters_of
 from ..types import Tool
 from ..wire.mcp import tool_to_mcp
-from .exits import OK, run_async
+from .exits import FAILED, OK, run_async
 from .jsonform import json_text
 from .options import add_server_options
-from .plain import shortened, visible
+from .plain import plain, shortened, title_of, visible
 from .servers import open_router
+from .words import Say
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "tool_lines"]
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "found", "parameter_lines", "tool_lines"]
 
 DESCRIPTION = "List the tools that the servers offer, with their parameters. Starts the servers, runs no tool."
 EPILOG = """examples:
   xmlcall tools
   xmlcall tools --mcp servers.json --json > tools.json
+  xmlcall tools --mcp http://127.0.0.1:8000/mcp
+  xmlcall tools --mcp 'uvx mcp-server-time'
 """
 
 
@@ -42,7 +45,7 @@ async def _tools(options: argparse.Namespace) -> int:
         else:
             for line in tool_lines(tools, router):
                 print(line)
-    return OK
+        return FAILED if router.failures else OK
 
 
 def _described(tool: Tool, router: Router) -> dict[str, Any]:
@@ -65,7 +68,46 @@ def _lines(tool: Tool, router: Router) -> list[str]:
     offered = f"  (for the model: {tool.name})" if tool.name != own_name else ""
     first = tool.description.strip().partition("\n")[0]
     head = f"{visible(host.name)}.{visible(own_name)}({parameters}){offered}"
+    if (title := title_of(tool)) and title != own_name:
+        head += f"  {title}"
     return [head, f"    {shortened(first, lines=1, width=200)}"] if first else [head]
+
+
+def found(name: str, tools: Iterable[Tool], router: Router) -> Tool | None:
+    """Find a tool by the name that the model gets, by its own, or by `server.tool`.
+
+    Args:
+        name: as a person writes it.
+        tools: as the router lists them.
+        router: knows where they live.
+    """
+    for tool in tools:
+        host, own_name = router.origin(tool.name)
+        if name in (tool.name, own_name, f"{host.name}.{own_name}"):
+            return tool
+    return None
+
+
+def parameter_lines(tool: Tool, router: Router, say: Say) -> list[str]:
+    """Describe one tool for people: its whole description, and each parameter.
+
+    Args:
+        tool: as the router lists it.
+        router: knows where it lives.
+        say: gives the texts of a language.
+    """
+    description = [f"    {line}".rstrip() for line in plain(tool.description).strip().splitlines()]
+    return [_lines(tool, router)[0], *description, *_rows(parameters_of(tool), say, "    ")]
+
+
+def _rows(parameters: Iterable[Parameter], say: Say, indent: str) -> list[str]:
+    rows = []
+    for each in parameters:
+        kind = shortened(visible(each.kind), lines=1, width=200)
+        rows.append(f"{indent}{visible(each.name)}: {kind}, {say('required' if each.required else 'optional')}")
+        rows += [f"{indent}    {visible(each.description)}"] * bool(each.description)
+        rows += _rows(each.children, say, f"{indent}    ")
+    return rows
 
 
 def _summary(parameter: Parameter) -> str:

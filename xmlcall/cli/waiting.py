@@ -7,6 +7,7 @@ none. A terminal has room for one of these at a time, so whoever starts one stop
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from ..models import Progress
 from .plain import visible
+from .words import Say
 
 __all__ = ["DownloadBar", "Opening", "SlowStatus", "error_console"]
 
@@ -103,18 +105,32 @@ class SlowStatus:
 
     Args:
         console: on standard error.
+        say: gives the texts of a language.
         line: whether to print one line instead where that is no terminal.
     """
 
-    def __init__(self, console: Console, *, line: bool = False) -> None:
-        self._console, self._line = console, line
-        self._status = console.status("")
+    def __init__(self, console: Console, say: Say, *, line: bool = False) -> None:
+        self._console, self._say, self._line = console, say, line
+        self._status = console.status(_Renewed(self._shown))
         self._timer: asyncio.TimerHandle | None = None
+        self._text = self._begun = ""
+        self._since = 0.0
 
     def start(self, text: str, *, after: float = SLOW_SECONDS) -> None:
         """Begin to wait for something."""
         self.stop()
-        self._timer = asyncio.get_running_loop().call_later(after, self._show, text)
+        self._text = self._begun = text
+        self._since = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(after, self._show)
+
+    @property
+    def begun(self) -> str:
+        """What it said first."""
+        return self._begun
+
+    def update(self, text: str) -> None:
+        """Say in other words what is waited for; nothing if nothing is."""
+        self._text = text
 
     def stop(self) -> None:
         """It is over: take the status away."""
@@ -123,34 +139,52 @@ class SlowStatus:
             self._timer = None
             self._status.stop()
 
-    def _show(self, text: str) -> None:
+    def _shown(self) -> Text:
+        seconds = int(time.monotonic() - self._since)
+        return Text(self._say("elapsed", text=self._text, seconds=seconds), style="dim", no_wrap=True, overflow="ellipsis")
+
+    def _show(self) -> None:
         if self._console.is_terminal:
-            self._status.update(Text(text, style="dim"))
             self._status.start()
         elif self._line:
-            self._console.print(Text(text, style="dim"))
+            self._console.print(Text(f"{self._text} ...", style="dim"))
+
+
+class _Renewed:
+    """What is made anew each time that it is drawn.
+
+    Args:
+        make: it.
+    """
+
+    def __init__(self, make: Callable[[], Text]) -> None:
+        self._make = make
+
+    def __rich__(self) -> Text:
+        return self._make()
 
 
 class Opening:
-    """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL ...`.
+    """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`.
 
     Args:
         console: on standard error.
+        say: gives the texts of a language.
 
     Attributes:
         model: its name; to be set before this is entered.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, say: Say) -> None:
         self.model = "the model"
-        self._console = console
-        self._status = SlowStatus(console, line=True)
+        self._console, self._say = console, say
+        self._status = SlowStatus(console, say, line=True)
         self._over = False
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._bar = DownloadBar(self._console, self.model)
-        self._status.start(f"Loading {visible(self.model)} ...")
+        self._status.start(self._say("loading", model=visible(self.model)))
         return self
 
     async def __aexit__(
@@ -171,4 +205,4 @@ class Opening:
         self._bar(step)
         if not self._bar.active:
             self._bar.close()
-            self._status.start(f"Loading {visible(self.model)} ...", after=0)
+            self._status.start(self._say("loading", model=visible(self.model)), after=0)

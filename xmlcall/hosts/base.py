@@ -1,13 +1,16 @@
 """What a loop needs of a tool server: list, call, and a signal that the list has changed."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ..types import Tool, ToolResult
 
-__all__ = ["Host"]
+__all__ = ["Host", "OnProgress"]
+
+OnProgress = Callable[[float, float | None, str], None]
+"""Told how far a tool is: how much is done, of how much if that is known, and what it says; hostile input."""
 
 
 class Host(Protocol):
@@ -42,13 +45,16 @@ class Host(Protocol):
             ToolHostError: the server is gone or answers outside the protocol.
         """
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run one tool.
 
         Args:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the host's own limit.
+            progress: called while the tool runs, if it tells how far it is.
 
         Returns:
             The tool's result; `is_error` is the tool's own word.

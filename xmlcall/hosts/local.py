@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
 from ..types import TextContent, Tool, ToolResult
+from .base import OnProgress
 
 __all__ = ["LocalHost"]
 
@@ -70,6 +71,7 @@ class LocalHost:
         return self._changed
 
     async def __aenter__(self) -> Self:
+        self._changed = asyncio.Event()  # an event serves one event loop, a host may be opened in several
         return self
 
     async def __aexit__(
@@ -81,13 +83,16 @@ class LocalHost:
         """List the functions."""
         return tuple(self._tools)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run one function.
 
         Args:
             name: the function's.
             arguments: by parameter name.
             timeout: seconds, 60 if None.
+            progress: never called.
 
         Raises:
             ToolHostUnavailable: it did not return in time.

@@ -18,11 +18,13 @@ from typing import Any, Self, TypeVar
 
 from mcp import Client
 from mcp import types as mcp
+from mcp.shared.dispatcher import ProgressFnT
 
 from ..config import ServerConfig
 from ..errors import ToolHostError, ToolHostUnavailable
 from ..types import Tool, ToolResult
 from ..wire.mcp import cut_result, result_from_mcp
+from .base import OnProgress
 from .mcp_connection import Connection
 from .mcp_errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
 from .mcp_filter import ORIGINAL
@@ -107,13 +109,16 @@ class McpHost:
         self._notices = tuple(dict.fromkeys(listing.notices))
         return tuple(listing.tools.values())
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run one tool.
 
         Args:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the server's configured limit. Progress does not extend it.
+            progress: called while the tool runs, if it tells how far it is.
 
         Returns:
             What the tool answered, its text cut at two million characters.
@@ -123,7 +128,10 @@ class McpHost:
             ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
         """
         limit = self._server.timeout if timeout is None else timeout
-        answer = await self._ask(f"running {name!r}", limit, lambda client: client.call_tool(name, dict(arguments)))
+        told = None if progress is None else _told_to(progress)
+        answer = await self._ask(
+            f"running {name!r}", limit, lambda client: client.call_tool(name, dict(arguments), progress_callback=told)
+        )
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
@@ -201,6 +209,13 @@ class McpHost:
         if not isinstance(original, dict):
             raise protocol_error(self._server, 'an answer outside the protocol: its "resultType" is not "complete"')
         return original
+
+
+def _told_to(on_progress: OnProgress) -> ProgressFnT:
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        on_progress(progress, total, message or "")
+
+    return told
 
 
 _CHOOSE = 'choose some by "includeTools" in its configuration'

@@ -1,24 +1,32 @@
 """Many hosts as one namespace of tools.
 
+They open side by side (`member.py`). One that fails, or that answers later than the others, is left out with a notice until it
+answers; then `changed` is set, and the next list has its tools. Only where none answers is that an error.
+
 A tool keeps its own name where only one host has it; otherwise it is offered as `server__tool` (MCP 2026-07-28, tools:
 aggregators should disambiguate). Names that models and grammars cannot spell are rewritten to `[A-Za-z0-9_.-]`. The way back
 is a table, never a parse of the name, so whatever a server calls its tools, a call reaches the tool that was offered.
 """
 
 import asyncio
+import contextlib
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from ..errors import UsageError
+from ..errors import ToolHostError, UsageError
 from ..types import Tool, ToolResult
-from .base import Host
+from .base import Host, OnProgress
+from .member import Member
 
 __all__ = ["Router"]
+
+PATIENCE: Final = 3.0
+"""Seconds that hosts which have answered wait for the others."""
 
 _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -28,25 +36,26 @@ class Router:
 
     Args:
         hosts: not yet open, each with a name of its own. They are entered and left in tasks of the router's.
+        patience: seconds that those which have answered wait for the others; None waits until each has answered or failed.
 
     Raises:
         UsageError: two hosts have one name.
     """
 
-    def __init__(self, hosts: Iterable[Host]) -> None:
-        self._hosts = tuple(hosts)
-        self._opened: list[Host] = []
-        self._origins: dict[str, tuple[Host, str]] = {}
+    def __init__(self, hosts: Iterable[Host], *, patience: float | None = PATIENCE) -> None:
         self._changed = asyncio.Event()
-        self._watchers: list[asyncio.Task[None]] = []
-        repeated = [name for name, count in Counter(host.name for host in self._hosts).items() if count > 1]
+        self._members = tuple(Member(host, self._changed) for host in hosts)
+        self._patience = patience
+        self._origins: dict[str, tuple[Host, str]] = {}
+        self._told: set[str] = set()
+        repeated = [name for name, count in Counter(host.name for host in self.hosts).items() if count > 1]
         if repeated:
             raise UsageError(f"two tool hosts are named {repeated[0]!r}; give each its own name")
 
     @property
     def hosts(self) -> tuple[Host, ...]:
         """The hosts in their order."""
-        return self._hosts
+        return tuple(member.host for member in self._members)
 
     @property
     def changed(self) -> asyncio.Event:
@@ -54,27 +63,41 @@ class Router:
         return self._changed
 
     @property
+    def failures(self) -> tuple[ToolHostError, ...]:
+        """Why hosts are left out now that have failed."""
+        return tuple(member.failure for member in self._members if member.failure is not None)
+
+    @property
     def notices(self) -> tuple[str, ...]:
-        """What the hosts have to say to a person, each with its host's name."""
-        return tuple(f"{host.name}: {notice}" for host in self._hosts for notice in host.notices)
+        """What a person should know about the hosts now, each with its host's name."""
+        return tuple(notice for member in self._members for notice in member.notices)
+
+    def news(self) -> list[str]:
+        """Return the notices that this has not returned before."""
+        news = [notice for notice in self.notices if notice not in self._told]
+        self._told.update(news)
+        return news
 
     def instructions(self) -> list[tuple[str, str]]:
         """Return (host name, text) of the hosts that have instructions; hostile input."""
-        return [(host.name, host.instructions) for host in self._hosts if host.instructions]
+        answered = (member.host for member in self._members if member.answered)
+        return [(host.name, host.instructions) for host in answered if host.instructions]
 
     async def __aenter__(self) -> Self:
-        """Open all hosts at once; if one fails, the others are closed again.
+        """Open all hosts at once; those that have answered do not wait long for the others.
 
         Raises:
-            ToolHostError: the first failure; it names its host.
+            ToolHostError: none has answered; why the first one has not.
         """
         try:
-            async with asyncio.TaskGroup() as group:
-                for host in self._hosts:
-                    group.create_task(self._open(host))
-        except BaseExceptionGroup as failures:
-            await self._close()
-            raise failures.exceptions[0] from None
+            for member in self._members:
+                member.start()
+            await self._first_answers()
+            self._check()
+            if self._members and not any(member.answered for member in self._members):
+                raise self.failures[0]
+            for member in self._members:
+                member.go_on_without()
         except BaseException:
             await self._close()
             raise
@@ -87,19 +110,13 @@ class Router:
         await self._close()
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the tools of all hosts under the names that `call` takes.
-
-        Raises:
-            ToolHostError: a host could not list its tools; it names the host.
-        """
+        """List the tools of all hosts that answer, under the names that `call` takes."""
+        await self._answers_to_changes()
+        self._check()
         self._changed.clear()
-        try:
-            lists = await asyncio.gather(*(host.tools() for host in self._hosts))
-        except BaseException:
-            self._changed.set()  # to be asked again
-            raise
-        self._watch(self._hosts)
-        found = [(host, tool) for host, tools in zip(self._hosts, lists, strict=True) for tool in tools]
+        if any(member.is_stale for member in self._members):  # said while it was being listed
+            self._changed.set()
+        found = [(member.host, tool) for member in self._members for tool in member.tools]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
         self._origins = {name: (host, tool.name) for name, (host, tool) in zip(names, found, strict=True)}
         return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))
@@ -118,42 +135,56 @@ class Router:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
         return self._origins.get(name)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
         """Run a tool where it lives.
 
         Args:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the host's own limit.
+            progress: called while the tool runs, if it tells how far it is.
 
         Raises:
             UsageError: the last `tools()` did not offer it.
             ToolHostError: from its host.
         """
         host, own_name = self.origin(name)
-        return await host.call(own_name, arguments, timeout)
+        return await host.call(own_name, arguments, timeout, progress=progress)
 
-    async def _open(self, host: Host) -> None:
-        await host.__aenter__()
-        self._opened.append(host)
+    async def _first_answers(self) -> None:
+        """Wait until each host has answered or failed, and no longer than `patience` after the first answer."""
+
+        async def settle(member: Member) -> None:
+            await member.settled.wait()
+            if member.answered and self._patience is not None and limit.when() is None:
+                limit.reschedule(asyncio.get_running_loop().time() + self._patience)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+                for member in self._members:
+                    group.create_task(settle(member))
+
+    async def _answers_to_changes(self) -> None:
+        """Ask the hosts again whose tools have changed; one that is slow keeps its earlier tools for now."""
+        for member in self._members:
+            member.ask()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                for member in self._members:
+                    if member.answered:
+                        await member.settled.wait()
+
+    def _check(self) -> None:
+        for member in self._members:
+            member.check()
 
     async def _close(self) -> None:
-        self._watch(())
-        opened, self._opened = self._opened, []
-        outcomes = await asyncio.gather(*(host.__aexit__(None, None, None) for host in opened), return_exceptions=True)
+        outcomes = await asyncio.gather(*(member.close() for member in self._members), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-
-    def _watch(self, hosts: Sequence[Host]) -> None:
-        """Watch these hosts and no others: one task each, which ends at its first signal; the next list begins anew."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        self._watchers = [asyncio.create_task(self._pass_on(host)) for host in hosts]
-
-    async def _pass_on(self, host: Host) -> None:
-        await host.changed.wait()
-        self._changed.set()
 
 
 def _offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:

@@ -116,7 +116,7 @@ class Engine:
         """Open the hosts, then the backend (it may take long to load).
 
         Raises:
-            ToolHostError: a host did not open.
+            ToolHostError: no host answered.
             BackendError: the backend did not open.
         """
         async with AsyncExitStack() as stack:
@@ -151,16 +151,14 @@ class Engine:
         return bool(self.router.hosts)
 
     async def own_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed.
-
-        Raises:
-            ToolHostError: a host could not list its tools.
-        """
+        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed."""
         async with self._listing:  # or a request that comes meanwhile would find none
             if self.router.changed.is_set():
                 listed = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
                 self._own = tuple(tool for tool, origin in listed.values() if self._may_run(*origin))
                 self._origins = {tool.name: listed[tool.name][1] for tool in self._own}
+            for notice in self.router.news():
+                log.warning("%s", notice)
         return self._own
 
     async def is_native(self) -> bool:
@@ -207,7 +205,6 @@ class Engine:
         Raises:
             ApiError: the request cannot be answered as asked.
             BackendError: the model server failed.
-            ToolHostError: a host could not list its tools.
         """
         await self.own_tools()
         offered = self._offered(request)
@@ -239,8 +236,8 @@ class Engine:
         system, reminder = self._prompts(catalog, request)
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
         completion = self._completion(request, tuple(written(reminder=reminder)))
-        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else completion
-        completion, begins, usage = await self._decided(request, completion, bare, catalog)
+        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else None
+        completion, otherwise, usage = await self._decided(request, completion, bare, catalog)
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         return answer(
@@ -251,7 +248,7 @@ class Engine:
                 calling=self._calling,
                 completion=completion,
                 choice=request.choice,
-                begins=begins,
+                otherwise=otherwise,
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
@@ -265,30 +262,33 @@ class Engine:
         )
 
     async def _decided(
-        self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest, catalog: Catalog
-    ) -> tuple[CompletionRequest, bool, Usage]:
+        self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest | None, catalog: Catalog
+    ) -> tuple[CompletionRequest, CompletionRequest | None, Usage]:
         """Ask whether a person's words need a tool, where there is a threshold and a choice.
 
         Args:
             request: from a wire format.
             reminded: the conversation with reminders.
-            bare: the same without.
+            bare: the same without; None where nothing is to be decided.
             catalog: what is offered.
 
         Returns:
-            What to generate with, whether the reply is begun with a call for the model, and what asking cost.
+            What to generate with; the same for a server that refuses beginnings, if the reply is begun with a call for the model;
+            and what asking cost.
         """
-        need = await self._needs.ask(self._fitted, bare, catalog) if self._needs and _is_open_question(request) else None
+        if self._needs is None or bare is None or not _is_open_question(request):
+            return reminded, None, Usage()
+        need = await self._needs.ask(self._fitted, bare, catalog)
         if need is None:
-            return reminded, False, Usage()
+            return reminded, None, Usage()
         continues = self.backend.capabilities.continues
         if not need.is_sure or (need.needs_tool and not continues):
-            return reminded, False, need.usage
+            return reminded, None, need.usage
         if need.needs_tool:
-            return bare, True, need.usage
+            return bare, reminded, need.usage
         lang = prompt.language_of(last_request(request.messages), self._lang)
         aside = prompt.reminder(catalog, lang=lang, needs_tool=False)
-        return replace(bare, messages=with_reminder(aside, bare.messages)), False, need.usage
+        return replace(bare, messages=with_reminder(aside, bare.messages)), None, need.usage
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""

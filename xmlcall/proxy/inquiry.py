@@ -14,7 +14,8 @@ from typing import Final
 from ..catalog import Catalog
 from ..completion import CompletionRequest
 from ..errors import BackendError, BackendStatusError
-from ..generation import Generated, generate_native
+from ..generation import Generated
+from ..native import generate_native
 from ..types import Message, Tool, ToolCall
 from ..wire.openai import count, message_dict, read_json
 from .patience import Patient

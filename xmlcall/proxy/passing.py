@@ -13,7 +13,8 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest
 from ..echo import Sources, echo_of
 from ..events import ReasoningDelta, TextDelta
-from ..generation import Generated, generate_native
+from ..generation import Generated
+from ..native import generate_native
 from ..types import InvalidCall, ToolCall
 from .sending import Sender, new_identity
 from .turn import ApiError, ReasoningPiece, TextPiece, TurnEnded, TurnEvent

@@ -64,7 +64,7 @@ class Patient:
             try:
                 async with aclosing(self.inner.stream(request)) as chunks:
                     async for chunk in chunks:
-                        begun = True
+                        begun = begun or chunk.progress is None
                         yield chunk
                 return
             except BackendError as error:

@@ -16,7 +16,7 @@ from ..backends.base import Backend
 from ..binding import bind
 from ..calling import Calling, outcome
 from ..catalog import Catalog
-from ..completion import CompletionRequest, Usage
+from ..completion import CompletionRequest, PromptProgress, Usage
 from ..constrained import generate_call
 from ..content import result_text
 from ..dialects import select
@@ -63,7 +63,8 @@ class Answering:
         calling: runs them.
         completion: how to generate; its messages are the conversation as the model gets it.
         choice: whether a tool has to be called.
-        begins: whether the first reply is begun with a call for the model, since the message needs a tool.
+        otherwise: how to generate where the server refuses a beginning, if the first reply is begun with a call for the model,
+            since the message needs a tool; else None.
         parallel: whether one reply may hold several calls.
         attempts: how often the model may try again.
         max_turns: replies.
@@ -80,7 +81,7 @@ class Answering:
     calling: Calling
     completion: CompletionRequest
     choice: Choice
-    begins: bool
+    otherwise: CompletionRequest | None
     parallel: bool
     attempts: Attempts
     max_turns: int
@@ -125,7 +126,7 @@ async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
         except BackendError as error:
             if not _is_refused_prefix(state, error):
                 raise _after_tools(error) if state.ran else error from None
-            state.prefix_refused = True
+            state.prefix_refused, state.completion = True, state.otherwise or state.completion
             continue
         if reason := await _settle(state):
             if name := state.sender.unfinished:
@@ -220,7 +221,7 @@ async def _reply(state: Answering) -> AsyncGenerator[TurnEvent]:
         yield TextPiece(text=held)
 
 
-def _call_events(state: Answering, event: Event | Continued) -> list[TurnEvent]:
+def _call_events(state: Answering, event: Event | Continued | PromptProgress) -> list[TurnEvent]:
     match event:
         case ToolCallStart(name=name) if not state.is_retry and name not in state.origins:
             state.sender.start(event)
@@ -263,7 +264,7 @@ def _take(state: Answering, call: ToolCall | InvalidCall) -> list[TurnEvent]:
     return []
 
 
-def _events(state: Answering) -> AsyncGenerator[Event | Continued | Generated]:
+def _events(state: Answering) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     messages = with_reminder(state.refusal, (*state.completion.messages, *state.added))
     request = replace(state.completion, messages=messages)
     if forced := _forced(state):
@@ -287,7 +288,7 @@ def _forced(state: Answering) -> Tool | None:
 def _prefix(state: Answering) -> str:
     """Begin the call for a model that has to make one, where the server goes on from there."""
     is_first = not state.added and state.completion.messages[-1].role != "assistant" and not state.prefix_refused
-    wanted = state.choice.mode == "required" or state.begins
+    wanted = state.choice.mode == "required" or state.otherwise is not None
     if not wanted or not is_first or not state.backend.capabilities.continues:
         return ""
     return beginning(select(DIALECT)[0], state.choice.name or "")

@@ -5,7 +5,7 @@ them over the last chunks in different orders. Everything that arrives is hostil
 what is no JSON object at all is a `BackendProtocolError`.
 
 Source: OpenAI API reference, chat completions and their chunk object; llama.cpp tools/server/README.md for `timings`,
-`reasoning_content` and `exceed_context_size_error`; vLLM for `reasoning` and `detail`.
+`prompt_progress`, `reasoning_content` and `exceed_context_size_error`; vLLM for `reasoning` and `detail`.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..completion import Chunk, CompletionRequest, Usage
+from ..completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..errors import BackendProtocolError
 from ..types import Message, RawArgument, RawCall, Tool
 
@@ -27,6 +27,7 @@ __all__ = [
     "mappings",
     "message_dict",
     "native_call",
+    "progress_of",
     "read_error",
     "read_json",
     "request_body",
@@ -152,6 +153,13 @@ def usage_of(data: Mapping[str, Any]) -> Usage | None:
         completion = count(timings.get("predicted_n"))
     found = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cache_n if cached is None else cached)
     return None if found == Usage() else found
+
+
+def progress_of(data: Mapping[str, Any]) -> PromptProgress | None:
+    """Read how far llama.cpp has read the prompt: `prompt_progress`, which a request asks for with `return_progress`."""
+    told = mapping(data.get("prompt_progress"))
+    read, total = count(told.get("processed")), count(told.get("total"))
+    return None if read is None or total is None else PromptProgress(read=min(read, total), total=total)
 
 
 def native_call(index: int, name: str, arguments: str, *, cut: bool = False) -> RawCall:
@@ -324,7 +332,10 @@ class StreamReader:
         text = self._without_echo(text_of(delta.get("content")))
         reasoning = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
         candidates = candidates_of(mapping(choice.get("logprobs")).get("content"))
-        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates) if text or reasoning or candidates else None
+        progress = progress_of(data)
+        if not (text or reasoning or candidates or progress):
+            return None
+        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress)
 
     def close(self) -> Chunk:
         """Give the last chunk: the calls, the finish reason, the usage."""

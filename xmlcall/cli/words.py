@@ -1,0 +1,155 @@
+"""What the command line says to a person in `run` and `chat`, in each language. Messages of exceptions stay English.
+
+Every language has the same keys with the same placeholders (tests/test_cli_words.py).
+"""
+
+from collections.abc import Callable
+
+__all__ = ["LABELS", "TEXTS", "Say", "speaker"]
+
+Say = Callable[..., str]
+"""Gives a text by its key, with its placeholders filled in."""
+
+LABELS = ["call", "result", "error", "failed", "denied", "rejected", "cut", "retry", "decided", "repaired", "left out", "tokens"]
+
+EN = {
+    **{label: label for label in LABELS},
+    "elapsed": "{text}, {seconds} s",
+    "loading": "Loading {model}",
+    "waiting": "Waiting for the model",
+    "reading": "Reading the prompt: {read} of {total} tokens",
+    "writing_call": "Writing a call: {count} tokens",
+    "running": "Running {target}",
+    "progress_of": "({done} of {total})",
+    "progress": "({done})",
+    "cut_call": "the reply was cut off inside a call; the model goes on with it",
+    "constrained": "the next reply is constrained to a call of {name}",
+    "asked_again": "the reply was empty; the model is asked once more",
+    "refused_invented_results": "the model wrote results that no tool gave; it is told, and asked again",
+    "refused_own_words": "the model only repeated its instructions; it is told, and asked again",
+    "cut_results": "{missing} of {whole} characters of results of {names}",
+    "cut_messages": "{count} of the oldest messages",
+    "and": " and ",
+    "does_not_fit": "{parts}: they do not fit into the model's context (see --context)",
+    "context": "the model's context holds {count} tokens",
+    "needs_tool": "the question needs a tool (log-odds of a call {odds}, threshold {threshold})",
+    "needs_no_tool": "the question needs no tool (log-odds of a call {odds}, threshold {threshold})",
+    "proposal": "The model wants to run {target} (server {host}):",
+    "again": "the same call with the same arguments, now {times} times in a row",
+    "question": "Run it? [y]es / [n]o / [a]lways this tool (this session) / [s]top: ",
+    "nobody": "{target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes",
+    "stopped_before": "stopped before {target} ran",
+    "stopped": "stopped",
+    "usage": "{counts}; replies: {replies}",
+    "tokens_in": "{count} in",
+    "tokens_cached": "{count} from the cache",
+    "tokens_out": "{count} out",
+    "tokens_unknown": "not told by the server",
+    "more_issues": "... and {count} more",
+    "greeting": "{model}, tools: {count}; /help tells what else can be typed",
+    "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
+    "take an instruct version (names often end in -instruct, -it or -chat)",
+    "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
+    "new_conversation": "a new conversation",
+    "help_help": "show this",
+    "help_tools": "list the tools; /tools NAME shows one with its parameters",
+    "help_clear": "begin a new conversation",
+    "help_quit": "leave; so do exit, quit, :q and Ctrl-D",
+    "unknown_command": "expected a question or one of {commands}, got {line}",
+    "unknown_tool": "expected the name of a tool, got {name}; /tools lists them",
+    "required": "required",
+    "optional": "optional",
+    "empty": "the model's answer is empty: ask in other words, or take a larger model",
+    "max_turns": "no answer after {count} replies: the model kept calling tools; allow more with --max-turns, or ask for less",
+    "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
+    "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
+    "invented_results": "no answer: the model wrote results that no tool gave; ask in other words, or take a larger model",
+    "own_words": "no answer: the model only repeated its instructions; ask in other words, or take a larger model",
+    "repetition": "the model repeated itself and was stopped: ask in other words, or take a larger model",
+    "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
+    "length": "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context",
+    "ended_early": "expected a whole reply, the model server ended it early and gave as its reason {reason}",
+}
+
+ZH = {
+    "call": "调用",
+    "result": "结果",
+    "error": "错误",
+    "failed": "失败",
+    "denied": "未允许",
+    "rejected": "无效",
+    "cut": "截断",
+    "retry": "重试",
+    "decided": "判断",
+    "repaired": "修复",
+    "left out": "略去",
+    "tokens": "词元",
+    "elapsed": "{text}，{seconds} 秒",
+    "loading": "正在加载 {model}",
+    "waiting": "正在等待模型",
+    "reading": "正在读取提示：{read} / {total} 个词元",
+    "writing_call": "正在写调用：{count} 个词元",
+    "running": "正在运行 {target}",
+    "progress_of": "（{done} / {total}）",
+    "progress": "（{done}）",
+    "cut_call": "回复在调用中被截断，模型继续写完",
+    "constrained": "下一次回复被限定为调用 {name}",
+    "asked_again": "回复是空的，再问模型一次",
+    "refused_invented_results": "模型写出了没有任何工具给过的结果，告诉模型后再问一次",
+    "refused_own_words": "模型只是重复了给它的说明，告诉模型后再问一次",
+    "cut_results": "{names} 的结果中 {whole} 个字符里的 {missing} 个",
+    "cut_messages": "最早的 {count} 条消息",
+    "and": "，以及",
+    "does_not_fit": "{parts}：模型的上下文放不下（见 --context）",
+    "context": "模型的上下文可容纳 {count} 个词元",
+    "needs_tool": "这个问题需要工具（调用的对数几率 {odds}，阈值 {threshold}）",
+    "needs_no_tool": "这个问题不需要工具（调用的对数几率 {odds}，阈值 {threshold}）",
+    "proposal": "模型想运行 {target}（服务器 {host}）：",
+    "again": "同样的调用、同样的参数，已连续 {times} 次",
+    "question": "运行吗？[y] 是 / [n] 否 / [a] 本次会话总是允许这个工具 / [s] 停止：",
+    "nobody": "{target} 没有运行：没有可以询问的终端。用 --allow {pattern} 允许它，或用 --yes 允许所有工具",
+    "stopped_before": "在运行 {target} 之前停止",
+    "stopped": "已停止",
+    "usage": "{counts}；回复：{replies}",
+    "tokens_in": "输入 {count}",
+    "tokens_cached": "来自缓存 {count}",
+    "tokens_out": "输出 {count}",
+    "tokens_unknown": "服务器没有说明",
+    "more_issues": "……还有 {count} 处",
+    "greeting": "{model}，工具：{count} 个；输入 /help 查看其他命令",
+    "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
+    "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
+    "no_native": "服务器说这个模型没有自己的函数调用；--mode xml 适用于任何模型",
+    "new_conversation": "新的对话",
+    "help_help": "显示这些说明",
+    "help_tools": "列出工具；/tools 名称 显示一个工具和它的参数",
+    "help_clear": "开始新的对话",
+    "help_quit": "离开；退出、exit、quit、:q 和 Ctrl-D 也可以",
+    "unknown_command": "应输入问题或 {commands} 之一，得到的是 {line}",
+    "unknown_tool": "应输入工具的名称，得到的是 {name}；/tools 列出所有工具",
+    "required": "必填",
+    "optional": "可选",
+    "empty": "模型的回答是空的：换一种说法提问，或换更大的模型",
+    "max_turns": "{count} 次回复后仍没有回答：模型一直在调用工具；用 --max-turns 允许更多次，或把问题改小",
+    "invalid_calls": "没有回答：模型的调用无法运行，多次说明原因后仍是如此；请换更大的模型",
+    "tool_errors": "没有回答：调用接连失败；请看上面的错误，或换一种说法提问",
+    "invented_results": "没有回答：模型写出了没有任何工具给过的结果；换一种说法提问，或换更大的模型",
+    "own_words": "没有回答：模型只是重复了给它的说明；换一种说法提问，或换更大的模型",
+    "repetition": "模型不停重复，已被停止：换一种说法提问，或换更大的模型",
+    "repeated_call": "没有回答：模型一再发出同样的调用；换一种说法提问，或换更大的模型",
+    "length": "回复在词元上限处被截断：用 --max-tokens 允许更多，或用 --context 加大上下文",
+    "ended_early": "回复不完整，模型服务器提前结束，给出的原因是 {reason}",
+}
+
+TEXTS = {"en": EN, "zh": ZH}
+"""Language -> key -> text."""
+
+
+def speaker(lang: str) -> Say:
+    """Return what gives the texts of a language.
+
+    Args:
+        lang: `en` or `zh`.
+    """
+    texts = TEXTS[lang]
+    return lambda key, **values: texts[key].format(**values)
