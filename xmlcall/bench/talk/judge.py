@@ -109,7 +109,7 @@ def _either_clock(text: str) -> str:
     hours = "|".join({match[1]: None, str(hour): None, str(hour % 12 or 12): None, f"{hour % 12 or 12:02}": None})
     minutes = [f"[:点时]{minute}", *{"00": (f" ?(?:{behind}|o'clock)", r"点(?![\d半])"), "30": ("点半",)}.get(minute, ())]
     not_in_front = "".join(f"(?<!{word})(?<!{word} )" for word in wrong_in_front)
-    return f"{not_in_front}(?<!\\d)(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
+    return f"{not_in_front}(?<![\\d:点时])(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
 
 
 def _read(answer: str) -> str:
