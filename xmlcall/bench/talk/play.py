@@ -28,6 +28,7 @@ from .servers import lay_out, occupied, server_of
 __all__ = ["converse"]
 
 _FILE_LIMIT = 10_000  # characters of a file that are kept
+_START_SECONDS = 180.0  # for a server to start, beside a model that takes the whole machine
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, An
 
 async def _converse(case: Case, backend: Backend, options: Mapping[str, Any]) -> dict[str, Any]:
     place = lay_out(case.id, case.servers, case.category)
-    hosts = [McpHost(server_of(name, place)) for name in case.servers]
+    hosts = [McpHost(server_of(name, place), connect_timeout=_START_SECONDS) for name in case.servers]
     recorder, messages, turns = Recorder(backend), list[Message](), list[_Played]()
     async with ToolLoop(recorder, hosts, policy=["*"], **options) as loop:
         for expected in case.turns:
