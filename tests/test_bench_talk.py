@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.node import HERE
 
@@ -147,6 +147,7 @@ def test_every_verdict_is_tested() -> None:
     assert {row["verdict"] for row in VERDICTS} - {""} == documented
 
 
+@settings(deadline=None)
 @given(hour=st.integers(0, 23), minute=st.integers(0, 59), data=st.data())
 def test_a_time_is_read_on_every_clock(hour: int, minute: int, data: st.DataObject) -> None:
     english, chinese, of_twelve = *(("pm", "下午") if hour >= 12 else ("am", "上午")), hour % 12 or 12
@@ -167,6 +168,7 @@ def test_a_time_is_read_on_every_clock(hour: int, minute: int, data: st.DataObje
     assert judge_turn(expected, turn_of(f"It is {answer}.", later), FOLDER) == "wrong_answer"
 
 
+@settings(deadline=None)
 @given(number=st.integers(0, 10**12), fraction=st.sampled_from(["", ".5"]))
 def test_a_number_is_read_in_every_form(number: int, fraction: str) -> None:
     expected = {"answer": [rf"(?<!\d){number}{re.escape(fraction)}(?!\d)"]}
@@ -245,9 +247,9 @@ def test_a_folder_belongs_to_one_conversation_at_a_time() -> None:
 
 def content(place: Path) -> dict[str, str]:
     """All files of a folder; of a repository its work tree, its state and the hash of its history."""
-    found = {str(file.relative_to(place)): file.read_text() for file in sorted(place.rglob("*")) if file.is_file()}
+    files = {str(file.relative_to(place)): file for file in sorted(place.rglob("*")) if file.is_file()}
+    found = {name: file.read_text() for name, file in files.items() if not name.startswith(".git/")}
     if (place / ".git").exists():
-        found = {name: text for name, text in found.items() if not name.startswith(".git/")}
         for command in ("status --short --branch", "log --all --format=%H%d", "branch"):
             git = ["git", "-C", str(place), *command.split()]
             found[command] = subprocess.run(git, capture_output=True, text=True, check=True, timeout=30).stdout
@@ -346,7 +348,8 @@ def wrong(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [json.loads(line) for line in (folder / "replies.jsonl").read_text().splitlines()]
     for row in rows:
         if (row["case"], row["way"]) == ("zh-mixed-04", "xml"):
-            row["outcome"]["turns"][1]["answer"] = "文件里写着一首诗\x1b[2J。"
+            poem = "文件里写着一首诗\x1b[2J。"
+            row["outcome"]["turns"][1] |= {"answer": poem, "replies": [*row["outcome"]["turns"][1]["replies"][:1], poem]}
             row["outcome"]["turns"][3] |= {"answer": "", "stop_reason": "length"}
     (folder / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder

@@ -2,7 +2,8 @@
 
 The stand-ins test the harness itself. `oracle` writes the right calls and must score 100 % but for disputed cases. `garbage`
 writes what looks like calls and is none, and must score 0 %. `mutator` damages right replies in a fixed rotation (`MUTATIONS`),
-so that each number of a report can be worked out by hand. They answer through the same streams, parser and judge as a model.
+so that each number of a report can be worked out by hand; in conversations there is none. They answer through the same streams,
+parser and judge as a model.
 """
 
 from collections.abc import Callable, Mapping

@@ -67,7 +67,9 @@ def _declare_compare(parser: argparse.ArgumentParser) -> None:
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument("case", metavar="CASE", help="id of a case")
+    parser.add_argument(
+        "case", metavar="CASE", help="id of a case; of a conversation, or CONVERSATION#NUMBER for one of its turns"
+    )
     parser.add_argument("--way", help="only this way of calling")
 
 
@@ -104,7 +106,7 @@ _EXAMPLES = {
     ),
     "report": ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
-    "show": ("run1 smoke-en-01", "run2 simple_python_370 --way xml"),
+    "show": ("run1 smoke-en-01", "run2 simple_python_370 --way xml", "run3 en-demo-01#2"),
     "rescore": ("run1", "run1 --json"),
     "calibrate": (
         "--model local",

@@ -183,7 +183,7 @@ def show(options: argparse.Namespace) -> int:
 
     run = read_run(options.run)
     case = run.by_id.get(options.case) or run.by_id.get(options.case.rpartition("#")[0])
-    if case is None:
+    if case is None or (case.id != options.case and case.expects != "talk"):
         raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(list(run.by_id)[:5])}")
     ways = [options.way] if options.way else run.about["ways"]
     verdicts = asyncio.run(judged(run))

@@ -51,16 +51,16 @@ def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: s
 def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
     wanted = [set(entry.split("|")) for entry in expected.get("tools", ())]
     allowed = set().union(*wanted, expected.get("may", ()))
-    calls = played["calls"]
-    if not allowed and calls:
+    called = [call for call in played["calls"] if "result" in call]  # what was rejected or denied called nothing
+    if not allowed and called:
         return "false_call"
-    if any(call["name"] not in allowed for call in calls):
+    if any(call["name"] not in allowed for call in called):
         return "wrong_tool"
     if expected.get("fails"):
-        return "" if calls else "no_call"
-    ran = [call["name"] for call in calls if "result" in call and not call["is_error"]]
-    if wanted and not calls:
+        return "" if called else "no_call"
+    if wanted and not played["calls"]:
         return "no_call"
+    ran = [call["name"] for call in called if not call["is_error"]]
     if not all(any(name in names for name in ran) for names in wanted) or len(ran) < expected.get("calls", 0):
         return "failed_call"
     return ""
@@ -109,7 +109,7 @@ def _either_clock(text: str) -> str:
     hours = "|".join({match[1]: None, str(hour): None, str(hour % 12 or 12): None, f"{hour % 12 or 12:02}": None})
     minutes = [f"[:点时]{minute}", *{"00": (f" ?(?:{behind}|o'clock)", r"点(?![\d半])"), "30": ("点半",)}.get(minute, ())]
     not_in_front = "".join(f"(?<!{word})(?<!{word} )" for word in wrong_in_front)
-    return f"{not_in_front}(?<!\\d)(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
+    return f"{not_in_front}(?<![\\d:点时])(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
 
 
 def _read(answer: str) -> str:

@@ -28,7 +28,7 @@ from .servers import lay_out, occupied, server_of
 __all__ = ["converse"]
 
 _FILE_LIMIT = 10_000  # characters of a file that are kept
-_START_SECONDS = 180.0  # for a server, on a machine that generates text at the same time
+_START_SECONDS = 180.0  # for a server to start, beside a model that takes the whole machine
 
 
 @dataclass(slots=True)
