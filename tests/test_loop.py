@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from xmlcall import (
     Answer,
+    AskedAgain,
     BackendError,
     CallDenied,
     CallFinished,
@@ -656,12 +657,13 @@ async def test_values_of_the_example_run_only_if_somebody_said_them(question: st
 LINE = "The answer is three, I am quite sure.\n"
 
 
+@pytest.mark.parametrize("before", ["Hm.\n", ""])
 @pytest.mark.parametrize("chunk_size", [1, 5, None])
-async def test_a_text_without_end_is_ended_and_kept_once(chunk_size: int | None) -> None:
-    loop, backend = make([f"Hm.\n{LINE * 200}"], chunk_size=chunk_size, capabilities=CAN)
+async def test_a_text_without_end_is_ended_and_kept_once(chunk_size: int | None, before: str) -> None:
+    loop, backend = make([f"{before}{LINE * 200}"], chunk_size=chunk_size, capabilities=CAN)
     events = await run(loop)
     answer = answer_of(events)
-    assert (answer.stop_reason, answer.text) == ("repetition", f"Hm.\n{LINE}".rstrip("\n"))
+    assert (answer.stop_reason, answer.text) == ("repetition", f"{before}{LINE}".rstrip("\n"))
     assert answer.messages[-1].content == answer.text
     assert len(shown(events)) < 20 * len(LINE)
     assert backend.closed_early == [True]
@@ -742,6 +744,38 @@ async def test_an_empty_reply_is_the_answer_where_asking_is_no_use(
     answer = answer_of(await run(loop))
     assert (answer.text, answer.turns) == ("", turns)
     assert [message.role for message in answer.messages] == ["user", "assistant"]
+
+
+EMPTY, OURS = "", INSTRUCTION
+
+
+@pytest.mark.parametrize(
+    ("replies", "asked", "stop_reason", "text"),
+    [
+        ([EMPTY, OURS, "It is 3."], ["AskedAgain", "RetryAsked"], "end", "It is 3."),
+        ([OURS, EMPTY, "It is 3."], ["RetryAsked", "AskedAgain"], "end", "It is 3."),
+        ([OURS, OURS, OURS], ["RetryAsked", "RetryAsked"], "own_words", ""),  # empty, too, but asked for often enough
+        ([EMPTY, OURS, OURS, OURS], ["AskedAgain", "RetryAsked", "RetryAsked"], "own_words", ""),
+    ],
+)
+async def test_an_empty_reply_that_is_refused_is_asked_for_once(
+    replies: list[str], asked: list[str], stop_reason: str, text: str
+) -> None:
+    loop, backend = make(replies)
+    events = await run(loop)
+    assert [type(event).__name__ for event in events if isinstance(event, AskedAgain | RetryAsked)] == asked
+    answer = answer_of(events)
+    assert (answer.stop_reason, answer.text, len(backend.requests)) == (stop_reason, text, len(replies))
+    assert [(message.role, message.content) for message in answer.messages[1:]] == [("assistant", text)]
+
+
+@pytest.mark.parametrize("replies", [[OURS], [EMPTY, OURS]])
+async def test_nothing_is_asked_again_behind_the_last_reply(replies: list[str]) -> None:
+    loop, _ = make(replies, max_turns=len(replies))
+    events = await run(loop)
+    answer = answer_of(events)
+    assert (answer.stop_reason, [message.role for message in answer.messages]) == ("own_words", ["user", "assistant"])
+    assert not any(isinstance(event, RetryAsked) for event in events)
 
 
 async def test_the_progress_of_the_prompt_is_passed_on() -> None:

@@ -202,7 +202,7 @@ class _Reading:
         ends = [event.span[1] for event in events if isinstance(event, ToolCallEnd) and event.span[1] >= once]
         if self._watch.done and ends:
             return ends[0], [event for event in events if event.span[1] <= ends[0]]
-        line_end = self.text.find("\n", once, once + self._repeats.period)
+        line_end = self.text.find("\n", once - 1, once + self._repeats.period)  # a unit may end a line
         end = min(once if line_end < 0 else line_end, self._watch.end or len(self.text))
         return end, text_until(events, end)
 
