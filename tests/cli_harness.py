@@ -50,7 +50,8 @@ def run_cli(
         cwd=home,
         check=False,
     )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    told = done.stderr.decode().removeprefix("Loading the model ...\n")  # on a machine that is slow just now
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), told)
 
 
 class Terminal:
