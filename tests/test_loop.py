@@ -433,10 +433,24 @@ async def test_errors_of_tools_have_a_budget_of_their_own() -> None:
     assert answer_of(events).turns == 3
 
 
-async def test_the_same_call_again_and_again_ends_the_run() -> None:
-    loop, _ = make([ADD, ADD, ADD, "never"])
+ONCE_MORE = ["CallStarted", "CallFinished", "CallStarted", "CallFinished", "CallDenied"]
+
+
+async def test_the_same_call_again_and_again_ends_in_plain_words() -> None:
+    loop, backend = make([ADD, ADD, ADD, "It is 3."])
     events = await run(loop)
-    assert kinds(events) == ["CallStarted", "CallFinished", "CallStarted", "CallFinished", "CallDenied", "Answer"]
+    assert kinds(events) == [*ONCE_MORE, "Answer"]
+    plain = prompt.reminder(await loop.catalog(), needs_tool=False)
+    assert [plain in str(request.messages) for request in backend.requests] == [False, False, False, True]
+    answer = answer_of(events)
+    assert (answer.text, answer.stop_reason) == ("It is 3.", "end")
+    assert plain not in str(answer.messages)
+
+
+async def test_the_same_call_also_after_plain_words_were_asked_for_ends_the_run() -> None:
+    loop, _ = make([ADD] * 4 + ["never"])
+    events = await run(loop)
+    assert kinds(events) == [*ONCE_MORE, "CallDenied", "Answer"]
     assert answer_of(events).stop_reason == "repeated_call"
 
 

@@ -311,6 +311,15 @@ async def test_a_call_that_is_needed_is_begun_for_the_model(chunk_size: int | No
     assert not [request for request in backend.requests if CALL in str(request.messages[1:])]
 
 
+async def test_a_begun_call_of_nothing_but_the_example_is_taken_back() -> None:
+    copied = block(("plus", {"a": 3, "b": 3})).removeprefix(BEGUN)
+    backend = ScriptedBackend([LIKELY, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=0.0) as loop:
+        answer = await loop.ask("Tell me a joke.")
+    assert [message.content for message in answer.messages] == ["Tell me a joke.", "Why did the chicken ..."]
+    assert PLAIN in backend.requests[2].messages[-1].content
+
+
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
     """What is shown of replies and calls; ids are random."""
     kinds = (Markup, TextDelta, ToolArgumentDelta, ToolCallStart, ToolCallEnd)
@@ -696,3 +705,19 @@ def test_the_known_thresholds_can_be_reached() -> None:
     known = [model.call_threshold for model in KNOWN.values() if model.call_threshold is not None]
     assert known
     assert all(-SURE < threshold < SURE for threshold in known)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("What is 1 + 2?", "en"),
+        ("/srv/notes-01/shopping.txt 里写了什么？", "zh"),
+        ("What does 你好 mean?", "en"),
+        ("Paris和Sydney现在哪个城市更暖和？", "zh"),
+        ("東京は今何時ですか", "en"),  # Japanese is none of ours
+        ("12 + 7", "en"),
+    ],
+)
+def test_what_asks_for_plain_words_is_in_the_language_of_the_person(text: str, language: str) -> None:
+    assert prompt.language_of(text, "en") == language
+    assert prompt.language_of("12 + 7", "zh") == "zh"
