@@ -68,8 +68,8 @@ async def main() -> None:
         "# Conversations, before and after",
         "",
         "Written by `python benchmarks/talk.py` (see there for the commands) from the replies in runs/talk-*: the report",
-        "half of the suite `talk`, 32 conversations with 138 turns, Q4_K_M, llama.cpp b11549 built for this CPU, temperature 0, Linux",
-        "x86_64, 2 cores, 2026-11-22. `before` is the code of the commit that added the suite. Wilson 95 % intervals in percent;",
+        "half of the suite `talk`, 32 conversations with 138 turns, Q4_K_M, llama.cpp b11549 built for this CPU, temperature 0,",
+        "Linux x86_64, 2 cores, 2026-11-22. `before` is the code of the commit that added the suite. Wilson 95 % intervals;",
         "turns of one conversation count as independent, so true intervals are wider. `false statement`: of the turns that need",
         "a tool, those that are wrong and do not say that something is missing.",
     ]
