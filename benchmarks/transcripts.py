@@ -13,7 +13,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def _turn(lines: Iterable[str]) -> list[str]:
     return [line for line in shown if not line.startswith(("starting ", "decided ", "the model's context"))]
 
 
-def ask(model: str, servers: dict[str, object] | None, question: str) -> tuple[str, str, int]:
+def ask(model: str, servers: Mapping[str, object] | None, question: str) -> tuple[str, str, int]:
     """Run `xmlcall run`; return what it showed, its answer and its exit code."""
     command = [sys.executable, "-m", "xmlcall", "run", "--model", model]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
