@@ -177,6 +177,7 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
             continues=True,
             constrains=True,
             chat_template=True,
+            most_logprobs=1000,
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
@@ -213,7 +214,7 @@ async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: Fak
 async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any):
     fake.props = {"default_generation_settings": [], "chat_template_caps": caps}
     async with OpenAIBackend(url) as backend:
-        assert backend.capabilities == Capabilities(server="llama.cpp", continues=True, constrains=True)
+        assert backend.capabilities == Capabilities(server="llama.cpp", continues=True, constrains=True, most_logprobs=1000)
 
 
 async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI):

@@ -1,6 +1,7 @@
 """The harness tested with stand-ins whose score is known, and runs that stop, fail and go on."""
 
 import asyncio
+import itertools
 import json
 import shutil
 from collections.abc import AsyncGenerator
@@ -284,8 +285,8 @@ async def test_a_reply_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.Mo
 
     class Endless(Failing):
         async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-            while True:
-                yield Chunk(text="and so on ")
+            for number in itertools.count():
+                yield Chunk(text=f"{number * 7919 % 1_000_003:09} ")  # never the same: what repeats itself ends sooner
 
     run = start(tmp_path / "run", cases=[case(1)])
     verdicts = await answered(run, Subject(name="m", backend=lambda *_: Endless()))  # type: ignore[arg-type,return-value]

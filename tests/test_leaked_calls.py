@@ -11,7 +11,8 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.events import Event
-from xmlcall.generation import Generated, generate_native
+from xmlcall.generation import Generated
+from xmlcall.native import generate_native
 from xmlcall.types import RawArgument, RawCall
 
 
