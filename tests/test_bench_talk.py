@@ -218,12 +218,13 @@ def test_what_is_missing_is_admitted(answer: str, admitted: bool) -> None:
 def test_a_turn_without_an_answer_is_forgotten() -> None:
     """It is kept as it was, and the next turn is asked as if it had not been."""
     overflow = ContextOverflow("too long", backend="b", status_code=400)
-    backend = ScriptedBackend(["Hello.", overflow, "Twelve.", "Bye."])
+    backend = ScriptedBackend(["Hello.", overflow, overflow, "Twelve.", "Bye."])  # it is tried once more, in fewer words
     outcome = asyncio.run(converse(CONVERSATIONS["en-demo-01"], backend, reminder=False))
     assert [turn["stop_reason"] for turn in outcome["turns"]] == ["end", "context_overflow", "end", "end"]
     assert (outcome["error"], outcome["failed_turn"], outcome["valid"]) == ("no_call", 1, False)
-    told = [message.content for message in backend.requests[2].messages if message.role != "system"]
-    assert told == ["Hello!", "Hello.", "And plus 100?"]
+    told = [message.content for message in backend.requests[-2].messages if message.role != "system"]
+    assert told[-1].endswith("And plus 100?")
+    assert "1234" not in str(told)
 
 
 def test_a_folder_belongs_to_one_conversation_at_a_time() -> None:

@@ -264,7 +264,7 @@ async def test_a_caller_with_too_many_tools_is_told_so() -> None:
 def test_a_person_is_told_what_the_model_did_not_see(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [HOSTILE, "good"], "env": ProcessFiles(tmp_path).env}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
-    with model_server(call("echo", text="fox " * 5000), "A fox.") as (url, fake):
+    with model_server(call("echo", text=" ".join(map(str, range(5000)))), "A fox.") as (url, fake):
         fake.n_ctx, fake.props = 12_000, llama_props(n_ctx=3000)
         done = run_cli("run", "--mcp", "mcp.json", "--yes", "--verbose", "--model", url, "Hi", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "A fox.\n")

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import itertools
 import json
+import random
 import re
 import socket
+import string
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -561,7 +563,7 @@ class Endless:
         self.taken = 0
 
     def __iter__(self) -> Iterator[Step]:
-        piece = chunk({"content": "a" * 65_000})
+        piece = chunk({"content": "".join(random.Random(1).choices(string.ascii_letters, k=65_000))})  # what repeats is cut
         while True:
             self.taken += 1
             yield piece

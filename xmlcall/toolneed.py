@@ -185,6 +185,8 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
         async for chunk in chunks:
             candidates = candidates or chunk.top_logprobs
             usage, text, reasoning = chunk.usage or usage, text + chunk.text, reasoning + chunk.reasoning
+            if text and not candidates:  # nothing is told; a server that does not know `max_tokens` might go on for long
+                break
     if reasoning or not (candidates or text):  # llama.cpp says nothing of a token that is half a character
         return replace(undecided, usage=usage)
     if not candidates:
