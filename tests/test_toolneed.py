@@ -716,6 +716,8 @@ def test_the_known_thresholds_can_be_reached() -> None:
         ("Paris和Sydney现在哪个城市更暖和？", "zh"),
         ("東京は今何時ですか", "en"),  # Japanese is none of ours
         ("12 + 7", "en"),
+        ("看看 a//b_c.txt里的内容", "zh"),
+        (f"{'.' * 200_000} 你好", "zh"),  # in linear time
     ],
 )
 def test_what_asks_for_plain_words_is_in_the_language_of_the_person(text: str, language: str) -> None:
