@@ -3,8 +3,7 @@
     python benchmarks/transcripts.py
 
 Needs `make live`'s set-up: the local models, `mcp-server-time` and Node's `server-filesystem`. Every listed model is run,
-smallest first, and its whole output kept, failures included. Then a conversation of ten turns with both servers, typed line by
-line into `xmlcall chat`. Takes some minutes on two cores.
+smallest first, and its whole output kept, failures included. Takes a few minutes on two cores.
 """
 
 import datetime
@@ -13,7 +12,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -46,53 +44,8 @@ RUNS = (
     ),
 )
 
-CONVERSATION = (
-    "Hello!",
-    f"Which files are in {NOTES}?",
-    f"What does {NOTES}/shopping.txt say?",
-    "Thanks!",
-    "What time is it in Tokyo right now?",
-    "And in New York?",
-    "你好，你会说中文吗？",
-    f"{NOTES}/ideas.md 里写了什么？",
-    "What is the capital of Japan?",
-    "Great, bye!",
-)
-CONVERSED = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
-LAST_LINE = "tokens"  # what --verbose shows last of a turn
 
-
-def converse(model: str) -> list[str]:
-    """Type the conversation into `xmlcall chat`, each line when the turn before has ended; return what was on the screen."""
-    servers = {"mcpServers": {**RUNS[1][2], **RUNS[2][2]}}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(servers, file)
-        file.flush()
-        command = [sys.executable, "-m", "xmlcall", "chat", "--model", model, "--mcp", file.name, "--yes", "--verbose"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, text=True, **pipes) as chat:  # type: ignore[call-overload]
-            assert chat.stdin is not None
-            assert chat.stdout is not None
-            seen: list[str] = []
-            for question in CONVERSATION:
-                chat.stdin.write(f"{question}\n")
-                chat.stdin.flush()
-                seen += [f"> {question}", *_turn(chat.stdout)]
-            chat.stdin.close()
-    return seen
-
-
-def _turn(lines: Iterable[str]) -> list[str]:
-    """Read what a turn shows, without what only --verbose tells."""
-    shown = []
-    for line in lines:
-        if line.startswith(LAST_LINE):
-            break
-        shown.append(line.rstrip())
-    return [line for line in shown if not line.startswith(("starting ", "decided ", "the model's context"))]
-
-
-def ask(model: str, servers: Mapping[str, object] | None, question: str) -> tuple[str, str, int]:
+def ask(model: str, servers: dict[str, object] | None, question: str) -> tuple[str, str, int]:
     """Run `xmlcall run`; return what it showed, its answer and its exit code."""
     command = [sys.executable, "-m", "xmlcall", "run", "--model", model]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -150,11 +103,6 @@ def main() -> None:
             lines += ["", f"### {model}: {verdict}", "", "```console"]
             lines += [f'$ xmlcall run --model {model} {mcp}"{question}"', *seen.splitlines(), *shortened(answer), "```"]
             print(f"{title}: {model}: {verdict}", flush=True)
-    lines += ["", "## A conversation of ten turns, with both servers"]
-    for model in CONVERSED:
-        lines += ["", f"### {model}", "", "```console", f"$ xmlcall chat --model {model} --mcp servers.json --yes"]
-        lines += [*converse(model), "```"]
-        print(f"conversation: {model}", flush=True)
     (ROOT / "docs/transcripts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
