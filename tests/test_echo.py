@@ -33,7 +33,6 @@ HALF = {"operation": "add", "a": 2.5, "b": 2.5}
 EXAMPLES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("calculator", HALF, "What is 7 plus 5?", ["$.a", "$.b"]),
     ("calculator", HALF | {"operation": "subtract"}, "Hi", ["$.a", "$.b"]),
-    ("calculator", HALF | {"a": 3.5, "b": 3.5}, "What is 7 plus 5?", ["$.a", "$.b"]),
     ("calculator", HALF, "Add 2.5 and 2.5.", []),
     ("calculator", HALF, "2,5 + 2,5?", []),
     ("calculator", HALF, "Twice two and a half?", []),
@@ -41,13 +40,12 @@ EXAMPLES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("calculator", HALF | {"b": 7}, "What is 7 plus 5?", []),
     ("calculator", HALF | {"a": 3.5}, "What is 7 plus 5?", []),
     ("add", {"a": 3, "b": 3}, "What is 7 plus 5?", ["$.a", "$.b"]),
-    ("add", {"a": 4, "b": 4}, "What is 7 plus 5?", ["$.a", "$.b"]),
+    ("add", {"a": 4, "b": 4}, "What is 7 plus 5?", []),
     ("add", {"a": 3, "b": 3}, "Three and three?", []),
     ("add", {"a": 3, "b": 3}, "三加三等于几？", []),
     ("add", {"a": 3, "b": 3}, "At 14:03", []),
     ("roll", {"dice": 3}, "Roll some dice.", []),
     ("log", {"repo_path": "repo_path value", "limit": 5}, "Show the log.", ["$.repo_path"]),
-    ("log", {"repo_path": "repo_path value 2", "limit": 9}, "Show 9 of the log.", ["$.repo_path"]),
     ("log", {"repo_path": "repo_path value", "limit": 5}, "Is 'repo_path value' a path?", []),
     ("log", {"repo_path": "path value", "limit": 5}, "Show the log.", []),
     ("sum", {"values": [2.5]}, "Sum up.", ["$.values"]),
@@ -71,9 +69,8 @@ def test_values_of_the_example_that_nobody_said(name: str, arguments: dict[str, 
 
 
 @pytest.mark.parametrize("each", TOOLS, ids=lambda each: each.name)
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_examples_that_are_shown_are_copies_unless_their_values_could_be_anybodys(each: Tool, number: int) -> None:
-    found = echo_of(call_of(each.name, example_arguments(each, number)), CATALOG, Sources(said=["Hello!"]))
+def test_the_example_that_is_shown_is_a_copy_unless_its_values_could_be_anybodys(each: Tool) -> None:
+    found = echo_of(call_of(each.name, example_arguments(each)), CATALOG, Sources(said=["Hello!"]))
     assert (found is None) is (each.name in ("roll", "light"))
 
 

@@ -25,7 +25,7 @@ from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, wa
 from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
 from xmlcall.cli.record import Record
 from xmlcall.completion import Chunk, CompletionRequest, PromptProgress, Usage
-from xmlcall.dialects import select
+from xmlcall.dialects import DIALECTS
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from xmlcall.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.hosts.router import Router
@@ -49,7 +49,8 @@ def first_token(*shares: tuple[str, float]) -> list[Chunk]:
 
 
 LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9), ("<", 0.1))
-BEGUN = beginning(select("function_calls")[0])
+DIALECT = DIALECTS["function_calls"]
+BEGUN = beginning(DIALECT, "plus")
 REST = ADD.removeprefix(BEGUN)
 CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
 REFUSED = BackendStatusError("this template ends in no message of the assistant's", status_code=400)
@@ -170,7 +171,7 @@ ASKED = len(ANCHORS)
 async def test_auto_takes_the_middle_between_messages_of_which_the_answer_is_known() -> None:
     backend = ScriptedBackend([*ANCHORS, *odds(-2, -3)])
     needs = ToolNeeds("auto")
-    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO) for _ in range(2)]
+    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, DIALECT) for _ in range(2)]
     assert (first, second) != (None, None)
     assert first is not None
     assert second is not None
@@ -188,7 +189,7 @@ async def test_auto_keeps_the_thresholds_of_the_tool_prompts_asked_about_last(mo
     needs, costs = ToolNeeds("auto"), []
     for system in "ABACBC":
         backend = ScriptedBackend([*ANCHORS, LIKELY] if len(costs) in (0, 1, 3, 4) else [LIKELY])
-        need = await needs.ask(backend, request_of("Hi", system=system), TWO)
+        need = await needs.ask(backend, request_of("Hi", system=system), TWO, DIALECT)
         assert need is not None
         assert need.threshold == -2.5
         costs.append(len(backend.requests))
@@ -198,7 +199,7 @@ async def test_auto_keeps_the_thresholds_of_the_tool_prompts_asked_about_last(mo
 async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() -> None:
     backend = ScriptedBackend([*ANCHORS, LIKELY, LIKELY])
     needs = ToolNeeds("auto")
-    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO) for text in ("Hi", "1 + 2?")))
+    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, DIALECT) for text in ("Hi", "1 + 2?")))
     assert [need.threshold for need in found if need] == [-2.5, -2.5]
     assert len(backend.requests) == ASKED + 2
 
@@ -230,7 +231,14 @@ async def test_where_auto_decides_nothing_it_is_not_tried_again(replies: list[An
 async def test_a_context_that_is_too_small_for_the_tool_prompt_is_told() -> None:
     overflow = ContextOverflow("too long", status_code=400)
     with pytest.raises(ContextOverflow):
-        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO)
+        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO, DIALECT)
+
+
+async def test_a_failure_that_may_pass_is_no_reason_to_decide_nothing_from_then_on() -> None:
+    busy = BackendStatusError("loading", status_code=503)
+    backend, needs = ScriptedBackend([busy, *ANCHORS, LIKELY]), ToolNeeds("auto")
+    found = [await needs.ask(backend, request_of("1 + 2?"), TWO, DIALECT) for _ in range(2)]
+    assert [need and need.threshold for need in found] == [None, -2.5]
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------
@@ -264,7 +272,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage.completion_tokens == 1
     assert answer.messages[0].content == "1 + 2?"
-    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "threshold": -1.0}
+    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "threshold": -1.0, "tool": ""}
 
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
@@ -462,15 +470,17 @@ TALK = ("Hi", {"role": "assistant", "content": "Hello."})
 
 
 async def test_the_proxy_begins_a_call_that_is_needed() -> None:
-    backend = ScriptedBackend([LIKELY, add(1, 2).removeprefix(BEGUN)], capabilities=CONTINUES)
+    begun = beginning(DIALECT, "add")
+    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    backend = ScriptedBackend([LIKELY, *choosing, add(1, 2).removeprefix(begun)], capabilities=CONTINUES)
     turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
     assert [(call.name, call.arguments) for call in turn.calls] == [("add", {"a": 1, "b": 2})]
     assert texts(backend, 0)[1:] == [("user", "1 + 2?")]
-    assert texts(backend, 1)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", BEGUN)]
+    assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
 
 
 async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> None:
-    backend = ScriptedBackend([LIKELY, REFUSED, add(1, 2)], capabilities=CONTINUES)
+    backend = ScriptedBackend([LIKELY, REFUSED, REFUSED, add(1, 2)], capabilities=CONTINUES)
     turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
     assert [call.name for call in turn.calls] == ["add"]
     assert texts(backend)[-1] == ("user", f"1 + 2?\n\n{REMINDER}")
@@ -590,19 +600,19 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("need", "continues", "reminder", "begun"),
+    ("need", "reminder"),
     [
-        (None, True, CALL, ""),
-        (ToolNeed(log_odds=SURE, threshold=0.0, usage=Usage(), is_sure=False), True, CALL, ""),
-        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), False, CALL, ""),
-        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), True, "", BEGUN),
-        (ToolNeed(log_odds=-1.0, threshold=0.0, usage=Usage()), True, PLAIN, ""),
+        (None, CALL),
+        (ToolNeed(log_odds=SURE, threshold=0.0, usage=Usage(), is_sure=False), CALL),
+        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), CALL),
+        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage(), begun=BEGUN), ""),
+        (ToolNeed(log_odds=-1.0, threshold=0.0, usage=Usage()), PLAIN),
     ],
     ids=["nothing", "not sure", "a call", "a call that can be begun", "plain words"],
 )
-def test_what_a_decision_does(need: ToolNeed | None, continues: bool, reminder: str, begun: str) -> None:
-    messages, found = decided(way_of("xml"), CASES[0], Settings(), need, continues=continues)
-    assert (found, messages[-1].content.removeprefix("one?").strip().startswith(reminder)) == (begun, True)
+def test_what_a_decision_does(need: ToolNeed | None, reminder: str) -> None:
+    messages = decided(way_of("xml"), CASES[0], Settings(), need)
+    assert messages[-1].content.removeprefix("one?").strip().startswith(reminder)
     assert bool(reminder) == (messages[-1].content != "one?")
 
 

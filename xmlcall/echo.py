@@ -5,7 +5,7 @@ could put a call there; a model that copies it must not run it. The comparison i
 results are shown to the model with their tags made inert. Our own prompt, feedback and reminder do not count: they are written to
 be followed.
 
-*Our example's values.* Small models also call with the values that the prompt's examples show, `2.5` or `city value`. Such a call
+*Our example's values.* Small models also call with the values that the prompt's example shows, `2.5` or `city value`. Such a call
 is a copy if everything that its tool's example invents is in it, and nobody said any of it. What comes from the schema (an enum,
 a default, a limit) or could be anybody's choice (true, one whole number) is no evidence. A text that is a placeholder, `city
 value` for the parameter `city`, is one in every call, because models carry the pattern over to other tools.
@@ -19,12 +19,11 @@ import regex
 
 from .catalog import Catalog
 from .references import nodes
-from .signature import invented_arguments, placeholders
+from .signature import invented_arguments, placeholder
 from .types import InvalidCall, Issue, Tool, ToolCall
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
 
-_EXAMPLES: Final = 2  # that the prompt shows of a tool, see `signature.example_arguments`
 _COPIED: Final = "This call repeats text from the conversation. If you mean it, write it in your own words."
 _EXAMPLE_VALUE: Final = (
     "This value only stood in the example, and nobody said it. Use a value of the request. "
@@ -37,8 +36,6 @@ _WHOLE = regex.compile(r"[0-9]+")
 _SPOKEN: Final[Mapping[float, tuple[str, ...]]] = {
     2.5: ("two and a half", "two point five", "两个半", "二点五"),
     3: ("three", "third", "triple", "三"),
-    3.5: ("three and a half", "three point five", "三个半", "三点五"),
-    4: ("four", "quadruple", "四"),
 }
 
 
@@ -96,7 +93,7 @@ def may_be_placeholder(name: str, text: str) -> bool:
         name: of its parameter.
         text: so far.
     """
-    return any(word.startswith(text) for word in placeholders(name))
+    return placeholder(name).startswith(text)
 
 
 def has_placeholder(name: str, value: Any) -> bool:
@@ -110,13 +107,13 @@ def has_placeholder(name: str, value: Any) -> bool:
 
 
 def examples_of(tool: Tool) -> list[dict[str, Any]]:
-    """Return what the examples of a tool invent, parameter -> value; examples that are no evidence are left out.
+    """Return what the example of a tool invents, parameter -> value; none where that is no evidence.
 
     Args:
         tool: one that was offered.
     """
-    shown = [invented_arguments(tool, number) for number in range(_EXAMPLES)]
-    return [{name: value for name, (value, _) in each.items()} for each in shown if _is_evidence(_values(each))]
+    shown = invented_arguments(tool)
+    return [{name: value for name, (value, _) in shown.items()}] if _is_evidence(_values(shown)) else []
 
 
 def _stands_in(written: str, texts: Iterable[str]) -> bool:
@@ -124,17 +121,14 @@ def _stands_in(written: str, texts: Iterable[str]) -> bool:
 
 
 def _example_values(call: ToolCall, tool: Tool, said: Iterable[str]) -> list[str]:
-    """Return the parameters whose values were copied from an example."""
-    for number in range(_EXAMPLES):
-        shown = invented_arguments(tool, number)
-        invented = _values(shown)
-        is_copy = all(name in call.arguments and call.arguments[name] == value for name, (value, _) in shown.items())
-        if is_copy and _is_evidence(invented) and not any(_is_said(value, said) for value in invented):
-            return list(shown)
+    """Return the parameters whose values were copied from the example."""
+    shown = invented_arguments(tool)
+    invented = _values(shown)
+    is_copy = all(name in call.arguments and call.arguments[name] == value for name, (value, _) in shown.items())
+    if is_copy and _is_evidence(invented) and not any(_is_said(value, said) for value in invented):
+        return list(shown)
     return [
-        name
-        for name, value in call.arguments.items()
-        if any(not _is_said(placeholder, said) for placeholder in _placeholders_in(name, value))
+        name for name, value in call.arguments.items() if any(not _is_said(word, said) for word in _placeholders_in(name, value))
     ]
 
 
@@ -152,7 +146,7 @@ def _placeholders_in(name: str, value: Any) -> Iterator[str]:
     open_values = [(name, value)]
     while open_values:
         name, value = open_values.pop()
-        if isinstance(value, str) and value in placeholders(name):
+        if isinstance(value, str) and value == placeholder(name):
             yield value
         elif isinstance(value, dict):
             open_values += value.items()

@@ -24,7 +24,7 @@ from .catalog import Catalog
 from .completion import CompletionRequest, Usage
 from .constrained import generate_call
 from .content import result_text
-from .dialects import select
+from .dialects import DIALECTS
 from .echo import Sources, echo_of, words_of
 from .errors import UsageError
 from .feedback import feedback, results
@@ -39,7 +39,6 @@ from .offering import with_reminder, with_system, without_reminder
 from .policy import Policy, allow
 from .repair import Answered, Attempts, RepairPolicy
 from .repeated import once
-from .reply import beginning
 from .tool import Tool
 from .toolneed import Threshold, ToolNeed, ToolNeeds
 from .types import InvalidCall, Message, ToolCall
@@ -48,7 +47,7 @@ __all__ = ["Mode", "ToolLoop"]
 
 Mode = Literal["xml", "native"]
 _UNCUT = frozenset({"stop", "tool_calls"})
-_DIALECT = "function_calls"
+_DIALECT = DIALECTS["function_calls"]
 
 
 @dataclass(slots=True)
@@ -278,8 +277,8 @@ class ToolLoop:
             state.messages = list(with_reminder(reminder, state.messages))
         elif not need.needs_tool:
             state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
-        elif self.backend.capabilities.continues:
-            state.begun = beginning(select(_DIALECT)[0])
+        elif need.begun:
+            state.begun = need.begun
         else:
             state.messages = list(with_reminder(reminder, state.messages))
         return need
@@ -290,7 +289,7 @@ class ToolLoop:
             return None
         state.messages = list(without_reminder(reminder, state.messages))
         asked = replace(self._sampling, messages=with_system(self._system(catalog), state.messages))
-        if (need := await self._needs.ask(state.backend, asked, catalog)) is not None:
+        if (need := await self._needs.ask(state.backend, asked, catalog, _DIALECT)) is not None:
             state.usage = need.usage
         return need
 

@@ -12,7 +12,7 @@ from .references import resolve
 from .schema import describe
 from .types import MISSING, Tool
 
-__all__ = ["Parameter", "example_arguments", "invented_arguments", "parameters_of", "placeholders"]
+__all__ = ["Parameter", "example_arguments", "invented_arguments", "parameters_of", "placeholder"]
 
 _MAX_LEVELS = 5
 
@@ -93,43 +93,41 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     return schema
 
 
-def example_arguments(tool: Tool, number: int = 0) -> dict[str, Any]:
+def example_arguments(tool: Tool) -> dict[str, Any]:
     """Make arguments that show how a call to this tool looks.
 
     Args:
         tool: the tool.
-        number: of the example, from 0; another number, other values, as far as the schema has them.
 
     Returns:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
         default where it has them.
     """
-    return {name: value for name, (value, _) in _examples(tool, number).items()}
+    return {name: value for name, (value, _) in _examples(tool).items()}
 
 
-def invented_arguments(tool: Tool, number: int = 0) -> dict[str, tuple[Any, list[str | int | float]]]:
+def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
     """Return what of `example_arguments` comes from nowhere: neither from the schema nor from what every tool has, such as true.
 
     Args:
         tool: the tool.
-        number: of the example.
 
     Returns:
         Parameter -> its value, and what is invented in it.
     """
-    return {name: found for name, found in _examples(tool, number).items() if found[1]}
+    return {name: found for name, found in _examples(tool).items() if found[1]}
 
 
-def placeholders(name: str) -> tuple[str, str]:
-    """Return the words that stand for a text in examples, the first and the second.
+def placeholder(name: str) -> str:
+    """Return the words that stand for a text in examples.
 
     Args:
         name: of the parameter or field.
     """
-    return _word(name, 0), _word(name, 1)
+    return f"{name} value"
 
 
-def _examples(tool: Tool, number: int) -> dict[str, tuple[Any, list[str | int | float]]]:
+def _examples(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
     parameters = [(part.name, part.required) for part in parameters_of(tool)]
     chosen = [name for name, required in parameters if required] or [name for name, _ in parameters[:1]]
     schemas = {
@@ -140,7 +138,7 @@ def _examples(tool: Tool, number: int) -> dict[str, tuple[Any, list[str | int | 
     found = {}
     for name in chosen:
         if name in schemas:
-            example = _Example(tool.input_schema, number)
+            example = _Example(tool.input_schema)
             found[name] = (example.of(schemas[name], name, _MAX_LEVELS), example.invented)
     return found
 
@@ -154,24 +152,22 @@ class _Example:
 
     Args:
         root: the tool's schema.
-        number: of the example.
 
     Attributes:
         invented: values in it that are not the schema's.
     """
 
-    def __init__(self, root: Mapping[str, Any], number: int) -> None:
+    def __init__(self, root: Mapping[str, Any]) -> None:
         self.invented: list[str | int | float] = []
         self._root = root
-        self._number = number
 
     def of(self, part: Any, name: str, levels: int) -> Any:
         schema = resolve(part, self._root)
         if not isinstance(schema, Mapping) or levels == 0:
-            return self._invent(_word(name, self._number))
+            return self._invent(placeholder(name))
         for key in ("examples", "enum"):
             if isinstance(schema.get(key), list) and schema[key]:
-                return schema[key][self._number % len(schema[key])]
+                return schema[key][0]
         for key in ("const", "default"):
             if schema.get(key) is not None:
                 return schema[key]
@@ -191,11 +187,11 @@ class _Example:
             return {key: self.of(properties[key], key, levels - 1) for key in required if key in properties}
         if kind in ("integer", "number"):
             return self._number_of(schema, kind)
-        return _EXAMPLES[kind] if kind in _EXAMPLES else self._invent(_word(name, self._number))
+        return _EXAMPLES[kind] if kind in _EXAMPLES else self._invent(placeholder(name))
 
     def _number_of(self, schema: Mapping[str, Any], kind: str) -> Any:
         """Stay within the limits, if there are any."""
-        value = _EXAMPLES[kind] + self._number
+        value = _EXAMPLES[kind]
         low, high = schema.get("minimum"), schema.get("maximum")
         if isinstance(low, (int, float)) and value < low:
             return low
@@ -204,7 +200,3 @@ class _Example:
     def _invent(self, value: Any) -> Any:
         self.invented.append(value)
         return value
-
-
-def _word(name: str, number: int) -> str:
-    return f"{name} value {number + 1}" if number else f"{name} value"

@@ -28,15 +28,18 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from .backends.base import Backend
 from .catalog import Catalog
 from .completion import CompletionRequest, Usage
+from .dialects import Dialect
 from .errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
+from .firsttoken import first_token
 from .prompt import plain_request
+from .reply import beginning
+from .toolchoice import ToolChoices
 from .types import Message
 
 __all__ = ["Threshold", "ToolNeed", "ToolNeeds", "ask_need", "checked_threshold"]
@@ -49,7 +52,7 @@ LONGEST: Final = 4000  # characters of a message that are asked about: of a long
 NEEDS_NONE: Final = ("Hello!", "Thanks!", "你好", "谢谢")
 LEAST_SPREAD: Final = 3.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
 KEPT: Final = 32  # thresholds of tool prompts
-_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # what may shape the first token
+_REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +64,16 @@ class ToolNeed:
         threshold: above it the reply is to be a call.
         usage: what asking cost.
         is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
+        tool: the tool that is to be called; "" if that is left to the model.
+        begun: how the reply is to begin, written for the model; "" if it begins by itself.
     """
 
     log_odds: float
     threshold: float
     usage: Usage
     is_sure: bool = True
+    tool: str = ""
+    begun: str = ""
 
     @property
     def needs_tool(self) -> bool:
@@ -75,7 +82,7 @@ class ToolNeed:
 
 
 class ToolNeeds:
-    """Decides for one model; keeps what `auto` found for each tool prompt.
+    """Decides for one model; keeps what `auto` found, and the model's habits, for each tool prompt.
 
     Args:
         threshold: log-odds, or `auto`.
@@ -88,14 +95,16 @@ class ToolNeeds:
         self._threshold = checked_threshold(threshold)
         self._found: OrderedDict[str, float | None] = OrderedDict()
         self._finding = asyncio.Lock()
+        self._choices = ToolChoices()
 
-    async def ask(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> ToolNeed | None:
-        """Ask a model whether a person's last words need a tool.
+    async def ask(self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect) -> ToolNeed | None:
+        """Ask a model whether a person's last words need a tool, and if they do, which.
 
         Args:
             backend: of the model; open.
             request: the conversation behind the tool prompt, the person's words last, without a reminder.
             catalog: what is offered.
+            dialect: the wire format in which a call is begun for the model, where the server goes on from there.
 
         Returns:
             None where `auto` cannot tell: the server tells no probabilities, or the model's say nothing.
@@ -112,7 +121,10 @@ class ToolNeeds:
         if threshold is None:
             return None
         need = await ask_need(backend, request, threshold)
-        return replace(need, usage=spent + need.usage)
+        if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
+            return replace(need, usage=spent + need.usage)
+        tool, choosing = await self._choices.choose(backend, request, catalog, dialect)
+        return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(dialect, tool))
 
     async def _auto(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
         """Return the threshold of a tool prompt, and what it cost to find it."""
@@ -121,7 +133,14 @@ class ToolNeeds:
             if system in self._found:
                 self._found.move_to_end(system)
                 return self._found[system], Usage()
-            threshold, usage = await _between(backend, request, catalog)
+            try:
+                threshold, usage = await _between(backend, request, catalog)
+            except (BackendProtocolError, BackendStatusError) as error:
+                if isinstance(error, ContextOverflow):
+                    raise
+                if isinstance(error, BackendStatusError) and error.status_code not in _REFUSED:
+                    return None, Usage()  # it may pass, and the reply itself tells if not
+                threshold, usage = None, Usage()  # no probabilities: some servers refuse to be asked for them
             self._found[system] = threshold
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
@@ -136,12 +155,7 @@ async def _between(backend: Backend, request: CompletionRequest, catalog: Catalo
     for messages in sides:
         asked: list[float] = []
         for text in messages:
-            try:
-                need = await ask_need(backend, _with_last(request, text), 0.0)
-            except (BackendProtocolError, BackendStatusError) as error:
-                if isinstance(error, ContextOverflow):
-                    raise
-                return None, usage  # no probabilities: some servers refuse to be asked for them
+            need = await ask_need(backend, _with_last(request, text), 0.0)
             if not need.is_sure:
                 return None, usage + need.usage
             usage = usage + need.usage
@@ -169,32 +183,15 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
     undecided = ToolNeed(log_odds=SURE, threshold=threshold, usage=Usage(), is_sure=False)
     if backend.capabilities.reasoning_open:
         return undecided
-    extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
-    asked = replace(
-        request,
-        messages=_alone(request.messages),
-        max_tokens=1,
-        temperature=0.0,
-        stop=(),
-        top_logprobs=backend.capabilities.most_logprobs,
-        extra=extra,
-    )
-    candidates: tuple[tuple[str, float], ...] = ()
-    usage, text, reasoning = Usage(), "", ""
-    async with aclosing(backend.stream(asked)) as chunks:
-        async for chunk in chunks:
-            candidates = candidates or chunk.top_logprobs
-            usage, text, reasoning = chunk.usage or usage, text + chunk.text, reasoning + chunk.reasoning
-            if text and not candidates:  # nothing is told; a server that does not know `max_tokens` might go on for long
-                break
-    if reasoning or not (candidates or text):  # llama.cpp says nothing of a token that is half a character
-        return replace(undecided, usage=usage)
-    if not candidates:
+    told = await first_token(backend, replace(request, messages=_alone(request.messages)))
+    if told.reasoning or not (told.candidates or told.text):  # llama.cpp says nothing of a token that is half a character
+        return replace(undecided, usage=told.usage)
+    if not told.candidates:
         raise BackendProtocolError(
             f"a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             f"{backend.model} came without: leave the threshold out"
         )
-    return ToolNeed(log_odds=log_odds(candidates), threshold=threshold, usage=usage)
+    return ToolNeed(log_odds=log_odds(told.candidates), threshold=threshold, usage=told.usage)
 
 
 def _alone(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from ..backends.base import Backend
+from ..completion import CompletionRequest
 from ..errors import UsageError, XmlcallError
+from ..toolneed import ask_need
 from .case import Case
 from .runner import PatientBackend
 from .stats import area
-from .ways import Settings, Way, need_of
+from .ways import Settings, Way, unreminded
 
 __all__ = ["KEEP", "Calibration", "Measured", "Undecided", "calibration", "check", "measure", "report"]
 
@@ -88,7 +90,7 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
         cases: that need a call, or none.
         way: how tools are offered.
         backend: open.
-        settings: of the prompt, with any threshold.
+        settings: of the prompt.
 
     Yields:
         One for each case.
@@ -102,8 +104,8 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
             "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
         )
     for case in cases:
-        need = await need_of(way, case, PatientBackend(backend), settings)
-        assert need is not None  # as there is a threshold
+        request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
+        need = await ask_need(PatientBackend(backend), request, 0.0)
         yield _placed(case, need.log_odds)
 
 

@@ -210,9 +210,9 @@ async def _rounds(
     started = backend.clock()
     need = await need_of(way, case, backend, settings)
     asked = backend.clock() - started
-    begun = ""
+    begun = need.begun if need is not None else ""
     if need is not None:
-        messages, begun = decided(way, case, settings, need, continues=backend.capabilities.continues)
+        messages = decided(way, case, settings, need)
     for left in range(settings.feedback, -1, -1):
         generated, kept = await _reply(case, way, messages, backend, settings, "" if rounds else begun)
         if need is not None and not rounds:

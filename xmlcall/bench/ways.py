@@ -20,14 +20,25 @@ from ..errors import UsageError
 from ..generation import generate
 from ..native import generate_native
 from ..offering import with_reminder, with_system
-from ..reply import beginning
 from ..tool import Tool
 from ..toolneed import Threshold, ToolNeed, ToolNeeds
 from ..types import Message
 from .case import Case
 from .origin import origin_prompt
 
-__all__ = ["Settings", "Way", "catalog_of", "conversation", "decided", "generation", "need_of", "prompt_hash", "sent", "way_of"]
+__all__ = [
+    "Settings",
+    "Way",
+    "catalog_of",
+    "conversation",
+    "decided",
+    "generation",
+    "need_of",
+    "prompt_hash",
+    "sent",
+    "unreminded",
+    "way_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,23 +159,18 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
     return conversation(way, case, settings, needs_tool=odds is None or threshold is None or odds > threshold)
 
 
-def decided(
-    way: Way, case: Case, settings: Settings, need: ToolNeed | None, *, continues: bool
-) -> tuple[tuple[Message, ...], str]:
-    """Return the messages of a case after it was decided whether it needs a tool, and how the reply begins.
+def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> tuple[Message, ...]:
+    """Return the messages of a case after it was decided whether it needs a tool.
 
     Args:
         way: how tools are offered.
         case: the question.
         settings: of the run.
         need: what was decided; None if nothing was.
-        continues: whether the server goes on from a beginning that is written for the model.
     """
-    if need is None or not need.is_sure or (need.needs_tool and not continues):
-        return conversation(way, case, settings), ""
-    if need.needs_tool:
-        return conversation(way, case, replace(settings, reminder=False)), beginning(DIALECTS[way.dialect])
-    return conversation(way, case, settings, needs_tool=False), ""
+    if need is None or not need.is_sure:
+        return conversation(way, case, settings)
+    return conversation(way, case, replace(settings, reminder=not need.begun and settings.reminder), needs_tool=need.needs_tool)
 
 
 async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) -> ToolNeed | None:
@@ -181,9 +187,19 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
     """
     if settings.call_threshold is None or not (way.is_ours and settings.reminder):
         return None
-    asked = conversation(way, case, replace(settings, reminder=False))
-    request = CompletionRequest(messages=asked, seed=settings.seed)
-    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case))
+    request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
+    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case), DIALECTS[way.dialect])
+
+
+def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
+    """Return the messages of a case as a model is asked whether it needs a tool.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    return conversation(way, case, replace(settings, reminder=False))
 
 
 def catalog_of(case: Case) -> Catalog:

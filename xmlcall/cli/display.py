@@ -184,9 +184,10 @@ class Display:
         return f"{amount} {visible(event.message)[:_TOLD_WIDTH]}".strip()
 
     def _tell_need(self, need: ToolNeed) -> None:
-        if self.verbose or not need.needs_tool:
-            key = "needs_tool" if need.needs_tool else "needs_no_tool"
-            self.line("decided", self.say(key, odds=f"{need.log_odds:g}", threshold=f"{need.threshold:g}"), style="dim")
+        if self.verbose:
+            key = "needs_no_tool" if not need.needs_tool else "needs_this_tool" if need.tool else "needs_tool"
+            words = self.say(key, odds=f"{need.log_odds:g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
+            self.line("decided", words, style="dim")
         self._wait_for_model()
 
     def _tell_shortened(self, event: Shortened) -> None:

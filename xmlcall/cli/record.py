@@ -50,7 +50,7 @@ class Record:
             "turns": answer.turns,
             "calls": self._calls,
             "usage": asdict(answer.usage),
-            "tool_need": self._need and {"log_odds": self._need.log_odds, "threshold": self._need.threshold},
+            "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "threshold", "tool")},
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:

@@ -15,7 +15,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -26,6 +26,7 @@ from ..backends.fitted import FittedBackend
 from ..calling import Calling
 from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
+from ..dialects import DIALECTS
 from ..echo import Sources, words_of
 from ..fitting import Fitted, Scale
 from ..hosts.base import Host
@@ -35,7 +36,7 @@ from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
-from .history import last_request, model_messages, prompts, said_by_others
+from .history import DIALECT, last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
 from .memory import Memory
 from .passing import native_answer, plain_answer
@@ -58,6 +59,23 @@ log = logging.getLogger("xmlcall.proxy")
 CATALOGS_KEPT: Final = 32  # compiled validators of the tool lists that callers send again and again
 # Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
 _NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """How a message is answered.
+
+    Args:
+        completion: what to generate with.
+        otherwise: the same for a server that refuses beginnings, if the reply is begun with a call for the model.
+        begun: how it is begun.
+        usage: what deciding cost.
+    """
+
+    completion: CompletionRequest
+    otherwise: CompletionRequest | None = None
+    begun: str = ""
+    usage: Usage = field(default_factory=Usage)
 
 
 class Engine:
@@ -237,18 +255,19 @@ class Engine:
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
         completion = self._completion(request, tuple(written(reminder=reminder)))
         bare = replace(completion, messages=tuple(written())) if self._needs and reminder else None
-        completion, otherwise, usage = await self._decided(request, completion, bare, catalog)
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
+        decision = await self._decided(request, completion, bare, allowed)
         return answer(
             Answering(
                 backend=self._fitted,
                 catalog=allowed,
                 origins={name: origin for name, origin in self._origins.items() if name not in theirs},
                 calling=self._calling,
-                completion=completion,
+                completion=decision.completion,
                 choice=request.choice,
-                otherwise=otherwise,
+                otherwise=decision.otherwise,
+                begun=decision.begun,
                 parallel=request.parallel,
                 attempts=Attempts(self._repair),
                 max_turns=self._max_turns,
@@ -257,38 +276,33 @@ class Engine:
                 lang=self._lang,
                 sender=Sender(allowed, stream_arguments=stream_arguments),
                 memory=self._memory,
-                usage=usage,
+                usage=decision.usage,
             )
         )
 
     async def _decided(
         self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest | None, catalog: Catalog
-    ) -> tuple[CompletionRequest, CompletionRequest | None, Usage]:
+    ) -> _Decision:
         """Ask whether a person's words need a tool, where there is a threshold and a choice.
 
         Args:
             request: from a wire format.
             reminded: the conversation with reminders.
             bare: the same without; None where nothing is to be decided.
-            catalog: what is offered.
-
-        Returns:
-            What to generate with; the same for a server that refuses beginnings, if the reply is begun with a call for the model;
-            and what asking cost.
+            catalog: what may be called.
         """
         if self._needs is None or bare is None or not _is_open_question(request):
-            return reminded, None, Usage()
-        need = await self._needs.ask(self._fitted, bare, catalog)
+            return _Decision(completion=reminded)
+        need = await self._needs.ask(self._fitted, bare, catalog, DIALECTS[DIALECT])
         if need is None:
-            return reminded, None, Usage()
-        continues = self.backend.capabilities.continues
-        if not need.is_sure or (need.needs_tool and not continues):
-            return reminded, None, need.usage
+            return _Decision(completion=reminded)
+        if need.begun:
+            return _Decision(completion=bare, otherwise=reminded, begun=need.begun, usage=need.usage)
         if need.needs_tool:
-            return bare, reminded, need.usage
+            return _Decision(completion=reminded, usage=need.usage)
         lang = prompt.language_of(last_request(request.messages), self._lang)
         aside = prompt.reminder(catalog, lang=lang, needs_tool=False)
-        return replace(bare, messages=with_reminder(aside, bare.messages)), None, need.usage
+        return _Decision(completion=replace(bare, messages=with_reminder(aside, bare.messages)), usage=need.usage)
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""

@@ -65,6 +65,7 @@ class Answering:
         choice: whether a tool has to be called.
         otherwise: how to generate where the server refuses a beginning, if the first reply is begun with a call for the model,
             since the message needs a tool; else None.
+        begun: how that reply begins; "" if the model begins it.
         parallel: whether one reply may hold several calls.
         attempts: how often the model may try again.
         max_turns: replies.
@@ -82,6 +83,7 @@ class Answering:
     completion: CompletionRequest
     choice: Choice
     otherwise: CompletionRequest | None
+    begun: str
     parallel: bool
     attempts: Attempts
     max_turns: int
@@ -288,10 +290,11 @@ def _forced(state: Answering) -> Tool | None:
 def _prefix(state: Answering) -> str:
     """Begin the call for a model that has to make one, where the server goes on from there."""
     is_first = not state.added and state.completion.messages[-1].role != "assistant" and not state.prefix_refused
-    wanted = state.choice.mode == "required" or state.otherwise is not None
-    if not wanted or not is_first or not state.backend.capabilities.continues:
+    if not is_first or not state.backend.capabilities.continues:
         return ""
-    return beginning(select(DIALECT)[0], state.choice.name or "")
+    if state.choice.mode == "required":
+        return beginning(select(DIALECT)[0], state.choice.name or "")
+    return state.begun
 
 
 def _demand(state: Answering, generated: Generated) -> None:

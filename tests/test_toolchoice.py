@@ -1,0 +1,153 @@
+"""Which tool a begun call is for: what a model finds likely, less what it finds likely whatever is said."""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from xmlcall import Catalog, Message
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.completion import Chunk, CompletionRequest, Usage
+from xmlcall.dialects import DIALECTS
+from xmlcall.errors import BackendStatusError
+from xmlcall.reply import beginning
+from xmlcall.tool import Tool
+from xmlcall.toolchoice import MOST_STEPS, NEEDS_NONE, ToolChoices, best_token
+
+DIALECT = DIALECTS["function_calls"]
+BEGUN = beginning(DIALECT)
+CAPABILITIES = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
+
+
+class Names(ScriptedBackend):
+    """A model that writes names of tools with given probabilities, in pieces of some characters.
+
+    Args:
+        asked: name -> its share behind the person's words.
+        idle: the same behind words that need no tool.
+        length: of a piece, in characters.
+    """
+
+    def __init__(self, asked: Mapping[str, float], idle: Mapping[str, float], length: int = 4) -> None:
+        super().__init__([], capabilities=CAPABILITIES)
+        self._shares, self._length = {False: asked, True: idle}, length
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        self.requests.append(request)
+        question, begun = (message.content for message in request.messages[-2:])
+        pieces: dict[str, float] = {}
+        for name, share in self._shares[question == NEEDS_NONE].items():
+            whole = beginning(DIALECT, name)
+            if whole.startswith(begun):
+                piece = whole[len(begun) :][: self._length]
+                pieces[piece] = pieces.get(piece, 0.0) + share
+        total = math.fsum(pieces.values())
+        yield Chunk(text="x", top_logprobs=tuple((piece, math.log(share / total)) for piece, share in pieces.items()))
+        yield Chunk(finish_reason="length", usage=Usage(prompt_tokens=10, completion_tokens=1))
+
+
+def question(*said: str) -> CompletionRequest:
+    messages = (Message(role="user", content=text) for text in said or ("What is in this folder?",))
+    return CompletionRequest(messages=(Message(role="system", content="Tools."), *messages))
+
+
+def catalog_of(*names: str) -> Catalog:
+    return Catalog([Tool(name=name) for name in names])
+
+
+EVEN = {"list": 1, "list_all": 1, "read": 1}
+
+# shares behind the question, shares behind "Thanks!" -> the tool
+CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [
+    ("no habits", {"list": 1, "list_all": 2, "read": 4}, EVEN, "read"),
+    ("a habit", {"list": 3, "list_all": 1, "read": 4}, {"list": 1, "list_all": 1, "read": 8}, "list"),
+    (
+        "a habit among names that begin alike",
+        {"list": 3, "list_all": 2, "read": 0.1},
+        {"list": 9, "list_all": 1, "read": 1},
+        "list_all",
+    ),
+    ("unheard of, and not likely", {"list": 100, "read": 1}, {"list": 50, "read": 1e-6}, "list"),
+    ("unheard of, and likely", {"list": 10, "read": 1}, {"list": 50, "read": 1e-6}, "read"),
+    ("never otherwise", {"list": 10, "read": 5}, {"list": 1}, "list"),
+    ("the same as always", {"list": 3, "read": 2}, {"list": 3, "read": 2}, "list"),
+]
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 100])
+@pytest.mark.parametrize(("asked", "idle", "expected"), [row[1:] for row in CHOICES], ids=[row[0] for row in CHOICES])
+async def test_the_tool_that_gains_most_is_called(
+    asked: dict[str, float], idle: dict[str, float], expected: str, length: int
+) -> None:
+    names = dict.fromkeys([*asked, *idle])
+    name, usage = await ToolChoices().choose(Names(asked, idle, length), question(), catalog_of(*names), DIALECT)
+    assert name == expected
+    assert usage.completion_tokens
+
+
+async def test_what_is_asked() -> None:
+    backend = Names({"a": 1, "b": 2}, {"a": 2, "b": 1})
+    await ToolChoices().choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
+    said = [[message.content for message in request.messages] for request in backend.requests]
+    assert said == [["Tools.", NEEDS_NONE, BEGUN], ["Tools.", "Hi", "List it.", BEGUN]]
+    assert {(request.max_tokens, request.temperature, request.top_logprobs) for request in backend.requests} == {(1, 0.0, 100)}
+
+
+async def test_habits_are_asked_for_once() -> None:
+    backend, choices = Names(EVEN, EVEN), ToolChoices()
+    for _ in range(2):
+        await choices.choose(backend, question(), catalog_of(*EVEN), DIALECT)
+    idle = [request for request in backend.requests if NEEDS_NONE in str(request.messages)]
+    assert len(idle) * 2 == len(backend.requests) - len(idle)
+
+
+async def test_one_tool_costs_nothing() -> None:
+    backend = ScriptedBackend([])
+    assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [BackendStatusError("the last message must be the user's", status_code=400)],
+        ["read", "read"],
+        [[Chunk(text="x", top_logprobs=(("zzz", -0.1),))]] * 2,
+    ],
+    ids=["refused", "no probabilities", "no name of a tool"],
+)
+async def test_where_the_choice_is_left_to_the_model(replies: list[Any]) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT))[0] == ""
+
+
+async def test_a_server_that_is_busy_is_no_refusal() -> None:
+    backend = ScriptedBackend([BackendStatusError("busy", status_code=503)], capabilities=CAPABILITIES)
+    with pytest.raises(BackendStatusError):
+        await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT)
+
+
+NAME = st.text("ab_", min_size=1, max_size=6)
+TOKENS = st.lists(st.tuples(st.text('ab_">\n', max_size=4), st.floats(-20, 0)), max_size=8).map(tuple)
+
+
+@given(st.dictionaries(NAME, st.just(None), min_size=1), TOKENS, TOKENS)
+def test_a_token_goes_on_with_a_name(names: dict[str, None], here: Any, habit: Any) -> None:
+    assume(habit)
+    left = {name: f'{name}">\n' for name in names}
+    token = best_token(left, here, habit)
+    assert not token or any(rest.startswith(token) or token.startswith(rest.rstrip("\n")) for rest in left.values())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(deadline=None)
+@given(names=st.sets(NAME, min_size=1, max_size=5), tokens=st.lists(TOKENS, min_size=4, max_size=4))
+def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], tokens: list[Any]) -> None:
+    replies: list[Any] = [[Chunk(text="x", top_logprobs=each)] for each in tokens] * MOST_STEPS
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    name, _ = asyncio.run(ToolChoices().choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
+    assert name in {"", *names}
