@@ -17,7 +17,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import BackendStatusError
 from xmlcall.reply import beginning
 from xmlcall.tool import Tool
-from xmlcall.toolchoice import MOST_STEPS, NEEDS_NONE, ToolChoices, best_token
+from xmlcall.toolchoice import MOST_STEPS, NEEDS_NONE, ToolChoices, best_token, divergence
 
 DIALECT = DIALECTS["function_calls"]
 BEGUN = beginning(DIALECT)
@@ -66,15 +66,9 @@ EVEN = {"list": 1, "list_all": 1, "read": 1}
 CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [
     ("no habits", {"list": 1, "list_all": 2, "read": 4}, EVEN, "read"),
     ("a habit", {"list": 3, "list_all": 1, "read": 4}, {"list": 1, "list_all": 1, "read": 8}, "list"),
-    (
-        "a habit among names that begin alike",
-        {"list": 3, "list_all": 2, "read": 0.1},
-        {"list": 9, "list_all": 1, "read": 1},
-        "list_all",
-    ),
-    ("unheard of, and not likely", {"list": 100, "read": 1}, {"list": 50, "read": 1e-6}, "list"),
-    ("unheard of, and likely", {"list": 10, "read": 1}, {"list": 50, "read": 1e-6}, "read"),
-    ("never otherwise", {"list": 10, "read": 5}, {"list": 1}, "list"),
+    ("a habit of names that begin alike", {"list": 3, "list_all": 2, "read": 0.1}, {"list": 9, "list_all": 1}, "list_all"),
+    ("a habit that the words outweigh", {"list": 1, "read": 9}, {"list": 1, "read": 25}, "read"),
+    ("unheard of, and unlikely", {"list": 100, "read": 1}, {"list": 1, "read": 1e-3}, "list"),
     ("the same as always", {"list": 3, "read": 2}, {"list": 3, "read": 2}, "list"),
 ]
 
@@ -111,15 +105,15 @@ async def test_one_tool_costs_nothing() -> None:
     assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())
 
 
-@pytest.mark.parametrize(
-    "replies",
-    [
-        [BackendStatusError("the last message must be the user's", status_code=400)],
-        ["read", "read"],
-        [[Chunk(text="x", top_logprobs=(("zzz", -0.1),))]] * 2,
-    ],
-    ids=["refused", "no probabilities", "no name of a tool"],
-)
+UNTOLD_IDS = ["refused", "no probabilities", "no name of a tool"]
+UNTOLD: list[list[Any]] = [
+    [BackendStatusError("the last message must be the user's", status_code=400)],
+    ["read", "read"],
+    [[Chunk(text="x", top_logprobs=(("zzz", -0.1),))]] * 2,
+]
+
+
+@pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
 async def test_where_the_choice_is_left_to_the_model(replies: list[Any]) -> None:
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
     assert (await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT))[0] == ""
@@ -151,3 +145,33 @@ def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], t
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
     name, _ = asyncio.run(ToolChoices().choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
     assert name in {"", *names}
+
+
+# -- how far words move the choice -----------------------------------------------------------------------------------------
+
+MOVED: list[tuple[str, dict[str, float], dict[str, float], float]] = [
+    ("not at all", {"list": 3, "read": 2}, {"list": 3, "read": 2}, 0.0),
+    ("to one of two", {"list": 1, "read": 1e-9}, {"list": 1, "read": 1}, math.log(2)),
+    ("to one of three alike", {"list_a": 1, "list_b": 1e-9, "list_c": 1e-9}, {"list_a": 1, "list_b": 1, "list_c": 1}, math.log(3)),
+    ("to the favourite of others", {"list": 1, "read": 3}, {"list": 3, "read": 1}, 0.5 * math.log(3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 3, 100])
+@pytest.mark.parametrize(("asked", "idle", "nats"), [row[1:] for row in MOVED], ids=[row[0] for row in MOVED])
+async def test_how_far_words_move_the_choice(asked: dict[str, float], idle: dict[str, float], nats: float, length: int) -> None:
+    moved, usage = await ToolChoices().moved(Names(asked, idle, length), question(), catalog_of(*asked), DIALECT)
+    assert moved == pytest.approx(nats, abs=1e-3)
+    assert usage.completion_tokens
+
+
+@pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
+async def test_where_nothing_is_told_nothing_moves(replies: list[Any]) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().moved(backend, question(), catalog_of("list", "read"), DIALECT))[0] is None
+
+
+@given(*[st.dictionaries(st.text(max_size=3), st.floats(1e-300, 1), min_size=1, max_size=5)] * 2)
+def test_a_divergence_is_finite_and_not_negative(shares: dict[str, float], habit: dict[str, float]) -> None:
+    whole = math.fsum(shares.values())
+    assert 0 <= divergence({token: share / whole for token, share in shares.items() if share / whole}, habit) < math.inf

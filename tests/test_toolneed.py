@@ -272,7 +272,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage.completion_tokens == 1
     assert answer.messages[0].content == "1 + 2?"
-    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "threshold": -1.0, "tool": ""}
+    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "moved": None, "threshold": -1.0, "tool": ""}
 
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
@@ -425,6 +425,32 @@ async def test_the_question_is_asked_without_the_callers_own_fields() -> None:
     asked = CompletionRequest(messages=(Message(role="user", content="Hi"),), stop=("x",), extra=extra)
     await ask_need(backend, asked, 0.0)
     assert (backend.requests[0].extra, backend.requests[0].stop) == ({"think": False}, ())
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "habit", "expected"),
+    [
+        (1.0, ("read", 0.9), (True, None)),  # whatever moves, it is a call
+        (-1.0, ("read", 0.9), (True, 1.758)),
+        (-1.0, ("list", 0.9), (False, 0.0)),
+        (0.5, ("list", 0.9), (False, 0.0)),
+        (-6.0, ("read", 0.9), (False, None)),
+    ],
+)
+async def test_how_far_the_choice_of_a_tool_is_moved_counts(
+    log_odds: float, habit: tuple[str, float], expected: tuple[bool, float | None]
+) -> None:
+    name, share = habit
+    idle = first_token((name, share), ("read" if name == "list" else "list", 1 - share))
+    here = first_token(("list", 0.9), ("read", 0.1))
+    backend = ScriptedBackend([*odds(log_odds), *([idle, here] * 2)], capabilities=CONTINUES)
+    tools = Catalog([Tool(name="list"), Tool(name="read")])
+    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), tools, DIALECT)
+    assert need is not None
+    assert (need.needs_tool, need.moved) == expected
+    assert need.tool == ("list" if need.needs_tool else "")
+    if need.moved is not None:
+        assert [message.content for message in backend.requests[2].messages] == ["Tools.", "What is there?", beginning(DIALECT)]
 
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf])

@@ -12,6 +12,10 @@ again. Alone, the same model at the same turns tells need from no need with an a
 of 0.68 and 0.61 (benchmarks/results/need.md). What refers to something earlier ("and in Oslo?", "yes, do that") sounds like a
 request also by itself; the arguments come from the whole conversation, which the reply is generated from.
 
+**Which tool it would be counts, too.** Words that need a tool move the model's choice of one away from its habit, and talk does
+not (`toolchoice`). How far is added to the log-odds, where it can change the decision. On the tuning half that raises the area
+from 0.971 to 0.977 (0.5B) and from 0.986 to 0.999 (1.5B).
+
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
 
@@ -51,6 +55,9 @@ CALL_BEGINS: Final = ("<", "`", "{", "[")  # wire formats, in a fence or not
 LONGEST: Final = 4000  # characters of a message that are asked about: of a longer one, its beginning and its end
 NEEDS_NONE: Final = ("Hello!", "Thanks!", "你好", "谢谢")
 LEAST_SPREAD: Final = 3.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
+WEIGHT: Final = 3.0  # log-odds for each nat by which the words move the choice of a tool
+USUAL: Final = 0.3  # nats by which talk moves it, too
+MOST_MOVED: Final = 2.0  # nats beyond which more makes no difference
 KEPT: Final = 32  # thresholds of tool prompts
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
 
@@ -62,6 +69,7 @@ class ToolNeed:
     Args:
         log_odds: natural logarithm of the odds that the model begins its reply with a call.
         threshold: above it the reply is to be a call.
+        moved: how far the words move the model's choice of a tool, in nats; None if that was not asked for.
         usage: what asking cost.
         is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
         tool: the tool that is to be called; "" if that is left to the model.
@@ -72,13 +80,19 @@ class ToolNeed:
     threshold: float
     usage: Usage
     is_sure: bool = True
+    moved: float | None = None
     tool: str = ""
     begun: str = ""
 
     @property
     def needs_tool(self) -> bool:
         """Whether the message needs a tool."""
-        return self.log_odds > self.threshold
+        return self.score > self.threshold
+
+    @property
+    def score(self) -> float:
+        """What is held against the threshold: the log-odds, and what the choice of a tool adds to them or takes off."""
+        return self.log_odds + (0.0 if self.moved is None else _weighed(self.moved))
 
 
 class ToolNeeds:
@@ -120,11 +134,22 @@ class ToolNeeds:
             threshold = self._threshold
         if threshold is None:
             return None
-        need = await ask_need(backend, request, threshold)
+        need = await self._moved(await ask_need(backend, request, threshold), backend, request, catalog, dialect)
         if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
             return replace(need, usage=spent + need.usage)
         tool, choosing = await self._choices.choose(backend, request, catalog, dialect)
         return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(dialect, tool))
+
+    async def _moved(
+        self, need: ToolNeed, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
+    ) -> ToolNeed:
+        """Ask how far the words move the choice of a tool, if there is one and it can change what was decided."""
+        least, most = (need.threshold - _weighed(nats) for nats in (MOST_MOVED, 0.0))
+        if not (need.is_sure and backend.capabilities.continues and len(catalog) > 1 and least < need.log_odds <= most):
+            return need
+        alone = replace(request, messages=_alone(request.messages))
+        moved, usage = await self._choices.moved(backend, alone, catalog, dialect)
+        return replace(need, moved=None if moved is None else round(moved, 3), usage=need.usage + usage)
 
     async def _auto(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
         """Return the threshold of a tool prompt, and what it cost to find it."""
@@ -145,6 +170,10 @@ class ToolNeeds:
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
             return threshold, usage
+
+
+def _weighed(nats: float) -> float:
+    return WEIGHT * (min(nats, MOST_MOVED) - USUAL)
 
 
 async def _between(backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:

@@ -14,7 +14,7 @@ from typing import Any
 from .. import prompt
 from ..backends.base import Backend
 from ..catalog import Catalog
-from ..completion import CompletionRequest
+from ..completion import CompletionRequest, Usage
 from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..generation import generate
@@ -156,7 +156,10 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
     if first.get("begun"):
         return conversation(way, case, replace(settings, reminder=False))
     odds, threshold = first.get("log_odds"), first.get("threshold", settings.call_threshold)
-    return conversation(way, case, settings, needs_tool=odds is None or threshold is None or odds > threshold)
+    if odds is None or threshold is None:
+        return conversation(way, case, settings)
+    need = ToolNeed(log_odds=odds, threshold=threshold, moved=first.get("moved"), usage=Usage())
+    return conversation(way, case, settings, needs_tool=need.needs_tool)
 
 
 def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> tuple[Message, ...]:

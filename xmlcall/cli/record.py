@@ -50,7 +50,7 @@ class Record:
             "turns": answer.turns,
             "calls": self._calls,
             "usage": asdict(answer.usage),
-            "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "threshold", "tool")},
+            "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "moved", "threshold", "tool")},
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
