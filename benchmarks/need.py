@@ -1,8 +1,14 @@
-"""What tells a message that needs a tool from one that needs none? `python benchmarks/need.py`
+"""What tells a message that needs a tool from one that needs none, and which tool? `python benchmarks/need.py`
 
-Writes results/need.md from the log-odds in results/need.jsonl: of a call as the first token of a reply, on the tuning half of the
-suite `talk` without the turns on which a tool may be called or not. Each message was asked about behind the tool prompt alone,
-and once more together with the person's message before it; 2,000 candidates a token. No model is needed here.
+Writes results/need.md; no model is needed here. Of the tuning half of the suite `talk`, results/need.jsonl has each turn but
+those on which a tool may be called or not:
+
+    alone          log-odds that a reply to the message behind the tool prompt, without the conversation, begins with a call
+    with_previous  the same for the person's two last messages in one
+    moved          how far the message moves the choice of a tool, in nats (`ToolChoices.moved`)
+
+and results/tools.jsonl each turn that needs a tool: `wanted`, and for each tool the log-probability of its name in a begun call,
+behind the conversation with right calls so far, behind the message alone, and behind "Thanks!". 2,000 candidates a token.
 """
 
 import json
@@ -11,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall.bench.stats import area
+from xmlcall.completion import Usage
+from xmlcall.toolneed import ToolNeed
 
 RESULTS = Path(__file__).parent / "results"
 FOLLOW_UP = "follow-up"
@@ -18,7 +26,13 @@ ASKED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "the message alone": lambda row: row["alone"],
     "with the person's message before": lambda row: row["with_previous"],
     "the larger of the two": lambda row: max(row["alone"], row["with_previous"]),
+    "the message alone, and how far it moves the choice": lambda row: (
+        ToolNeed(log_odds=row["alone"], moved=row["moved"], threshold=0.0, usage=Usage()).score
+    ),
 }
+PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+BEHIND = {"the conversation": 0, "the message alone": 1}
+HABIT = 2
 
 
 def best_split(needed: list[float], others: list[float]) -> tuple[int, float]:
@@ -35,20 +49,44 @@ def line(name: str, rows: list[dict[str, Any]], odds: Callable[[Mapping[str, Any
     return f"| {name} | {area(needed, others):.3f} | {area(follow_ups, others):.3f} | {right} of {len(rows)} | {limit:g} |"
 
 
+def chosen_rightly(rows: list[dict[str, Any]], place: int, part: float) -> int:
+    """Return how many turns get a tool that they ask for, with a part of the habit taken off."""
+    best = (max(row["names"], key=lambda name: row["names"][name][place] - part * row["names"][name][HABIT]) for row in rows)
+    return sum(name in row["wanted"] for row, name in zip(rows, best, strict=True))
+
+
+def choices(rows: list[dict[str, Any]]) -> list[str]:
+    """Write the table of what taking off a habit does."""
+    lines = [
+        f"| {name} | " + " | ".join(str(chosen_rightly(rows, place, part)) for part in PARTS) + " |"
+        for name, place in BEHIND.items()
+    ]
+    parts = " | ".join(f"{part:g} of the habit" for part in PARTS)
+    head = [f"| right tool of {len(rows)}, asked behind | {parts} |", "|---" * (len(PARTS) + 1) + "|"]
+    return ["", *head, *lines]
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """Read a file of rows."""
+    return [json.loads(text) for text in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
+
+
 def main() -> None:
     """Write the page."""
-    rows = [json.loads(text) for text in (RESULTS / "need.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows, tools = rows_of("need.jsonl"), rows_of("tools.jsonl")
     lines = [
-        "# Which messages need a tool",
+        "# Which messages need a tool, and which",
         "",
-        "Written by `python benchmarks/need.py` from `need.jsonl`: the tuning half of `talk`, Q4_K_M, llama.cpp b11549 built for",
-        "this CPU, Linux x86_64, 2 cores, 2026-11-22. The area under the ROC curve (0.5 is chance), the same for follow-ups",
-        "alone, and how many turns the best threshold decides rightly.",
+        "Written by `python benchmarks/need.py` from `need.jsonl` and `tools.jsonl`: the tuning half of `talk`, Q4_K_M,",
+        "llama.cpp b11549 built for this CPU, Linux x86_64, 2 cores, 2026-11-22. The area under the ROC curve (0.5 is chance),",
+        "the same for follow-ups alone, and how many turns the best threshold decides rightly. Below, how often the right tool is",
+        "the best one, with more and less of the model's habit taken off.",
     ]
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
         lines += ["", f"## {model}", "", "| asked about | area | follow-ups | best split | at |", "|---|---|---|---|---|"]
         lines += [line(name, of_model, odds) for name, odds in ASKED.items()]
+        lines += choices([row for row in tools if row["model"] == model])
     (RESULTS / "need.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 

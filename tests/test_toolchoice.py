@@ -152,7 +152,7 @@ def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], t
 MOVED: list[tuple[str, dict[str, float], dict[str, float], float]] = [
     ("not at all", {"list": 3, "read": 2}, {"list": 3, "read": 2}, 0.0),
     ("to one of two", {"list": 1, "read": 1e-9}, {"list": 1, "read": 1}, math.log(2)),
-    ("to one of three alike", {"list_a": 1, "list_b": 1e-9, "list_c": 1e-9}, {"list_a": 1, "list_b": 1, "list_c": 1}, math.log(3)),
+    ("to one of three alike", {"l_a": 1, "l_b": 1e-9, "l_c": 1e-9}, {"l_a": 1, "l_b": 1, "l_c": 1}, math.log(3)),
     ("to the favourite of others", {"list": 1, "read": 3}, {"list": 3, "read": 1}, 0.5 * math.log(3)),
 ]  # fmt: skip
 

@@ -66,7 +66,7 @@ class _Run:
     usage: Usage = field(default_factory=Usage)
     repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
     begun: str = ""  # how the first reply begins, written for the model
-    was_begun: bool = False  # the last reply was
+    was_begun: str = ""  # how the last reply was to begin; a server may have refused it
     was_pressed: bool = False  # plain words were asked for because of the same call again and again
     aside: str = ""  # asks for plain words, behind the person's; no message of the conversation keeps it
     refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
@@ -305,7 +305,7 @@ class ToolLoop:
         A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
         """
         sources, calls = self._sources(state, catalog), generated.reply.calls
-        if not state.was_begun or not calls or not all(echo_of(call, catalog, sources) for call in calls):
+        if not _is_begun(state, generated) or not calls or not all(echo_of(call, catalog, sources) for call in calls):
             return False
         state.aside = prompt.reminder(catalog, lang=state.lang, needs_tool=False)
         return True
@@ -352,7 +352,7 @@ class ToolLoop:
             return generate_call(state.backend, request, catalog, forced)
         options: dict[str, Any] = {"parallel": self._parallel, "continuations": self._repair.max_format_retries}
         begun, state.begun = state.begun, ""
-        state.was_begun = bool(begun)
+        state.was_begun = begun
         if not begun:
             return generate(state.backend, request, catalog, **options)
         reminded = with_reminder(prompt.reminder(catalog, lang=self._lang), request.messages)
@@ -424,6 +424,10 @@ def as_message(message: Message | Mapping[str, Any]) -> Message:
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
         raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
     return Message(role=role, content=content)
+
+
+def _is_begun(state: _Run, generated: Generated) -> bool:
+    return bool(state.was_begun) and generated.raw.startswith(state.was_begun)
 
 
 def _identified(generated: Generated) -> Generated:

@@ -1,7 +1,7 @@
 """Text that repeats without end: found while it is written, whatever the chunks.
 
 Two kinds. *Period*: the text ends in one unit again and again, at least `_TIMES` times and `_LEAST` characters; the unit may be a
-character, a word, a line, or a whole call. *Counter*: line after line is the same but for numbers that count up by one; a list
+character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn, `_TIMES_LONG` times are enough. *Counter*: line after line is the same but for numbers that count up by one; a list
 does that rightly, so it takes `_LINES` lines that also hold words.
 
 The limits leave room for what people ask for: a word fifty times, a table's rule, a row of empty cells.
@@ -18,12 +18,15 @@ import regex
 __all__ = ["Runaway"]
 
 _TIMES: Final = 6
+_TIMES_LONG: Final = 3
+_LONG: Final = 250  # characters of a unit
 _LEAST: Final = 500  # characters
 _LEAST_OTHER: Final = 250  # of scripts in which a character says more, such as Chinese
-_LONGEST: Final = 400  # characters of a unit, or of a line with a counter
+_LONGEST: Final = 1000  # characters of a unit
+_LONGEST_LINE: Final = 400  # characters of a line with a counter
 _STEP: Final = 32
 _KEY: Final = 24
-_WINDOW: Final = (_TIMES + 1) * _LONGEST + 2 * _STEP
+_WINDOW: Final = max((_TIMES + 1) * _LONG, (_TIMES_LONG + 1) * _LONGEST) + 2 * _STEP
 _LINES: Final = 40
 _LETTERS: Final = 8  # of a line with a counter; "Line 7" may well be one of a hundred
 
@@ -78,7 +81,7 @@ class Runaway:
                 self.end, (self.start, self.period) = before, self._first
                 return
             self._line = ""
-        self._line = (self._line + rest)[: _LONGEST + 1]
+        self._line = (self._line + rest)[: _LONGEST_LINE + 1]
         if self._length % _STEP == 0 and (period := _period(self._tail)):
             self.end, self.period = self._length, period
             self.start = self._length - _extent(self._tail, period)
@@ -87,7 +90,7 @@ class Runaway:
         """Take a whole line that ends at an offset; say whether it is one too many. Blank lines do not count."""
         if not line.strip():
             return False
-        words = _NUMBER.split(line) if len(line) <= _LONGEST else []
+        words = _NUMBER.split(line) if len(line) <= _LONGEST_LINE else []
         numbers = [int(each) for each in _NUMBER.findall(line)] if words else []
         if words == self._counter[0] and _is_next(numbers, self._counter[1]):
             self._lines += 1
@@ -109,7 +112,8 @@ def _period(tail: str) -> int:
     at = len(tail) - _KEY
     while (at := tail.rfind(key, lowest, at + _KEY - 1)) >= 0:
         period = len(tail) - _KEY - at
-        least = max(_TIMES * period, _LEAST if tail[-period:].isascii() else _LEAST_OTHER)
+        times = _TIMES if period < _LONG else _TIMES_LONG
+        least = max(times * period, _LEAST if tail[-period:].isascii() else _LEAST_OTHER)
         if least <= len(tail) and tail[-least + period :] == tail[-least:-period]:
             return period
     return 0
