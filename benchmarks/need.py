@@ -79,8 +79,8 @@ def main() -> None:
         "",
         "Written by `python benchmarks/need.py` from `need.jsonl` and `tools.jsonl`: the tuning half of `talk`, Q4_K_M,",
         "llama.cpp b11549 built for this CPU, Linux x86_64, 2 cores, 2026-11-22. The area under the ROC curve (0.5 is chance),",
-        "the same for follow-ups alone, and how many turns the best threshold decides rightly. Below, how often the right tool is",
-        "the best one, with more and less of the model's habit taken off.",
+        "the same for follow-ups alone, and how many turns the best threshold decides rightly. Below, how often the right tool",
+        "is the best one, with more and less of the model's habit taken off.",
     ]
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]

@@ -1,4 +1,4 @@
-"""Run the documented questions on real local models and write what happened to docs/transcripts.md.
+"""Run the documented questions and a conversation on real local models and write what happened to docs/transcripts.md.
 
     python benchmarks/transcripts.py
 
@@ -43,6 +43,50 @@ RUNS = (
         "shopping.txt",
     ),
 )
+
+TIME = next(run for title, _, run, _, _ in RUNS if title.startswith("Time"))
+FILES = next(run for title, _, run, _, _ in RUNS if title.startswith("Files"))
+TALKERS = MODELS[1:]
+TALK = (
+    "Hello!",
+    f"Which files are in {NOTES}?",
+    f"What does {NOTES}/shopping.txt say?",
+    "Thanks!",
+    "What time is it in Tokyo?",
+    "And in London?",
+    "What is the capital of Japan?",
+    f"Create the file {NOTES}/trip.txt with the text: Pack the camera",
+    "Now read it back to me.",
+    "Great, bye!",
+)
+TURN_ENDS = "tokens "  # how the line begins that --verbose shows at the end of a turn
+
+
+def talk(model: str) -> list[str]:
+    """Have the conversation with `xmlcall chat`; return what was shown, each question before its answer."""
+    command = [sys.executable, "-m", "xmlcall", "chat", "--model", model, "--allow", "*", "--verbose"]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"mcpServers": {**(TIME or {}), **(FILES or {})}}, file)
+        file.flush()
+        done = subprocess.run(
+            [*command, "--mcp", file.name],
+            input="\n".join(TALK) + "\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
+    shown = [f"$ xmlcall chat --model {model} --mcp servers.json --allow '*' --verbose"]
+    asked = iter(TALK)
+    is_new = True
+    for line in done.stdout.splitlines():
+        if is_new and not line.startswith("Loading"):
+            shown += ["", f"> {next(asked, '')}"]
+            is_new = False
+        shown.append(line)
+        is_new = is_new or line.startswith(TURN_ENDS)
+    return shown
 
 
 def ask(model: str, servers: dict[str, object] | None, question: str) -> tuple[str, str, int]:
@@ -103,6 +147,12 @@ def main() -> None:
             lines += ["", f"### {model}: {verdict}", "", "```console"]
             lines += [f'$ xmlcall run --model {model} {mcp}"{question}"', *seen.splitlines(), *shortened(answer), "```"]
             print(f"{title}: {model}: {verdict}", flush=True)
+    (NOTES / "trip.txt").unlink(missing_ok=True)
+    lines += ["", "## A conversation with two servers", "", "Time and files, as above."]
+    for model in TALKERS:
+        lines += ["", f"### {model}", "", "```console", *talk(model), "```"]
+        (NOTES / "trip.txt").unlink(missing_ok=True)
+        print(f"a conversation: {model}", flush=True)
     (ROOT / "docs/transcripts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
