@@ -443,7 +443,7 @@ async def test_how_far_the_choice_of_a_tool_is_moved_counts(
     name, share = habit
     idle = first_token((name, share), ("read" if name == "list" else "list", 1 - share))
     here = first_token(("list", 0.9), ("read", 0.1))
-    backend = ScriptedBackend([*odds(log_odds), *([idle, here] * 2)], capabilities=CONTINUES)
+    backend = ScriptedBackend([*odds(log_odds), idle, here, here], capabilities=CONTINUES)
     tools = Catalog([Tool(name="list"), Tool(name="read")])
     need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), tools, DIALECT)
     assert need is not None

@@ -1,8 +1,9 @@
 """Text that repeats without end: found while it is written, whatever the chunks.
 
 Two kinds. *Period*: the text ends in one unit again and again, at least `_TIMES` times and `_LEAST` characters; the unit may be a
-character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn, `_TIMES_LONG` times are enough. *Counter*: line after line is the same but for numbers that count up by one; a list
-does that rightly, so it takes `_LINES` lines that also hold words.
+character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn, `_TIMES_LONG` times are enough.
+*Counter*: line after line is the same but for numbers that count up by one; a list does that rightly, so it takes `_LINES` lines
+that also hold words.
 
 The limits leave room for what people ask for: a word fifty times, a table's rule, a row of empty cells.
 

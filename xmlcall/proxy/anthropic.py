@@ -30,6 +30,7 @@ from .turn import (
     TurnEnded,
     TurnEvent,
     TurnRequest,
+    own_usage,
 )
 
 __all__ = ["MESSAGES", "CountBody", "MessagesBody", "error_body", "read_count"]
@@ -259,23 +260,25 @@ def _stopped(finish_reason: str | None) -> dict[str, str | None]:
     return {"stop_reason": finish_reason and _STOP_REASONS.get(finish_reason, "max_tokens"), "stop_sequence": None}
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def _usage(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
     """Write the token counts; input from the cache is counted apart, and what the server did not tell counts as 0."""
     cached = usage.cached_tokens
     counts = {"input_tokens": max((usage.prompt_tokens or 0) - (cached or 0), 0), "output_tokens": usage.completion_tokens or 0}
-    return counts if cached is None else counts | {"cache_read_input_tokens": cached}
+    return counts | ({} if cached is None else {"cache_read_input_tokens": cached}) | own_usage(all_usage)
 
 
-def _answer(asked: Asked, content: list[dict[str, Any]], finish_reason: str | None, usage: Usage) -> dict[str, Any]:
+def _answer(
+    asked: Asked, content: list[dict[str, Any]], finish_reason: str | None, usage: Usage, all_usage: Usage | None = None
+) -> dict[str, Any]:
     head = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant", "model": asked.model}
-    return {**head, "content": content, **_stopped(finish_reason), "usage": _usage(usage)}
+    return {**head, "content": content, **_stopped(finish_reason), "usage": _usage(usage, all_usage)}
 
 
 def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
     thought = [{"type": "thinking", "thinking": turn.reasoning, "signature": ""}] if turn.reasoning else []
     said = [{"type": "text", "text": turn.text}] if turn.text else []
     calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in turn.calls]
-    return _answer(asked, [*thought, *said, *calls], turn.finish_reason, turn.usage)
+    return _answer(asked, [*thought, *said, *calls], turn.finish_reason, turn.usage, turn.all_usage)
 
 
 class _BlockWriter:
@@ -301,8 +304,8 @@ class _BlockWriter:
                 return self._delta("input_json_delta", partial_json=text)
             case CallClosed():
                 return self._close()
-            case TurnEnded(finish_reason=reason, usage=usage):
-                last = _event("message_delta", delta=_stopped(reason), usage=_usage(usage))
+            case TurnEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
+                last = _event("message_delta", delta=_stopped(reason), usage=_usage(usage, all_usage))
                 return self._close() + last + _event("message_stop")
         return b""
 

@@ -30,6 +30,7 @@ from .turn import (
     TurnEnded,
     TurnEvent,
     TurnRequest,
+    own_usage,
 )
 
 __all__ = ["CHAT", "ChatBody", "chosen", "error_body", "usage_dict"]
@@ -224,13 +225,18 @@ def _head(kind: str, asked: Asked) -> dict[str, Any]:
     return {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind, "created": int(time.time()), "model": asked.model}
 
 
-def usage_dict(usage: Usage) -> dict[str, Any]:
-    """Write the token counts; what the server did not tell counts as 0."""
+def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
+    """Write the token counts; what the server did not tell counts as 0.
+
+    Args:
+        usage: as in TurnEnded.
+        all_usage: as in TurnEnded.
+    """
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     data: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     if usage.cached_tokens is not None:
         data["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
-    return data
+    return data | own_usage(all_usage)
 
 
 def _finish_reason(reason: str, asked: Asked) -> str:
@@ -248,7 +254,7 @@ def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
         message["tool_calls"] = [{"id": identity, "type": "function", "function": function} for identity, function in written]
     reason = _finish_reason(turn.finish_reason, asked)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-    return _head("chat.completion", asked) | {"choices": [choice], "usage": usage_dict(turn.usage)}
+    return _head("chat.completion", asked) | {"choices": [choice], "usage": usage_dict(turn.usage, turn.all_usage)}
 
 
 class _ChunkWriter:
@@ -286,7 +292,7 @@ class _ChunkWriter:
         last = self._chunk({}, _finish_reason(event.finish_reason, self._asked))
         usage = b""
         if self._asked.shape["include_usage"]:
-            usage = self._line(f', "choices": [], "usage": {json.dumps(usage_dict(event.usage))}')
+            usage = self._line(f', "choices": [], "usage": {json.dumps(usage_dict(event.usage, event.all_usage))}')
         return last + usage + b"data: [DONE]\n\n"
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:

@@ -36,6 +36,7 @@ from .turn import (
     TurnEnded,
     TurnEvent,
     TurnRequest,
+    own_usage,
 )
 
 __all__ = [
@@ -276,7 +277,11 @@ def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: 
 def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
     calls = [_call(index, call) for index, call in enumerate(turn.calls)]
     total = time.monotonic_ns() - asked.shape["begun"]
-    return _part(asked, turn.text, turn.reasoning, calls) | _end(turn.finish_reason, turn.usage, total=total)
+    return (
+        _part(asked, turn.text, turn.reasoning, calls)
+        | _end(turn.finish_reason, turn.usage, total=total)
+        | own_usage(turn.all_usage)
+    )
 
 
 def loaded(asked: Asked) -> dict[str, Any]:
@@ -314,9 +319,9 @@ class _LineWriter:
                 return self._piece(thinking=text)
             case CallClosed(index=index, call=call) if not self._asked.shape["generate"]:
                 return self._piece(calls=[_call(index, call)])
-            case TurnEnded(finish_reason=reason, usage=usage):
+            case TurnEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
                 times = {"total": now - self._begun, "prompt": self._first - self._begun, "generation": now - self._first}
-                return _line(_part(self._asked) | _end(reason, usage, **times))
+                return _line(_part(self._asked) | _end(reason, usage, **times) | own_usage(all_usage))
         return b""
 
     def _piece(self, **shown: Any) -> bytes:

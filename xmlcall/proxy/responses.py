@@ -259,7 +259,7 @@ def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
     for call in turn.calls:
         item = new_item("function_call", call_id=call.id, name=call.name)
         output.append(filled(item, json.dumps(call.arguments, ensure_ascii=False)))
-    return ended(begun(asked), turn.finish_reason, turn.usage, output)
+    return ended(begun(asked), turn, output)
 
 
 RESPONSES: Final = Format(

@@ -14,7 +14,19 @@ from typing import Any, Final, Literal
 
 from ..completion import Usage
 from ..wire.openai import FINISHED
-from .turn import ApiError, ArgumentsPiece, Asked, CallClosed, CallOpened, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
+from .turn import (
+    ApiError,
+    ArgumentsPiece,
+    Asked,
+    CallClosed,
+    CallOpened,
+    ReasoningPiece,
+    TextPiece,
+    Turn,
+    TurnEnded,
+    TurnEvent,
+    own_usage,
+)
 
 __all__ = ["EventWriter", "begun", "ended", "filled", "new_item", "status_of"]
 
@@ -116,17 +128,17 @@ def begun(asked: Asked) -> dict[str, Any]:
     }
 
 
-def ended(response: dict[str, Any], finish_reason: str, usage: Usage, output: list[dict[str, Any]]) -> dict[str, Any]:
+def ended(response: dict[str, Any], end: TurnEnded | Turn, output: list[dict[str, Any]]) -> dict[str, Any]:
     """Complete a response object.
 
     Args:
         response: as it began.
-        finish_reason: as in TurnEnded.
-        usage: as in TurnEnded.
+        end: how the answer ended.
         output: all items.
     """
-    status = status_of(finish_reason)
-    found = response | {"status": status, "output": output, "usage": _usage_dict(usage)}
+    finish_reason, status = end.finish_reason, status_of(end.finish_reason)
+    used = _usage_dict(end.usage) | own_usage(end.all_usage)
+    found = response | {"status": status, "output": output, "usage": used}
     if status == "incomplete":
         return found | {"incomplete_details": {"reason": REASONS.get(finish_reason, finish_reason)}}
     return found | {"completed_at": int(time.time())}
@@ -254,7 +266,7 @@ class EventWriter:
         if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer has a message, if an empty one
             opening = self._prose_of("message")[1] + self._say("")
         closing = self._silence(status) + b"".join(self._close(call, "incomplete") for call in self._calls.values())
-        response = ended(self._response, event.finish_reason, event.usage, self._output())
+        response = ended(self._response, event, self._output())
         return opening + closing + self._event(f"response.{status}", response=response)
 
     def _output(self) -> list[dict[str, Any]]:

@@ -133,9 +133,16 @@ async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
         if reason := await _settle(state):
             if name := state.sender.unfinished:
                 raise broken_off(name)
-            yield TurnEnded(finish_reason=reason, usage=state.usage)
+            yield _turn_ended(reason, state)
             return
     raise _failed(f"no answer after {state.max_turns} replies: the model kept calling tools", "max_turns")
+
+
+def _turn_ended(reason: str, state: Answering) -> TurnEnded:
+    """Say what the answer took: its last prompt is what the conversation has grown to."""
+    last, whole = state.generated.usage if state.generated else Usage(), state.usage
+    shown = replace(whole, prompt_tokens=last.prompt_tokens, cached_tokens=last.cached_tokens)
+    return TurnEnded(finish_reason=reason, usage=shown, all_usage=whole if whole != shown else None)
 
 
 def _is_refused_prefix(state: Answering, error: BackendError) -> bool:

@@ -6,7 +6,7 @@ arguments as JSON text in one or more pieces, then its end. After an error nothi
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..completion import Usage
@@ -28,6 +28,7 @@ __all__ = [
     "TurnEvent",
     "TurnRequest",
     "Writer",
+    "own_usage",
     "whole_turn",
 ]
 
@@ -163,11 +164,14 @@ class TurnEnded:
 
     Args:
         finish_reason: `stop`, `tool_calls` or `length`, or the model server's own word.
-        usage: tokens of all replies that the answer took.
+        usage: the last prompt, and all that was generated: clients take the prompt for the size of the conversation, and compact
+            it when it grows too large.
+        all_usage: of all requests to the model that the answer took, if there was more than one.
     """
 
     finish_reason: str
     usage: Usage
+    all_usage: Usage | None = None
 
 
 TurnEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | TurnEnded
@@ -183,6 +187,7 @@ class Turn:
         calls: of the caller's tools.
         finish_reason: as in TurnEnded.
         usage: as in TurnEnded.
+        all_usage: as in TurnEnded.
     """
 
     text: str
@@ -190,6 +195,16 @@ class Turn:
     calls: tuple[ToolCall, ...]
     finish_reason: str
     usage: Usage
+    all_usage: Usage | None = None
+
+
+def own_usage(usage: Usage | None) -> dict[str, Any]:
+    """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know.
+
+    Args:
+        usage: as in `TurnEnded.all_usage`.
+    """
+    return {"xmlcall_all_requests": asdict(usage)} if usage is not None else {}
 
 
 def whole_turn(events: list[TurnEvent]) -> Turn:
@@ -206,6 +221,7 @@ def whole_turn(events: list[TurnEvent]) -> Turn:
         calls=tuple(event.call for event in events if isinstance(event, CallClosed)),
         finish_reason=end.finish_reason,
         usage=end.usage,
+        all_usage=end.all_usage,
     )
 
 
