@@ -157,11 +157,11 @@ def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
     assert bench_run._file_of("ollama:x", ScriptedBackend([])) == {}
 
 
-def test_known_thresholds_are_for_our_own_format() -> None:
+def test_a_threshold_is_found_for_our_own_format() -> None:
     parser = argparse.ArgumentParser()
     bench_run.declare(parser)
     usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
-    assert bench_run.threshold_of(usual, {"xml", "native"}) == KNOWN[DEFAULT_MODEL].call_threshold
+    assert bench_run.threshold_of(usual, {"xml", "native"}) == "auto"
     assert bench_run.threshold_of(usual, {"xml", "hermes"}) is None
     assert bench_run.threshold_of(given, {"xml", "hermes"}) == 1
 

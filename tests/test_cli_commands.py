@@ -296,7 +296,7 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
     [listed] = json.loads(said("list", "--json")[0])["models"]
     assert listed == {
         "name": "tiny", "size": 1004, "license": "MIT", "default": True,
-        "call_threshold": None, "present": True, "path": str(file),
+        "present": True, "path": str(file),
     }  # fmt: skip
     assert said("rm", "tiny") == (f"removed tiny (0 MB) from {tmp_path}\n", "")
     assert said("rm", "tiny") == (f"nothing to remove: tiny is not in {tmp_path}\n", "")

@@ -31,7 +31,6 @@ from xmlcall.completion import CompletionRequest
 from xmlcall.constrained import generate_call
 from xmlcall.generation import Generated, generate
 from xmlcall.loop_events import LoopEvent
-from xmlcall.models import call_threshold
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -172,10 +171,9 @@ async def last_of(events: AsyncGenerator[Any]) -> Generated:
 
 
 async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:
-    """The default model's own threshold, with the demo server's tools."""
+    """As in `xmlcall chat`, with the demo server's tools."""
     questions = {"Good morning!": False, "What is 1234 times 5678?": True}
-    threshold = call_threshold("local")
-    async with ToolLoop(connect("local"), [McpHost(DEMO)], call_threshold=threshold, temperature=0, max_turns=1) as loop:
+    async with ToolLoop(connect("local"), [McpHost(DEMO)], call_threshold="auto", temperature=0, max_turns=1) as loop:
         for question, needs_tool in questions.items():
             first = (await run(loop, Message(role="user", content=question)))[1]
             assert isinstance(first, ToolNeed)

@@ -30,7 +30,6 @@ from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOver
 from xmlcall.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.hosts.router import Router
 from xmlcall.loop_events import LoopEvent
-from xmlcall.models import DEFAULT_MODEL, KNOWN
 from xmlcall.prompt import plain_request
 from xmlcall.reply import beginning
 from xmlcall.tool import Tool
@@ -695,10 +694,8 @@ def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None
 @pytest.mark.parametrize(
     ("arguments", "model", "expected"),
     [
-        ([], "local", KNOWN[DEFAULT_MODEL].call_threshold),
-        ([], "qwen2.5-coder-1.5b", KNOWN["qwen2.5-coder-1.5b"].call_threshold),
+        ([], "local", "auto"),
         ([], "ollama:gemma3:4b", "auto"),
-        ([], "http://127.0.0.1:1/v1#qwen2.5-coder-1.5b", "auto"),
         (["--call-threshold", "auto"], "local", "auto"),
         (["--call-threshold", "-2.5"], "local", -2.5),
         (["--call-threshold", "0"], "ollama:gemma3:4b", 0.0),
@@ -725,22 +722,12 @@ def test_thresholds_that_nothing_comes_of(more: dict[str, Any]) -> None:
         call_threshold_of(options)
 
 
-def test_known_thresholds_are_for_english() -> None:
-    assert call_threshold_of(argparse.Namespace(model="local", lang="zh", reminder=True, call_threshold=None)) == "auto"
-
-
 @pytest.mark.parametrize("word", ["on", "nan", "inf", ""])
 def test_thresholds_that_are_none(word: str) -> None:
     parser = CommandParser(prog="x", description="")
     add_call_threshold(parser)
     with pytest.raises(UsageError, match="expected a number"):
         parser.parse_args(["--call-threshold", word])
-
-
-def test_the_known_thresholds_can_be_reached() -> None:
-    known = [model.call_threshold for model in KNOWN.values() if model.call_threshold is not None]
-    assert known
-    assert all(-SURE < threshold < SURE for threshold in known)
 
 
 @pytest.mark.parametrize(

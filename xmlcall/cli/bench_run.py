@@ -117,7 +117,7 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
 
 
 def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | None":
-    """Return the call threshold of a run; the known ones were not measured with other wire formats than ours.
+    """Return the call threshold of a run; by default one only for our own format, as in `xmlcall run`.
 
     Args:
         options: of the run.

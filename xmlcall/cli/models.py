@@ -60,7 +60,6 @@ def _described(model: KnownModel) -> dict[str, object]:
         "size": model.size,
         "license": model.license,
         "default": model.name == models.DEFAULT_MODEL,
-        "call_threshold": model.call_threshold,
         "present": found is not None,
         "path": str(found) if found else None,
     }

@@ -158,25 +158,21 @@ def add_call_threshold(parser: argparse._ActionsContainer) -> None:
         type=_threshold,
         metavar="NUMBER",
         help="answer in plain words where the log-odds that the model begins a call are not above this, and with a call where "
-        "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: as measured for "
-        "qwen2.5-coder-0.5b and -1.5b under these names and with --lang en, else auto)",
+        "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: auto)",
     )
 
 
 def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
-    """Return the threshold that was asked for, else the one that is known for the model and our English prompt, else `auto`.
+    """Return the threshold that was asked for, else `auto`.
 
     Raises:
         UsageError: one was asked for that nothing would come of.
     """
-    from ..models import call_threshold
-
     given, is_native = options.call_threshold, getattr(options, "mode", "xml") == "native"
     if given == "off" or (given is None and (is_native or not options.reminder)):
         return None
     if given is None:
-        known = call_threshold(options.model) if options.lang == "en" else None
-        return "auto" if known is None else known
+        return "auto"
     if not options.reminder or is_native:
         raise UsageError(
             "--call-threshold decides which reminder is sent: it goes neither with --no-reminder nor with --mode native"
