@@ -265,8 +265,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
     ({"input": [{"type": 5}]}, "input.0.type"),
     ({"input": [{"type": ["message"]}]}, "input.0.type"),
-    ({"input": [{"type": "web_search_call", "id": "ws_1", "status": "completed"}]}, "input.0.type"),
-    ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n", "input": "x"}]}, "input.0.type"),
+    ({"input": [{"type": "web_search_call", "id": "ws_1", "status": "completed"}]}, "input"),
+    ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n"}]}, "input.0.input"),
     ({"input": [HI, {"type": "item_reference", "id": "msg_1"}]}, "input.1"),
     ({"input": [HI, {"id": "msg_1"}]}, "input.1"),
     ({"input": [HI, {"id": "msg_1", "type": None}]}, "input.1"),
@@ -336,7 +336,7 @@ def test_a_body_without_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", "custom", None, []]
+    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", None, []]
 )
 def test_tools_that_are_no_functions_are_refused_by_their_type(kind: Any) -> None:
     with pytest.raises(ApiError, match="type") as caught:
@@ -359,6 +359,10 @@ def test_the_body_is_described() -> None:
         "MessageItem",
         "FunctionCallItem",
         "FunctionCallOutputItem",
+        "CustomToolCallItem",
+        "CustomToolCallOutputItem",
+        "LocalShellCallItem",
+        "LocalShellCallOutputItem",
         "ReasoningItem",
     }
     assert described["required"] == ["input"]

@@ -292,12 +292,13 @@ def test_a_caller_that_leaves_ends_the_generation(leave: Callable[[str, Any], No
 
 USER = {"role": "user", "content": "text"}
 TOOL = {"type": "function", "function": {"name": "now"}}
+OTHER = {"type": "function", "function": {"name": "now", "description": "Another."}}
 WRONG: list[tuple[type[Exception], str, Callable[[Any], Any], str]] = [
     (openai.BadRequestError, "openai", lambda c: c.chat.completions.create(model="m", messages=[]), "messages"),
     (
         openai.BadRequestError,
         "openai",
-        lambda c: c.chat.completions.create(model="m", messages=[USER], tools=[TOOL, TOOL]),
+        lambda c: c.chat.completions.create(model="m", messages=[USER], tools=[TOOL, OTHER]),
         "two tools are named 'now'",
     ),
     (

@@ -63,6 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
+    model.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse requests that leave their wire format where it cannot matter, instead of putting them right",
+    )
     tools = parser.add_argument_group("tools that the proxy runs itself")
     add_mcp_option(tools, "the servers")
     tools.add_argument(
@@ -144,6 +149,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         mode=options.mode,
         allowed=options.allow,
         stream_arguments=options.stream_arguments,
+        strict=options.strict,
         lang=options.lang,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -19,6 +20,7 @@ from .description import description
 from .endpoints import ENDPOINTS, Answer, Handler, format_of
 from .engine import Engine, Mode
 from .guard import Guard
+from .paths import TolerantPaths
 from .turn import ApiError
 
 __all__ = ["app_of", "create_app"]
@@ -37,6 +39,7 @@ def create_app(
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
+    strict: bool = False,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -54,6 +57,7 @@ def create_app(
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
+        strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
 
     Raises:
         UsageError: no such form of model.
@@ -68,6 +72,7 @@ def create_app(
         lang=lang,
         reminder=reminder,
         call_threshold=call_threshold,
+        strict=strict,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
 
@@ -107,6 +112,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
     app = Starlette(
         routes=[*routes, route("/openapi.json", "GET", describe)],
         lifespan=lifespan,
+        middleware=[] if engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},
     )
     app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that

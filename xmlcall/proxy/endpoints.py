@@ -30,6 +30,7 @@ from .engine import Engine
 from .guard import Guard
 from .ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
 from .responses import RESPONSES
+from .tolerance import mended
 from .turn import ApiError, Format
 
 __all__ = ["ENDPOINTS", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
@@ -41,6 +42,8 @@ BODY_SECONDS: Final = 120.0  # for a body to come
 DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
 VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
 PATH_LIMIT: Final = 200  # characters of a path in the log
+NOTES_LIMIT: Final = 100  # of what was mended that are told
+_SHOWN: Final = " :;,.\"'_-()"  # in the log, besides letters and digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,7 @@ def asking(question: Question) -> Answer:
                 f"the model server has no {question.path}, and xmlcall only passes it on", status=404, code="not_found"
             )
         _refuse_many(data)
-        asked = question.form.read(data)
+        asked = question.form.read(_mended(engine, data, question.form))
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
         elif asked.stream:
@@ -147,6 +150,18 @@ def asking(question: Question) -> Answer:
             await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
 
     return answer
+
+
+def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[str, Any]:
+    """Put right what cannot matter, and say so once."""
+    if engine.strict:
+        return data
+    body, notes = mended(data, form.name)
+    for note in notes:
+        if note not in engine.noted and len(engine.noted) < NOTES_LIMIT:
+            engine.noted.add(note)
+            log.warning("%s: %s (said once; --strict refuses such requests)", form.name, quote(note, safe=_SHOWN))
+    return body
 
 
 async def _relayed(
@@ -250,7 +265,7 @@ async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
 async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
     data = _data(await _content(request))
     _refuse_many(data)
-    asked = read_count(data)
+    asked = read_count(_mended(engine, data, MESSAGES))
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
 
 

@@ -93,6 +93,7 @@ class Engine:
             (see `toolneed`); `auto` finds the model's own; None leaves it to the model.
         repair: how often the model may try again.
         max_turns: replies in one answer.
+        strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
     """
 
     def __init__(
@@ -108,8 +109,11 @@ class Engine:
         call_threshold: Threshold | None = None,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
+        strict: bool = False,
     ) -> None:
         self.backend = Patient(backend)
+        self.strict = strict
+        self.noted: set[str] = set()  # what was mended in requests, and told
         self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode

@@ -1,22 +1,22 @@
 """OpenAI's responses, from the server's side: bodies into requests, whole answers; `responses_stream` writes the streamed ones.
 
 Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here. Of
-the format there is what agents use of it: a history of messages, calls and their outputs, function tools, text in a form. Nothing
-is stored, so that every request has to hold its whole conversation, and no tool runs on the server's side.
+the format there is what agents use of it: a history of messages, calls and their outputs, functions and custom tools
+(`responses_tools`), text in a form. Nothing is stored, so that every request has to hold its whole conversation, and no tool runs
+on the server's side: what such tools left in a history is left out.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from ..errors import UsageError
-from ..types import Message, Tool
-from .bodies import Body, arguments_of, call_of, content_of, extra_of, read_body, tools_of
+from ..types import Message
+from .bodies import Body, arguments_of, call_of, content_of, extra_of, read_body
 from .chat import OPTIONS, chosen, error_body
-from .responses_stream import EventWriter, begun, ended, filled, new_item, status_of
+from .responses_stream import EventWriter, begun, call_item, call_text, ended, filled, new_item, status_of
+from .responses_tools import CUSTOM_INPUT, Offered, offered, offered_name
 from .turn import ApiError, Asked, Format, Sampling, Turn, TurnRequest
 
 __all__ = ["RESPONSES", "ResponsesBody"]
@@ -60,6 +60,7 @@ class FunctionCallItem(Body):
     type: Literal["function_call"]
     call_id: str
     name: str
+    namespace: str | None = None
     arguments: str
 
 
@@ -68,6 +69,41 @@ class FunctionCallOutputItem(Body):
 
     type: Literal["function_call_output"]
     call_id: str
+    output: Content
+
+
+class CustomToolCallItem(Body):
+    """A call of a custom tool."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    namespace: str | None = None
+    input: str
+
+
+class CustomToolCallOutputItem(Body):
+    """What a call of a custom tool gave."""
+
+    type: Literal["custom_tool_call_output"]
+    call_id: str
+    output: Content
+
+
+class LocalShellCallItem(Body):
+    """A command that an agent ran in its own shell."""
+
+    type: Literal["local_shell_call"]
+    call_id: str
+    action: dict[str, Any]
+
+
+class LocalShellCallOutputItem(Body):
+    """What the command gave; the id is the call's."""
+
+    type: Literal["local_shell_call_output"]
+    id: str | None = None
+    call_id: str | None = None
     output: Content
 
 
@@ -82,7 +118,17 @@ Items = Annotated[
     Field(min_length=1),
     _listed(
         lambda text: {"role": "user", "content": text},
-        str | list[MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem],
+        str
+        | list[
+            MessageItem
+            | FunctionCallItem
+            | FunctionCallOutputItem
+            | CustomToolCallItem
+            | CustomToolCallOutputItem
+            | LocalShellCallItem
+            | LocalShellCallOutputItem
+            | ReasoningItem
+        ],
     ),
 ]
 
@@ -121,17 +167,17 @@ def _read(data: Mapping[str, Any]) -> Asked:
     for name in STATEFUL:
         if getattr(body, name):
             raise ApiError(f"{name}: this server keeps no state: send the whole input, and wait for its answer", param=name)
-    tools = tools_of(body.tools or [], _tool)
+    tools, known = offered(body.tools or [])
     choice = chosen(body.tool_choice, tools)
     request = TurnRequest(
-        messages=_messages(body),
+        messages=_messages(body, known),
         tools=tools,
         choice=choice,
         parallel=body.parallel_tool_calls is not False,
         sampling=_sampling(body),
         wire=NAME,
     )
-    return Asked(request=request, model=body.model, stream=bool(body.stream), shape={"echo": _echo(body)})
+    return Asked(request=request, model=body.model, stream=bool(body.stream), shape={"echo": _echo(body), "known": known})
 
 
 def _echo(body: ResponsesBody) -> dict[str, Any]:
@@ -143,13 +189,6 @@ def _echo(body: ResponsesBody) -> dict[str, Any]:
         "tools": body.tools or [],
         "truncation": body.truncation or "disabled",
     }
-
-
-def _tool(item: dict[str, Any]) -> Tool:
-    kind = item.get("type", "function")
-    if kind != "function":
-        raise UsageError(f'expected a tool of type "function", got {kind!r:.80}: this server has no tools of its own')
-    return Tool.from_openai(item)
 
 
 def _sampling(body: ResponsesBody) -> Sampling:
@@ -176,21 +215,23 @@ def _json_schema(form: Any) -> Mapping[str, Any] | None:
     return schema
 
 
-def _messages(body: ResponsesBody) -> tuple[Message, ...]:
-    read = (_item(item, f"input.{number}") for number, item in enumerate(body.input))
+def _messages(body: ResponsesBody, known: Mapping[str, Offered]) -> tuple[Message, ...]:
+    read = (_item(item, f"input.{number}", known) for number, item in enumerate(body.input))
     messages = [message for message in read if message is not None]
     if not messages:
-        raise ApiError("input: expected a message, got nothing but reasoning", param="input")
+        raise ApiError("input: expected a message, got nothing that is for the model", param="input")
     instructions = (Message(role="system", content=body.instructions),) if body.instructions else ()
     return instructions + tuple(_joined(messages))
 
 
-def _item(item: dict[str, Any], path: str) -> Message | None:
+def _item(item: dict[str, Any], path: str, known: Mapping[str, Offered]) -> Message | None:
     """Read one item, None if it is not for the model."""
     # A message may leave out its type, and so may a reference: `ItemReference` of openai-python has an optional one.
     kind = item.get("type") or ("item_reference" if "id" in item and "role" not in item else "message")
     if kind == "item_reference":
         raise ApiError(f"{path}: this server keeps no state: send the item itself, not a reference", param=path)
+    if kind in _HOSTED:
+        return None
     if not isinstance(kind, str) or kind not in _ITEMS:
         raise ApiError(f"{path}.type: expected {', '.join(_ITEMS)}, got {kind!r:.80}", param=f"{path}.type")
     model, message = _ITEMS[kind]
@@ -198,30 +239,67 @@ def _item(item: dict[str, Any], path: str) -> Message | None:
         read = read_body(model, item)
     except ApiError as error:
         raise ApiError(f"{path}.{error.message}", param=f"{path}.{error.param}") from None
-    return message(read, path)
+    return message(read, path, known)
 
 
-def _message(item: MessageItem, path: str) -> Message:
+def _message(item: MessageItem, path: str, known: Mapping[str, Offered]) -> Message:
     text, images = content_of(item.content, f"{path}.content")
     return Message(role="system" if item.role == "developer" else item.role, content=text, images=images)
 
 
-def _call(item: FunctionCallItem, path: str) -> Message:
-    call = call_of(item.call_id, item.name, arguments_of(item.arguments, f"{path}.arguments"), 0)
-    return Message(role="assistant", content="", tool_calls=(call,))
+def _call(item: FunctionCallItem, path: str, known: Mapping[str, Offered]) -> Message:
+    name = offered_name(known, item.name, item.namespace or "")
+    return _said(item.call_id, name, arguments_of(item.arguments, f"{path}.arguments"))
 
 
-def _output(item: FunctionCallOutputItem, path: str) -> Message:
+def _custom_call(item: CustomToolCallItem, path: str, known: Mapping[str, Offered]) -> Message:
+    return _said(item.call_id, offered_name(known, item.name, item.namespace or ""), {CUSTOM_INPUT: item.input})
+
+
+def _shell_call(item: LocalShellCallItem, path: str, known: Mapping[str, Offered]) -> Message:
+    return _said(item.call_id, "local_shell", {"command": item.action.get("command")})
+
+
+def _said(identity: str, name: str, arguments: Mapping[str, Any]) -> Message:
+    return Message(role="assistant", content="", tool_calls=(call_of(identity, name, arguments, 0),))
+
+
+def _output(
+    item: FunctionCallOutputItem | CustomToolCallOutputItem | LocalShellCallOutputItem, path: str, known: Mapping[str, Offered]
+) -> Message:
     text, images = content_of(item.output, f"{path}.output")
-    return Message(role="tool", content=text, tool_call_id=item.call_id, images=images)
+    identity = item.call_id or getattr(item, "id", None)
+    return Message(role="tool", content=text, tool_call_id=identity, images=images)
 
 
-_ITEMS: Final[dict[str, tuple[type[Body], Callable[[Any, str], Message | None]]]] = {
+_ITEMS: Final[dict[str, tuple[type[Body], Callable[[Any, str, Mapping[str, Offered]], Message | None]]]] = {
     "message": (MessageItem, _message),
     "function_call": (FunctionCallItem, _call),
     "function_call_output": (FunctionCallOutputItem, _output),
-    "reasoning": (ReasoningItem, lambda item, path: None),
+    "custom_tool_call": (CustomToolCallItem, _custom_call),
+    "custom_tool_call_output": (CustomToolCallOutputItem, _output),
+    "local_shell_call": (LocalShellCallItem, _shell_call),
+    "local_shell_call_output": (LocalShellCallOutputItem, _output),
+    "reasoning": (ReasoningItem, lambda item, path, known: None),
 }
+_HOSTED: Final = frozenset(
+    {
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "computer_call_output",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+"""Items that OpenAI's own tools and servers leave in a history, and that say nothing without them."""
 
 
 def _joined(messages: Iterable[Message]) -> Iterable[Message]:
@@ -257,8 +335,8 @@ def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
     if turn.text.strip() or not turn.calls:
         output.append(filled(new_item("message"), turn.text, status_of(turn.finish_reason)))
     for call in turn.calls:
-        item = new_item("function_call", call_id=call.id, name=call.name)
-        output.append(filled(item, json.dumps(call.arguments, ensure_ascii=False)))
+        item = call_item(asked, call.id, call.name)
+        output.append(filled(item, call_text(item, call)))
     return ended(begun(asked), turn, output)
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..completion import Usage
+from ..types import ToolCall
 from ..wire.openai import FINISHED
+from .responses_tools import CUSTOM_INPUT, called_as
 from .turn import (
     ApiError,
     ArgumentsPiece,
@@ -28,7 +30,7 @@ from .turn import (
     own_usage,
 )
 
-__all__ = ["EventWriter", "begun", "ended", "filled", "new_item", "status_of"]
+__all__ = ["EventWriter", "begun", "call_item", "call_text", "ended", "filled", "new_item", "status_of"]
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -77,6 +79,9 @@ _KINDS: Final = {
     "function_call": _Kind(
         prefix="fc", events="response.function_call_arguments", whole="arguments", fields={}, part=None, beside={}
     ),
+    "custom_tool_call": _Kind(
+        prefix="ctc", events="response.custom_tool_call_input", whole="input", fields={}, part=None, beside={}
+    ),
 }
 
 
@@ -87,13 +92,37 @@ def new_item(kind: str, **fields: Any) -> dict[str, Any]:
     """Write an item of the output that has just begun.
 
     Args:
-        kind: `reasoning`, `message` or `function_call`.
+        kind: `reasoning`, `message`, `function_call` or `custom_tool_call`.
         fields: further ones, `call_id` and `name` of a call.
     """
     row = _KINDS[kind]
     empty: dict[str, Any] = {row.whole: ""} if row.part is None else {"content": []}
     identity = f"{row.prefix}_{secrets.token_hex(12)}"
     return {"id": identity, "type": kind, "status": "in_progress", **row.fields, **fields, **empty}
+
+
+def call_item(asked: Asked, identity: str, name: str) -> dict[str, Any]:
+    """Write the item of a call that has just begun, in the form in which its tool was offered.
+
+    Args:
+        asked: the request.
+        identity: the call's id.
+        name: under which its tool was offered.
+    """
+    kind, names = called_as(asked.shape["known"], name)
+    return new_item(kind, call_id=identity, **names)
+
+
+def call_text(item: Mapping[str, Any], call: ToolCall) -> str:
+    """Return what an item says of its call: the arguments as JSON text, or the input of a custom tool.
+
+    Args:
+        item: of the call.
+        call: whole.
+    """
+    if item["type"] == "custom_tool_call":
+        return str(call.arguments.get(CUSTOM_INPUT, ""))
+    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def filled(item: dict[str, Any], text: str, status: Status = "completed") -> dict[str, Any]:
@@ -187,6 +216,7 @@ class EventWriter:
     """Writes the events of one streamed answer."""
 
     def __init__(self, asked: Asked) -> None:
+        self._asked = asked
         self._response = begun(asked)
         self._number = 0
         self._items: list[_Growing] = []
@@ -207,12 +237,13 @@ class EventWriter:
                 return self._add("reasoning", text) if text else b""
             case CallOpened(index=index, id=identity, name=name):
                 silence = self._silence("completed")
-                self._calls[index], opening = self._open("function_call", call_id=identity, name=name)
+                self._calls[index], opening = self._open(call_item(self._asked, identity, name))
                 return silence + opening
             case ArgumentsPiece(index=index, text=text):
-                return self._grow(self._calls[index], text) if text else b""
-            case CallClosed(index=index):
-                return self._close(self._calls.pop(index), "completed")
+                growing = self._calls[index]  # the input of a custom tool is no JSON: it comes with the call's end
+                return self._grow(growing, text) if text and growing.item["type"] == "function_call" else b""
+            case CallClosed(index=index, call=call):
+                return self._close_call(self._calls.pop(index), call)
             case TurnEnded():
                 return self._end(event)
 
@@ -233,7 +264,7 @@ class EventWriter:
         if self._prose is not None and self._prose.item["type"] == kind:
             return self._prose, b""
         silence = self._silence("completed")
-        self._prose, opening = self._open(kind)
+        self._prose, opening = self._open(new_item(kind))
         return self._prose, silence + opening
 
     def _silence(self, status: Status) -> bytes:
@@ -243,8 +274,13 @@ class EventWriter:
         growing, self._prose = self._prose, None
         return self._close(growing, status)
 
-    def _open(self, kind: str, **fields: Any) -> tuple[_Growing, bytes]:
-        growing = _Growing(len(self._items), new_item(kind, **fields))
+    def _close_call(self, growing: _Growing, call: ToolCall) -> bytes:
+        is_custom = growing.item["type"] == "custom_tool_call"
+        text = call_text(growing.item, call) if is_custom else ""
+        return (self._grow(growing, text) if text else b"") + self._close(growing, "completed")
+
+    def _open(self, item: dict[str, Any]) -> tuple[_Growing, bytes]:
+        growing = _Growing(len(self._items), item)
         self._items.append(growing)
         added = self._event("response.output_item.added", output_index=growing.place, item=growing.item)
         return growing, added + self._part_event("added", growing, "")

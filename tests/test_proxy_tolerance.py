@@ -1,0 +1,188 @@
+"""Requests as real clients send them, beside their wire formats: what is mended, and that `--strict` refuses it."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proxy_harness import ADD, ECHO, add, block
+
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.proxy import create_app
+from xmlcall.proxy.paths import tidy
+from xmlcall.proxy.tolerance import mended
+from xmlcall.references import deeper_than
+
+CHAT, RESPONSES, MESSAGES, OLLAMA = "openai", "openai-responses", "anthropic", "ollama"
+HI = {"role": "user", "content": "Hi"}
+
+
+def history(arguments: Any, **fields: Any) -> dict[str, Any]:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}} | fields
+    return {"messages": [HI, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+
+
+CASES = json.loads((Path(__file__).parent / "tolerance.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_what_is_mended(case: dict[str, Any]) -> None:
+    before = copy.deepcopy(case["body"])
+    found, _ = mended(case["body"], case["wire"])
+    assert found == case["mended"]
+    assert case["body"] == before
+    assert mended(found, case["wire"]) == (found, [])
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        (CHAT, {"model": "m", "max_tokens": 5, "temperature": 0, "tool_choice": "auto", "tools": [ADD], **history('{"a": 1}')}),
+        (RESPONSES, {"tools": [{"type": "custom", "name": "patch"}, {"type": "namespace", "name": "n", "tools": []}]}),
+        (MESSAGES, {"tools": [{"type": "custom", "name": "f"}], "tool_choice": {"type": "any"}, "max_tokens": 1}),
+        (OLLAMA, {"options": {"temperature": 0.5}, "messages": [HI]}),
+    ],
+)
+def test_what_is_right_stays(wire: str, body: dict[str, Any]) -> None:
+    assert mended(body, wire) == (body, [])
+
+
+KEYS = st.sampled_from(["type", "role", "content", "tool_calls", "function", "arguments", "id", "messages", "tools", "input"])
+PLAIN = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=20)
+FIELDS = st.sampled_from(["model", "max_tokens", "temperature", "options", "tool_choice", "tools", "messages", "input"])
+
+
+@given(st.dictionaries(FIELDS, VALUES, max_size=5), st.sampled_from([CHAT, RESPONSES, MESSAGES, OLLAMA]))
+def test_no_body_is_too_strange_to_be_mended(body: dict[str, Any], wire: str) -> None:
+    before = json.dumps(body)
+    found, notes = mended(body, wire)
+    assert json.dumps(body) == before
+    assert not deeper_than(100, found)
+    assert all(isinstance(note, str) and note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/v1/models", "/v1/models"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("/models", "/v1/models"),
+        ("/models/m", "/v1/models/m"),
+        ("/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("/responses", "/v1/responses"),
+        ("/api/chat/", "/api/chat"),
+        ("/", "/"),
+        ("//", "/"),
+        ("/v1/models", "/v1/models"),
+        ("/modelsx", "/modelsx"),
+        ("/v1/v1", "/v1/v1"),
+    ],
+)
+def test_paths(path: str, meant: str) -> None:
+    assert tidy(path) == meant
+
+
+async def asked(path: str, body: dict[str, Any], *replies: Any, **options: Any) -> httpx.Response:
+    app = create_app(ScriptedBackend(list(replies)), mode="xml", **options)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post(path, json=body)
+
+
+ODD = {"model": None, "messages": [HI], "tools": [ADD, ECHO], "max_tokens": -1}
+
+
+async def test_a_request_beside_its_format_is_answered() -> None:
+    answer = await asked("/chat/completions/", ODD, add(1, 2))
+    assert answer.status_code == 200
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/v1/chat/completions"])
+async def test_strict_refuses_it(path: str) -> None:
+    answer = await asked(path, ODD, add(1, 2), strict=True)
+    assert answer.status_code == (404 if path == "/chat/completions" else 400)
+
+
+async def test_what_was_mended_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(ScriptedBackend([add(1, 2), add(1, 2)]), mode="xml")
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for _ in range(2):
+                assert (await client.post("/v1/chat/completions", json=ODD)).status_code == 200
+    assert [record.message for record in caplog.records if "max_tokens" in record.message] == [
+        "openai: max_tokens: left out, as it was below 1 (said once; --strict refuses such requests)"
+    ]
+
+
+# -- codex -------------------------------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+SHELL = {"type": "function", "name": "shell", "parameters": SCHEMA}
+FILES = "mcp__files"
+CODEX = [
+    SHELL,
+    {"type": "namespace", "name": FILES, "description": "Files.", "tools": [{**SHELL, "name": "read"}, SHELL]},
+    {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}},
+    {"type": "web_search"},
+]
+COMMAND = '{"command": "a"}'
+
+# the model's call -> the item of the answer
+CALLED: list[tuple[tuple[str, dict[str, Any]], dict[str, Any]]] = [
+    (("shell", {"command": "a"}), {"type": "function_call", "name": "shell", "arguments": COMMAND}),
+    (("read", {"command": "a"}), {"type": "function_call", "name": "read", "namespace": FILES, "arguments": COMMAND}),
+    ((f"{FILES}.shell", {"command": "a"}), {"type": "function_call", "name": "shell", "namespace": FILES, "arguments": COMMAND}),
+    (("apply_patch", {"input": "*** x"}), {"type": "custom_tool_call", "name": "apply_patch", "input": "*** x"}),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), CALLED, ids=[call[0] for call, _ in CALLED])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_codex(call: tuple[str, dict[str, Any]], expected: dict[str, Any], stream: bool) -> None:
+    body = {"model": "m", "input": [HI], "tools": CODEX, "stream": stream}
+    answer = await asked("/v1/responses", body, block(call))
+    assert answer.status_code == 200
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+    output = events[-1]["response"]["output"] if stream else answer.json()["output"]
+    (item,) = [item for item in output if item["type"] != "message"]
+    assert {name: item[name] for name in expected} == expected
+    if stream:
+        whole = "input" if item["type"] == "custom_tool_call" else "arguments"
+        deltas = [event["delta"] for event in events if event["type"].endswith(f"{whole}.delta")]
+        assert "".join(deltas) == expected[whole]
+
+
+async def test_what_codex_keeps_of_a_conversation_is_read() -> None:
+    said = [
+        HI,
+        {"type": "reasoning", "summary": []},
+        {"type": "web_search_call", "id": "ws", "status": "completed"},
+        {"type": "compaction", "encrypted_content": "x"},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** x"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done."},
+        {"type": "function_call", "call_id": "c2", "name": "shell", "namespace": "mcp__files", "arguments": '{"command": "a"}'},
+        {"type": "function_call_output", "call_id": "c2", "output": "b"},
+        {"type": "local_shell_call", "call_id": "c3", "status": "completed", "action": {"type": "exec", "command": ["ls"]}},
+        {"type": "local_shell_call_output", "id": "c3", "output": "notes.txt"},
+        {"role": "user", "content": "And now?"},
+    ]
+    backend = ScriptedBackend(["Well."])
+    app = create_app(backend, mode="xml")
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answer = await client.post("/v1/responses", json={"model": "m", "input": said, "tools": CODEX})
+    assert answer.status_code == 200
+    shown = "\n".join(message.content for message in backend.requests[0].messages[1:])
+    for words in ("*** x", "Done.", '<invoke name="mcp__files.shell">', "local_shell", "notes.txt", "And now?"):
+        assert words in shown

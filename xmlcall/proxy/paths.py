@@ -1,0 +1,43 @@
+"""Paths as clients write them: a base URL without `/v1`, with it twice, or with a slash at the end.
+
+Half of the clients add `/v1` to the base URL that they are given, the other half do not, and their settings seldom say which.
+"""
+
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["TolerantPaths", "tidy"]
+
+_VERSION: Final = "/v1"
+_WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/responses")
+
+
+def tidy(path: str) -> str:
+    """Return the path that was meant.
+
+    Args:
+        path: of a request.
+    """
+    path = path.rstrip("/") or "/"
+    while path.startswith(f"{_VERSION}{_VERSION}/"):
+        path = path.removeprefix(_VERSION)
+    is_bare = any(path == each or path.startswith(f"{each}/") for each in _WITHOUT)
+    return f"{_VERSION}{path}" if is_bare else path
+
+
+class TolerantPaths:
+    """ASGI middleware that passes requests on under the path that was meant.
+
+    Args:
+        app: what answers them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http" and (path := tidy(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
+        await self._app(scope, receive, send)
