@@ -335,9 +335,7 @@ def test_a_body_without_input_is_refused() -> None:
         RESPONSES.read({"model": "m"})
 
 
-@pytest.mark.parametrize(
-    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", None, []]
-)
+@pytest.mark.parametrize("kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", None, []])
 def test_tools_that_are_no_functions_are_refused_by_their_type(kind: Any) -> None:
     with pytest.raises(ApiError, match="type") as caught:
         RESPONSES.read(given(tools=[WEATHER, {"type": kind, "name": "x"}]))

@@ -23,7 +23,18 @@ from .types import MISSING, Tool
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-__all__ = ["LANGUAGES", "after_empty", "form", "language_of", "plain_request", "reminder", "source", "system_prompt", "template"]
+__all__ = [
+    "LANGUAGES",
+    "after_empty",
+    "form",
+    "json_answer",
+    "language_of",
+    "plain_request",
+    "reminder",
+    "source",
+    "system_prompt",
+    "template",
+]
 
 LANGUAGES = ("en", "zh")
 
@@ -131,6 +142,16 @@ def after_empty(*, lang: str = "en") -> str:
     return template(lang, "empty").render().strip()
 
 
+def json_answer(schema: Mapping[str, Any], *, lang: str = "en") -> str:
+    """Render what asks for an answer in JSON, where tools are on offer, too.
+
+    Args:
+        schema: that the answer has to fit.
+        lang: `en` or `zh`.
+    """
+    return template(lang, "json_answer").render(schema=json.dumps(schema, ensure_ascii=False)).strip()
+
+
 def form(dialect: str) -> dict[str, Any]:
     """Return what templates say about a wire format.
 
@@ -160,7 +181,7 @@ def template(lang: str, name: str) -> "Template":
 
     Args:
         lang: `en` or `zh`.
-        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated` or `empty`.
+        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated`, `empty` or `json_answer`.
 
     Raises:
         UsageError: unknown language.

@@ -21,14 +21,17 @@ from ..catalog import Catalog
 from ..echo import examples_of, has_placeholder, may_be_placeholder
 from ..events import ToolArgumentDelta
 from ..tool import Tool
-from ..types import RawArgument, RawCall, ToolCall
+from ..types import MISSING, InvalidCall, RawArgument, RawCall, ToolCall
 
-__all__ = ["CallText"]
+__all__ = ["CallText", "as_written"]
 
 # Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
+
+
+_NEVER: Final = frozenset({"echo", "truncated-call"})
 
 
 class CallText:
@@ -152,6 +155,31 @@ class CallText:
 
 def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:
     return name in arguments and json.dumps(arguments[name], sort_keys=True) == json.dumps(value, sort_keys=True)
+
+
+def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
+    """Return a call that does not fit its tool's schema, with its arguments as they are.
+
+    Args:
+        call: whole, and nobody else's.
+        catalog: what was offered.
+
+    Returns:
+        None if its tool is not known, or if what it wrote is no list of arguments, or a copy, which nobody may run.
+    """
+    tool = catalog.get(catalog.meant_by(call.name) or "")
+    codes = {issue.code for issue in call.issues}
+    if tool is None or not call.raw.complete or codes & _NEVER or not (call.raw.arguments or codes == {"missing-argument"}):
+        return None
+    arguments = {each.name: _value(tool, each) for each in call.raw.arguments}
+    return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
+
+
+def _value(tool: Tool, argument: RawArgument) -> Any:
+    if argument.value is not MISSING:
+        return argument.value
+    typed = _typed(tool, argument.name, argument.text)
+    return typed[0] if typed else argument.text
 
 
 def _typed(tool: Tool, name: str, text: str) -> tuple[Any] | None:

@@ -13,7 +13,7 @@ import itertools
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,6 +36,7 @@ from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
+from .formed import formed
 from .history import DIALECT, last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
 from .memory import Memory
@@ -44,7 +45,6 @@ from .patience import Patient
 from .rounds import Answering, answer
 from .sending import Sender
 from .turn import (
-    ApiError,
     Sampling,
     TurnEvent,
     TurnRequest,
@@ -251,9 +251,6 @@ class Engine:
     async def _text(
         self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool
     ) -> AsyncGenerator[TurnEvent]:
-        if request.sampling.json_schema is not None:
-            message = "a reply in JSON cannot be demanded while tools are offered: leave out the tools or the response format"
-            raise ApiError(message, param="response_format")
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
@@ -262,27 +259,46 @@ class Engine:
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         decision = await self._decided(request, completion, bare, allowed)
-        return answer(
-            Answering(
-                backend=self._fitted,
-                catalog=allowed,
-                origins={name: origin for name, origin in self._origins.items() if name not in theirs},
-                calling=self._calling,
-                completion=decision.completion,
-                choice=request.choice,
-                otherwise=decision.otherwise,
-                begun=decision.begun,
-                parallel=request.parallel,
-                attempts=Attempts(self._repair),
-                max_turns=self._max_turns,
-                sources=self._sources(request, words),
-                request=last_request(request.messages),
-                lang=self._lang,
-                sender=Sender(allowed, stream_arguments=stream_arguments),
-                memory=self._memory,
-                usage=decision.usage,
-            )
+        answering = Answering(
+            backend=self._fitted,
+            catalog=allowed,
+            origins={name: origin for name, origin in self._origins.items() if name not in theirs},
+            calling=self._calling,
+            completion=decision.completion,
+            choice=request.choice,
+            otherwise=decision.otherwise,
+            begun=decision.begun,
+            parallel=request.parallel,
+            attempts=Attempts(self._repair),
+            max_turns=self._max_turns,
+            sources=self._sources(request, words),
+            request=last_request(request.messages),
+            lang=self._lang,
+            sender=Sender(allowed, stream_arguments=stream_arguments),
+            memory=self._memory,
+            strict=self.strict,
+            usage=decision.usage,
         )
+        schema = request.sampling.json_schema
+        if schema is None or request.choice.mode == "required":  # the answer is a call, and its form the tool's
+            return answer(answering)
+        return self._formed(answering, schema)
+
+    def _formed(self, answering: Answering, schema: Mapping[str, Any]) -> AsyncGenerator[TurnEvent]:
+        """Answer with calls, or with JSON that fits a schema."""
+        words = prompt.json_answer(schema, lang=self._lang)
+
+        def asking(completion: CompletionRequest) -> CompletionRequest:
+            return replace(completion, messages=with_reminder(words, completion.messages))
+
+        answering.completion = asking(answering.completion)
+        answering.otherwise = answering.otherwise and asking(answering.otherwise)
+
+        def again() -> AsyncGenerator[TurnEvent]:
+            messages = (*answering.completion.messages, *answering.added)
+            return plain_answer(self._fitted, replace(answering.completion, messages=messages, json_schema=schema))
+
+        return formed(answer(answering), schema, again)
 
     async def _decided(
         self, request: TurnRequest, reminded: CompletionRequest, bare: CompletionRequest | None, catalog: Catalog

@@ -34,6 +34,7 @@ from ..repeated import identity, is_asked_for
 from ..reply import beginning
 from ..tool import Tool
 from ..types import InvalidCall, Message, RawCall, ToolCall, ToolResult
+from .arguments import as_written
 from .history import DIALECT
 from .memory import Answered, Memory, Remembered
 from .sending import Sender, broken_off, new_identity
@@ -74,6 +75,7 @@ class Answering:
         lang: of results and feedback.
         sender: of the calls that the caller gets.
         memory: told what the model said, if calls go to the caller.
+        strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
     """
 
     backend: Backend
@@ -92,6 +94,7 @@ class Answering:
     lang: str
     sender: Sender
     memory: Memory
+    strict: bool = False
     usage: Usage = field(default_factory=Usage)
     added: list[Message] = field(default_factory=list)  # by this answer, behind the caller's messages
     visible: str = ""
@@ -105,6 +108,7 @@ class Answering:
     refusal: str = ""  # why the last reply was no answer, in words for the model; stands in the next request only
     is_retry: bool = False  # the reply answers our own words, not the caller's
     prefix_refused: bool = False
+    parting: list[TurnEvent] = field(default_factory=list)  # what the caller gets although the model did not get it right
 
 
 async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
@@ -127,15 +131,17 @@ async def answer(state: Answering) -> AsyncGenerator[TurnEvent]:
                     yield event
         except BackendError as error:
             if not _is_refused_prefix(state, error):
-                raise _after_tools(error) if state.ran else error from None
+                raise _after_tools(state, error) if state.ran else error from None
             state.prefix_refused, state.completion = True, state.otherwise or state.completion
             continue
         if reason := await _settle(state):
+            for event in state.parting:
+                yield event
             if name := state.sender.unfinished:
                 raise broken_off(name)
             yield _turn_ended(reason, state)
             return
-    raise _failed(f"no answer after {state.max_turns} replies: the model kept calling tools", "max_turns")
+    raise _failed(state, f"no answer after {state.max_turns} replies: the model kept calling tools", "max_turns")
 
 
 def _turn_ended(reason: str, state: Answering) -> TurnEnded:
@@ -150,9 +156,9 @@ def _is_refused_prefix(state: Answering, error: BackendError) -> bool:
     return is_refused_beginning(error) and bool(_prefix(state)) and state.generated is None
 
 
-def _after_tools(error: BackendError) -> ApiError:
+def _after_tools(state: Answering, error: BackendError) -> ApiError:
     """Make an error that clients do not answer by asking again: what ran would run twice."""
-    return _failed(f"{error}; tools had run before", "failed_after_tools")
+    return _failed(state, f"{error}; tools had run before", "failed_after_tools")
 
 
 async def _settle(state: Answering) -> str:
@@ -177,7 +183,11 @@ async def _settle(state: Answering) -> str:
     if state.sender.sent and not any(isinstance(call, InvalidCall) for call, _ in answered):
         _remember(state, answered)
         return cut or "tool_calls"
-    _tell(state, [(call, result) for call, result in answered if isinstance(call, InvalidCall) or result is not None])
+    told = [(call, result) for call, result in answered if isinstance(call, InvalidCall) or result is not None]
+    _tell(state, told)
+    if given_up := state.attempts.after(told):
+        _part(state, given_up, told)
+        return "tool_calls"
     return ""
 
 
@@ -188,7 +198,7 @@ def _refuse(state: Answering, generated: Generated) -> None:
         ApiError: the model has tried often enough.
     """
     if not state.attempts.refuse():
-        raise _failed(_NO_ANSWER[generated.refusal], generated.refusal)
+        raise _failed(state, _NO_ANSWER[generated.refusal], generated.refusal)
     state.refusal = refusal(generated.refusal, lang=state.lang)
 
 
@@ -308,7 +318,7 @@ def _demand(state: Answering, generated: Generated) -> None:
     """Tell the model that it has to call a tool; once."""
     if state.demanded:
         message = "tool_choice: a call was required, and the model answered without one, also when it was told to call"
-        raise _failed(message, "no_tool_call")
+        raise _failed(state, message, "no_tool_call")
     state.demanded = True
     demand = _DEMAND_NAMED.format(name=state.choice.name) if state.choice.name else _DEMAND
     state.added += [Message(role="assistant", content=generated.text), Message(role="user", content=demand)]
@@ -338,16 +348,24 @@ async def _outcome(state: Answering, call: ToolCall | InvalidCall) -> tuple[Tool
 
 
 def _tell(state: Answering, answered: Answered) -> None:
-    """Put results and feedback into the conversation.
-
-    Raises:
-        ApiError: the model has tried often enough.
-    """
+    """Put results and feedback into the conversation."""
     again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and state.attempts.came_before(call)}
     text = results(answered, state.catalog, lang=state.lang, again=again, request=state.request)
     state.added.append(Message(role="user", content=text))
-    if reason := state.attempts.after(answered):
-        raise _failed(_why(reason, answered), reason)
+
+
+def _part(state: Answering, reason: str, answered: Answered) -> None:
+    """Give the caller the last calls as they are: agents check arguments themselves, and tell the model what is wrong.
+
+    Raises:
+        ApiError: there is none that the caller could answer.
+    """
+    calls = [] if state.strict else [as_written(call, state.catalog) for call, _ in answered if isinstance(call, InvalidCall)]
+    for call in calls:
+        if call is not None and call.name not in state.origins:
+            state.parting += state.sender.end(call, is_retry=True)
+    if not state.parting:
+        raise _failed(state, _why(reason, answered), reason)
 
 
 def _why(reason: str, answered: Answered) -> str:
@@ -357,8 +375,11 @@ def _why(reason: str, answered: Answered) -> str:
     return f"the model's calls cannot run, however often it was told why: {' '.join(issues)}"
 
 
-def _failed(message: str, code: str) -> ApiError:
-    return ApiError(message, status=502, kind="server_error", code=code)
+def _failed(state: Answering, message: str, code: str) -> ApiError:
+    """Make an error of the model's own failure; clients ask again after a 502, which would only cost as much once more."""
+    if state.strict:
+        return ApiError(message, status=502, kind="server_error", code=code)
+    return ApiError(message, status=422, code=code)
 
 
 def _remember(state: Answering, answered: Answered) -> None:
