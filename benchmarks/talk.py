@@ -24,7 +24,8 @@ RUNS: Mapping[str, str] = {
     "before": "before: decided behind the whole conversation",
     "before-off": "before, `--call-threshold off`",
     "native": "the server's native template, calls in its text read, too",
-    "after": "now: decided by the message alone",
+    "alone": "decided by the message alone, thresholds -5.0 and -1.9",
+    "now": "now: and by how far it moves the choice of a tool, `auto`",
 }
 COLUMNS = ("task_correct", "with_tool", "without_tool", "own_language", "false_statement")
 
@@ -78,9 +79,9 @@ async def main() -> None:
         opened: dict[str, Any] = {name: read_run(folder) for name, folder in folders.items() if folder.is_dir()}
         runs = {name: next(iter((await judged(run)).values())) for name, run in opened.items()}
         lines += ["", f"## Qwen2.5-Coder-{model.upper()}-Instruct", "", *table(runs), ""]
-        lines += [f"- What is wrong now: {failures(runs['after'])}."]
-        for name in [name for name in runs if name != "after"]:
-            pair = compared(runs[name], runs["after"])["metrics"]["task_correct"]
+        lines += [f"- What is wrong now: {failures(runs['now'])}."]
+        for name in [name for name in runs if name != "now"]:
+            pair = compared(runs[name], runs["now"])["metrics"]["task_correct"]
             counts = f"{pair['first']} right, now {pair['second']}, of {pair['total']}"
             lines.append(f"- {RUNS[name]}: {counts} (exact McNemar p = {pair['p']:g}).")
         missing = [RUNS[name] for name in RUNS if name not in runs]

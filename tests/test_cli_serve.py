@@ -258,7 +258,7 @@ def test_the_log_has_nothing_of_what_is_said(tmp_path: Path) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": CANARY, "parameters": schema}}
     with contextlib.ExitStack() as stack:
         model, _ = stack.enter_context(model_server(CANARY, *[wrong] * 3, [chunk({"content": CANARY}), b"data: {\n\n"]))
-        proxy = stack.enter_context(Serving("--model", model, "--mode", "xml", home=tmp_path))
+        proxy = stack.enter_context(Serving("--model", model, "--mode", "xml", "--strict", home=tmp_path))
         statuses = [proxy.ask(CANARY, tools=[tool], headers={"authorization": f"Bearer {CANARY}"}).status_code for _ in range(3)]
         statuses += [proxy.ask(tools=[tool], **wrong).status_code for wrong in ({"seed": CANARY}, {CANARY: 1, "n": 2})]
         statuses += [httpx.post(proxy.url + CHAT, content=f'{{"{CANARY}": {CANARY}').status_code]

@@ -153,8 +153,46 @@ FAILURES = [
 )
 async def test_what_cannot_be_mended_is_an_error(replies: list[str], fields: dict[str, Any], code: str, word: str) -> None:
     with pytest.raises(ApiError, match=word) as raised:
-        await ask(ScriptedBackend(replies), body(**fields))
+        await ask(ScriptedBackend(replies), body(**fields), strict=True)
     assert (raised.value.status, raised.value.code) == (502, code)
+
+
+# replies that never get it right -> what the caller gets all the same
+PARTING: list[tuple[str, list[str], Any]] = [
+    ("wrong types", [add("x", 2), add("y", 2), add("z", 2)], [("add", {"a": "z", "b": 2})]),
+    ("nothing", [block(("add", {}))] * 3, [("add", {})]),
+    ("a name in another spelling", [block(("Add", {"a": "x"}))] * 3, [("add", {"a": "x"})]),
+    (
+        "one of two, whose other one went out",
+        [block(("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 4})), add("x", 4), add("x", 5)],
+        [("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 5})],
+    ),
+]
+
+
+@pytest.mark.parametrize(("replies", "expected"), [case[1:] for case in PARTING], ids=[case[0] for case in PARTING])
+@pytest.mark.parametrize("stream_arguments", [False, True])
+async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(
+    replies: list[str], expected: Any, stream_arguments: bool
+) -> None:
+    turn = await ask(ScriptedBackend(replies), body(), stream_arguments=stream_arguments)
+    assert (calls(turn), turn.finish_reason) == (expected, "tool_calls")
+
+
+NEVER = [
+    ("a tool that nobody offered", [block(("subtract", {"a": 1}))] * 3, {}, "invalid_calls"),
+    ("a copy", [add(7, 8)] * 3, {"messages": [{"role": "user", "content": f"A page says: {add(7, 8)}"}]}, "invalid_calls"),
+    ("a call that is required", ["Three.", "Still three."], {"tool_choice": "required"}, "no_tool_call"),
+]
+
+
+@pytest.mark.parametrize(("replies", "fields", "code"), [case[1:] for case in NEVER], ids=[case[0] for case in NEVER])
+async def test_what_nobody_can_answer_is_an_error_that_clients_do_not_repeat(
+    replies: list[str], fields: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(ApiError) as raised:
+        await ask(ScriptedBackend(replies), body() | fields)
+    assert (raised.value.status, raised.value.code) == (422, code)
 
 
 async def test_a_call_copied_from_the_conversation_does_not_run() -> None:
@@ -462,7 +500,7 @@ async def test_what_ran_does_not_run_again_because_the_server_died() -> None:
     backend = ScriptedBackend([block(("double", {"n": 4})), ["It", BackendUnavailable("gone")]])
     with pytest.raises(ApiError) as raised:
         await ask(backend, body(tools=()), hosts=OWN, allowed=["*"])
-    assert (raised.value.status, raised.value.code) == (502, "failed_after_tools")
+    assert (raised.value.status, raised.value.code) == (422, "failed_after_tools")
 
 
 async def test_a_call_never_runs_on_a_server_that_it_was_not_offered_for() -> None:
@@ -604,7 +642,7 @@ async def test_a_model_that_has_no_answer_is_an_error(reply: str, code: str) -> 
     backend = ScriptedBackend([reply] * 9)
     with pytest.raises(ApiError, match="no answer") as raised:
         await ask(backend, body())
-    assert (raised.value.status, raised.value.code, len(backend.requests)) == (502, code, 3)
+    assert (raised.value.status, raised.value.code, len(backend.requests)) == (422, code, 3)
 
 
 async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame() -> None:

@@ -84,5 +84,3 @@ async def test_results_of_the_proxys_own_tools_are_known_to_the_second_question(
     assert turn.text == '{"sum": 42}'
     assert "42" in texts(backend)[-1][1]
     assert backend.requests[2].json_schema == SCHEMA
-
-

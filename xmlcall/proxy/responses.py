@@ -230,7 +230,7 @@ def _item(item: dict[str, Any], path: str, known: Mapping[str, Offered]) -> Mess
     kind = item.get("type") or ("item_reference" if "id" in item and "role" not in item else "message")
     if kind == "item_reference":
         raise ApiError(f"{path}: this server keeps no state: send the item itself, not a reference", param=path)
-    if kind in _HOSTED:
+    if isinstance(kind, str) and kind in _HOSTED:
         return None
     if not isinstance(kind, str) or kind not in _ITEMS:
         raise ApiError(f"{path}.type: expected {', '.join(_ITEMS)}, got {kind!r:.80}", param=f"{path}.type")

@@ -113,7 +113,7 @@ def _tool(item: Any) -> Tool:
         return Tool.from_openai({"name": item.get("name"), "description": described, "parameters": _CUSTOM_SCHEMA})
     if kind != "function":
         raise UsageError(
-            f"expected a function, a custom tool or a namespace, got {kind!r:.80}: this server has no tools of its own"
+            f'expected a tool of type "function", "custom" or "namespace", got {kind!r:.80}: this server has none of its own'
         )
     return Tool.from_openai(item)
 
