@@ -327,6 +327,15 @@ async def test_results_without_ids_go_by_name_and_position() -> None:
     assert told.index("A\n") < told.index("G\n")
 
 
+async def test_results_whose_ids_no_call_has_go_by_position() -> None:
+    backend = ScriptedBackend(["Done."])
+    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}  # type: ignore[attr-defined]
+    results = [{"role": "tool", "tool_call_id": identity, "content": identity * 3} for identity in "pqr"]
+    await ask(backend, body("?", message, *results))
+    told = texts(backend)[-1][1]
+    assert [told.index(f'<result name="{name}">\n{text}') for name, text in (("add", "ppp"), ("gone", "qqq"), ("tool", "rrr"))]
+
+
 async def test_sampling_reaches_the_server() -> None:
     backend = ScriptedBackend(["Done."])
     await ask(

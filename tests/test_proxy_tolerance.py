@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proxy_harness import ADD, ECHO, add, block
 
+from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
 from xmlcall.proxy.paths import tidy
@@ -122,6 +123,19 @@ async def test_what_was_mended_is_said_once(caplog: pytest.LogCaptureFixture) ->
     assert [record.message for record in caplog.records if "max_tokens" in record.message] == [
         "openai: max_tokens: left out, as it was below 1 (said once; --strict refuses such requests)"
     ]
+
+
+async def test_what_agents_ask_before_they_talk() -> None:
+    app = create_app(ScriptedBackend([], capabilities=Capabilities(server="scripted", context_length=4096)), mode="xml")
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            (listed,) = (await client.get("/models")).json()["data"]
+            props = (await client.get("/props")).json()
+            heads = [(await client.head(path)).status_code for path in ("/", "/health", "/v1/models")]
+    assert (listed["max_model_len"], listed["context_length"]) == (4096, 4096)
+    assert (props["n_ctx"], props["default_generation_settings"]["n_ctx"]) == (4096, 4096)
+    assert heads == [200, 200, 200]
 
 
 # -- codex -------------------------------------------------------------------------------------------------------------

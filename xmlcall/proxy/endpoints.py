@@ -240,22 +240,31 @@ def _refuse_many(data: Mapping[str, Any]) -> None:
 # -- what is known of the model ----------------------------------------------------------------------------------------
 
 
-def _model(name: str) -> dict[str, Any]:
-    """Describe the model as OpenAI and Anthropic both can read it."""
+def _model(engine: Engine, name: str) -> dict[str, Any]:
+    """Describe the model as OpenAI and Anthropic both can read it; agents ask vLLM and OpenRouter for its context in this way."""
     openai = {"id": name, "object": "model", "created": 0, "owned_by": "xmlcall"}
-    return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    length = engine.backend.capabilities.context_length
+    size = {"max_model_len": length, "context_length": length} if length is not None else {}
+    return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"} | size
 
 
 async def _models(engine: Engine, request: Request, exchange: Exchange) -> None:
-    listed = {"object": "list", "data": [_model(engine.model)]}
+    listed = {"object": "list", "data": [_model(engine, engine.model)]}
     await exchange.json(listed | {"has_more": False, "first_id": engine.model, "last_id": engine.model})
 
 
 async def _one_model(engine: Engine, request: Request, exchange: Exchange) -> None:
     if name := request.path_params["name"]:
-        await exchange.json(_model(name))
+        await exchange.json(_model(engine, name))
     else:
         await _models(engine, request, exchange)
+
+
+async def _props(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Tell the context as llama.cpp's server does: clients that are set up for it ask there."""
+    length = engine.backend.capabilities.context_length
+    size = {"n_ctx": length} if length is not None else {}
+    await exchange.json({"default_generation_settings": size, "total_slots": 1, "model_alias": engine.model, **size})
 
 
 async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -316,6 +325,7 @@ ENDPOINTS: Final = (
         method="GET",
         answer=_ollama("/api/ps", lambda engine: ollama_info.running([engine.model], engine.backend.capabilities.context_length)),
     ),
+    Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/health", method="GET", answer=_alive),
     Endpoint(path="/", method="GET", answer=_alive),
 )

@@ -80,19 +80,26 @@ def _said(message: Message, catalog: Catalog, memory: Memory) -> tuple[list[Mess
 
 
 def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
-    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself."""
+    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself.
+
+    What is left over goes by position, too: some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
+    """
     waiting: dict[tuple[str, str], deque[Message]] = {}
     for message in told:
         waiting.setdefault(_label(message), deque()).append(message)
-    answered: Answered = []
+    found: list[ToolResult | None] = []
     for call, result in calls:
         assert isinstance(call, ToolCall)
         labels = (("id", call.id), ("name", call.name), ("", ""))
         own = None if result is not None else next((waiting[label].popleft() for label in labels if waiting.get(label)), None)
-        if result is not None or own is not None:
-            answered.append((call, result or _result(own)))
-    left = {id(message) for messages in waiting.values() for message in messages}
-    return answered + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in told if id(each) in left]
+        found.append(result if own is None else _result(own))
+    known, unmatched = {call.id for call, _ in calls}, {id(message) for messages in waiting.values() for message in messages}
+    left = deque(message for message in told if id(message) in unmatched)
+    for place, result in enumerate(found):
+        if result is None and left and left[0].tool_call_id not in known:
+            found[place] = _result(left.popleft())
+    answered: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
+    return answered + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in left]
 
 
 def _label(message: Message) -> tuple[str, str]:
