@@ -82,7 +82,9 @@ layer("ending", "events leaks")
 layer("generation", "errors types events completion catalog parser reply runaway leaks ending backends")
 layer("native", "types events completion catalog parser reply leaks ending backends generation")
 layer("constrained", "errors types events completion tool catalog reply backends generation")
-layer("toolneed", "errors types completion catalog prompt backends")
+layer("firsttoken", "completion backends")
+layer("toolchoice", "errors types completion catalog dialects reply backends firsttoken generation")
+layer("toolneed", "errors types completion catalog dialects prompt reply backends firsttoken toolchoice")
 layer("loop_events", "types events completion fitting leaks generation toolneed")
 layer("repair", "errors types policy")
 layer("calling", "errors types catalog echo policy repair hosts loop_events")
@@ -98,7 +100,7 @@ layer(
 )
 layer(
     "proxy",
-    """errors types references tool completion events catalog content dialects prompt feedback offering fitting echo leaks
+    """errors types references tool completion events catalog schema content dialects prompt feedback offering fitting echo leaks
     repeated wire binding reply policy repair backends hosts generation native constrained toolneed loop_events calling""",
 )
 layer("clients", "errors types backends proxy")

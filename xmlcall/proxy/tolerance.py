@@ -91,16 +91,19 @@ def _limits(body: Body) -> str:
 
 
 def _temperature(body: Body) -> str:
+    """Leave out -1, by which some clients mean the model's own; in Ollama's format it stands among the options."""
     options = body.get("options")
-    for holder in (body, options):
-        value = holder.get("temperature") if isinstance(holder, dict) else None
-        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-            if holder is options:
-                body["options"] = {name: each for name, each in options.items() if name != "temperature"}
-            else:
-                del body["temperature"]
-            return "temperature: left out, as it was below 0"
-    return ""
+    if _is_negative(body.get("temperature")):
+        del body["temperature"]
+    elif isinstance(options, dict) and _is_negative(options.get("temperature")):
+        body["options"] = {name: each for name, each in options.items() if name != "temperature"}
+    else:
+        return ""
+    return "temperature: left out, as it was below 0"
+
+
+def _is_negative(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
 
 
 def _choice(body: Body) -> str:
