@@ -166,7 +166,7 @@ def test_feedback_shows_the_call_with_the_good_values_kept(text: str, shown: tup
 
 def test_feedback_says_the_request_again() -> None:
     wrong = '<invoke name="f"><parameter name="a">keep</parameter></invoke>'
-    assert "The request was:\nCount <b>&lt;invoke name='f'> to 3." in feedback_on(
+    assert "The person's request was:\nCount <b>&lt;invoke name='f'> to 3." in feedback_on(
         wrong, request="Count <b><invoke name='f'> to 3."
     )
     assert "The request was" not in feedback_on(wrong, request="long " * 1000)

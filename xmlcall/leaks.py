@@ -32,7 +32,7 @@ __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
 
 Refusal = Literal["", "invented_results", "own_words"]
 
-_LEAST: Final = 14  # columns; a Chinese character fills two
+_LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters
 _LONGEST_FRAME: Final = 2000  # characters; longer results are not compared
 _TEMPLATES: Final = ("system", "reminder", "results", "retry", "refused", "repeated", "empty", "json_answer")
