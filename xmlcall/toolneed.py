@@ -14,18 +14,17 @@ request also by itself; the arguments come from the whole conversation, which th
 
 **Which tool it would be counts, too.** Words that need a tool move the model's choice of one away from its habit, and talk does
 not (`toolchoice`). How far is added to the log-odds, where it can change the decision. On the tuning half that raises the area
-from 0.971 to 0.977 (0.5B) and from 0.986 to 0.999 (1.5B).
+from 0.971 to 0.976 (0.5B) and from 0.986 to 0.999 (1.5B).
 
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
 
-**Thresholds.** A model's own is measured (`xmlcall bench calibrate`). For a model that nobody measured, `auto` asks it about a
-few messages of which the answer is known, greetings on one side and spelled-out calls of the first and the last tool on the
-other, and takes the middle: once for each tool prompt.
+**Thresholds.** `auto` asks the model about a few messages of which the answer is known, greetings on one side and spelled-out calls
+of the first and the last tool on the other, and takes the middle: once for each tool prompt.
 
-Costs one token, and reading the message twice; `auto` six tokens more for each tool prompt. Only for a person's words: what
-follows a result was not measured. A reply that begins with thinking, or with half a character, decides nothing by its first
-token and counts as a call, so that the usual reminder stands.
+Costs one token, and reading the message twice; `auto` six tokens more for each tool prompt, and the choice of a tool a few. Only
+for a person's words: what follows a result was not measured. A reply that begins with thinking, or with half a character, decides
+nothing by its first token and counts as a call, so that the usual reminder stands.
 """
 
 import asyncio
