@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
-from proxy_harness import ADD, add, block
+from proxy_harness import ADD, block
 from servers import fake_ollama, fake_openai
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, llama_props
@@ -432,10 +432,10 @@ def test_a_model_server_that_is_gone() -> None:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("stream", [True, False])
 def test_calls_that_never_can_run(path: str, stream: bool, proxies: dict[str, str]) -> None:
-    play(OPENAI, FakeOpenAI(steps=fake_openai.reply(add("x", "y"))))
+    play(OPENAI, FakeOpenAI(steps=fake_openai.reply(block(("nothing_like_it", {"a": "x"})))))
     response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
-    assert (response.status_code, response.headers["x-should-retry"]) == (502, "false")
-    assert "however often it was told why: add: " in error_of(path, response)[2]
+    assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
+    assert "however often it was told why: nothing_like_it: " in error_of(path, response)[2]
 
 
 FINISHES = {

@@ -94,7 +94,7 @@ SAYINGS: dict[str, tuple[str, str, Called]] = {
     "a result of its own": (f"{written(('now', {}))}\n<function_results>12:00</function_results>", "", [("now", {})]),
 }
 STOPPED = {"a result of its own"}  # after the call, before the model server could tell the usage
-FAILURES = {"breaks": "Well, ", "endless": "on ", "never right": block(("remember", {"name": "x"}))}
+FAILURES = {"breaks": "Well, ", "endless": "on ", "never right": block(("nothing_like_it", {"name": "x"}))}
 
 
 class SayingModel(ScriptedBackend):
@@ -247,9 +247,9 @@ def test_a_call_that_stays_invalid_is_an_error_that_no_sdk_repeats(
 ) -> None:
     url, model = saying
     model.requests.clear()
-    with pytest.raises(ERRORS[name], match="homes") as caught:
+    with pytest.raises(ERRORS[name], match="nothing_like_it") as caught:
         HEARING[name](url, "never right", stream)
-    assert caught.value.status_code == 502
+    assert caught.value.status_code == 422
     conversations = [request for request in model.requests if len(request.messages) == 2]
     assert len(conversations) == 1 < len(model.requests)
 

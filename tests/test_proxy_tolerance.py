@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ async def test_strict_refuses_it(path: str) -> None:
 
 
 async def test_what_was_mended_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "xmlcall.proxy")
     app = create_app(ScriptedBackend([add(1, 2), add(1, 2)]), mode="xml")
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)

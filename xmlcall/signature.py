@@ -179,6 +179,7 @@ class _Example:
     def _of_type(self, schema: Mapping[str, Any], name: str, levels: int) -> Any:
         kind = schema.get("type", "string")
         kind = kind[0] if isinstance(kind, list) and kind else kind
+        kind = kind if isinstance(kind, str) else "string"  # a schema from elsewhere may have anything there
         if kind == "array":
             return [self.of(schema.get("items", {}), name, levels - 1)]
         if kind == "object":

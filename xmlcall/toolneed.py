@@ -19,8 +19,8 @@ from 0.971 to 0.976 (0.5B) and from 0.986 to 0.999 (1.5B).
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
 
-**Thresholds.** `auto` asks the model about a few messages of which the answer is known, greetings on one side and spelled-out calls
-of the first and the last tool on the other, and takes the middle: once for each tool prompt.
+**Thresholds.** `auto` asks the model about a few messages of which the answer is known, greetings on one side and spelled-out
+calls of the first and the last tool on the other, and takes the middle: once for each tool prompt.
 
 Costs one token, and reading the message twice; `auto` six tokens more for each tool prompt, and the choice of a tool a few. Only
 for a person's words: what follows a result was not measured. A reply that begins with thinking, or with half a character, decides

@@ -160,7 +160,7 @@ def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[st
     for note in notes:
         if note not in engine.noted and len(engine.noted) < NOTES_LIMIT:
             engine.noted.add(note)
-            log.warning("%s: %s (said once; --strict refuses such requests)", form.name, quote(note, safe=_SHOWN))
+            log.info("%s: %s (said once; --strict refuses such requests)", form.name, quote(note, safe=_SHOWN, errors="replace"))
     return body
 
 

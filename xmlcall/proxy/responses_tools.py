@@ -57,7 +57,7 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
         ApiError: one is no tool, or of a kind that nobody here can run.
     """
     flat = [pair for item in listed for pair in _flattened(item)]
-    counted = Counter(item.get("name") for item, _ in flat if isinstance(item, dict))
+    counted = Counter(str(item.get("name")) for item, _ in flat if isinstance(item, dict))
     known: dict[str, Offered] = {}
 
     def read(pair: tuple[Any, str]) -> Tool:
