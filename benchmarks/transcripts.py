@@ -80,7 +80,7 @@ def talk(model: str) -> list[str]:
     shown = [f"$ xmlcall chat --model {model} --mcp servers.json --allow '*' --verbose"]
     asked = iter(TALK)
     is_new = True
-    for line in done.stdout.splitlines():
+    for line in done.stdout.replace(f"{ROOT}/", "").splitlines():
         if is_new and not line.startswith("Loading"):
             shown += ["", f"> {next(asked, '')}"]
             is_new = False
