@@ -1,8 +1,10 @@
 """Requests as real clients send them, beside their wire formats: what is mended, and that `--strict` refuses it."""
 
+import contextlib
 import copy
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ def test_what_is_mended(case: dict[str, Any]) -> None:
         (RESPONSES, {"tools": [{"type": "custom", "name": "patch"}, {"type": "namespace", "name": "n", "tools": []}]}),
         (MESSAGES, {"tools": [{"type": "custom", "name": "f"}], "tool_choice": {"type": "any"}, "max_tokens": 1}),
         (OLLAMA, {"options": {"temperature": 0.5}, "messages": [HI]}),
+        (CHAT, {"tools": [{"type": "custom", "custom": {"name": "patch"}}, {"type": "fucntion"}]}),  # refused, not left out
     ],
 )
 def test_what_is_right_stays(wire: str, body: dict[str, Any]) -> None:
@@ -91,12 +94,18 @@ def test_paths(path: str, meant: str) -> None:
     assert tidy(path) == meant
 
 
-async def asked(path: str, body: dict[str, Any], *replies: Any, **options: Any) -> httpx.Response:
-    app = create_app(ScriptedBackend(list(replies)), mode="xml", **options)
+@contextlib.asynccontextmanager
+async def client_of(backend: ScriptedBackend, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(backend, mode="xml", **options)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.post(path, json=body)
+            yield client
+
+
+async def asked(path: str, body: dict[str, Any], *replies: Any, **options: Any) -> httpx.Response:
+    async with client_of(ScriptedBackend(list(replies)), **options) as client:
+        return await client.post(path, json=body)
 
 
 ODD = {"model": None, "messages": [HI], "tools": [ADD, ECHO], "max_tokens": -1}
@@ -116,25 +125,19 @@ async def test_strict_refuses_it(path: str) -> None:
 
 async def test_what_was_mended_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "xmlcall.proxy")
-    app = create_app(ScriptedBackend([add(1, 2), add(1, 2)]), mode="xml")
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            for _ in range(2):
-                assert (await client.post("/v1/chat/completions", json=ODD)).status_code == 200
+    async with client_of(ScriptedBackend([add(1, 2), add(1, 2)])) as client:
+        for _ in range(2):
+            assert (await client.post("/v1/chat/completions", json=ODD)).status_code == 200
     assert [record.message for record in caplog.records if "max_tokens" in record.message] == [
         "openai: max_tokens: left out, as it was below 1 (said once; --strict refuses such requests)"
     ]
 
 
 async def test_what_agents_ask_before_they_talk() -> None:
-    app = create_app(ScriptedBackend([], capabilities=Capabilities(server="scripted", context_length=4096)), mode="xml")
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            (listed,) = (await client.get("/models")).json()["data"]
-            props = (await client.get("/props")).json()
-            heads = [(await client.head(path)).status_code for path in ("/", "/health", "/v1/models")]
+    async with client_of(ScriptedBackend([], capabilities=Capabilities(server="scripted", context_length=4096))) as client:
+        (listed,) = (await client.get("/models")).json()["data"]
+        props = (await client.get("/props")).json()
+        heads = [(await client.head(path)).status_code for path in ("/", "/health", "/v1/models")]
     assert (listed["max_model_len"], listed["context_length"]) == (4096, 4096)
     assert (props["n_ctx"], props["default_generation_settings"]["n_ctx"]) == (4096, 4096)
     assert heads == [200, 200, 200]
@@ -193,11 +196,8 @@ async def test_what_codex_keeps_of_a_conversation_is_read() -> None:
         {"role": "user", "content": "And now?"},
     ]
     backend = ScriptedBackend(["Well."])
-    app = create_app(backend, mode="xml")
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            answer = await client.post("/v1/responses", json={"model": "m", "input": said, "tools": CODEX})
+    async with client_of(backend) as client:
+        answer = await client.post("/v1/responses", json={"model": "m", "input": said, "tools": CODEX})
     assert answer.status_code == 200
     shown = "\n".join(message.content for message in backend.requests[0].messages[1:])
     for words in ("*** x", "Done.", '<invoke name="mcp__files.shell">', "local_shell", "notes.txt", "And now?"):

@@ -22,7 +22,7 @@ kept for each tool prompt.
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,6 +47,8 @@ KEPT: Final = 500  # places in tool prompts
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
 """Tools that may still be meant -> what is left of their names, with what ends them."""
+Shares = Mapping[str, float]
+"""Tokens that go on with any of these -> their probabilities among each other, which add up to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +56,13 @@ class _Place:
     """How a model goes on from a place in the beginning of a call.
 
     Args:
-        here: the likeliest tokens behind the person's words, each with the natural logarithm of its probability.
-        habit: the same behind words that need no tool.
+        here: behind the person's words; empty where the server refuses the beginning, or tells nothing of the names.
+        habit: behind words that need no tool; empty in the same cases.
         usage: what asking cost.
     """
 
-    here: Candidates
-    habit: Candidates
+    here: Shares
+    habit: Shares
     usage: Usage
 
 
@@ -89,7 +91,7 @@ class ToolChoices:
         for _ in range(MOST_STEPS):
             if len(left) == 1:
                 return next(iter(left)), usage
-            place = await self._place(backend, request, written)
+            place = await self._place(backend, request, written, left)
             usage = usage + place.usage
             if not (token := best_token(left, place.here, place.habit)):
                 break
@@ -119,26 +121,25 @@ class ToolChoices:
         for step in range(MOST_STEPS):
             if len(left) == 1 or weight < LEAST_SHARE:
                 break
-            place = await self._place(backend, request, written)
+            place = await self._place(backend, request, written, left)
             usage = usage + place.usage
-            shares = _shares(left, place.here)
-            if not shares:
+            if not place.here or not place.habit:
                 return (nats if step else None), usage
-            nats += weight * divergence(shares, _shares(left, place.habit))
-            token = max(shares, key=lambda each: shares[each])
-            left, written, weight = _after(left, token), written + token, weight * shares[token]
+            nats += weight * divergence(place.here, place.habit)
+            token = max(place.here, key=place.here.__getitem__)
+            left, written, weight = _after(left, token), written + token, weight * place.here[token]
         return nats, usage
 
-    async def _place(self, backend: Backend, request: CompletionRequest, written: str) -> _Place:
-        """Ask how the model goes on; without candidates where the server refuses the beginning or tells none."""
+    async def _place(self, backend: Backend, request: CompletionRequest, written: str, left: Names) -> _Place:
+        """Ask how the model goes on with the names that are left."""
         try:
             habit, usage = await self._habit(backend, request, written)
             told = await first_token(backend, _begun(request, written)) if habit else _UNTOLD
         except BackendStatusError as error:
             if not is_refused_beginning(error):
                 raise
-            return _Place(here=(), habit=(), usage=Usage())
-        return _Place(here=told.candidates, habit=habit, usage=usage + told.usage)
+            return _Place(here={}, habit={}, usage=Usage())
+        return _Place(here=_shares(left, told.candidates), habit=_shares(left, habit), usage=usage + told.usage)
 
     async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
         """Return what the model goes on with where no tool is needed, and what it cost to ask."""
@@ -155,40 +156,40 @@ class ToolChoices:
         return told.candidates, told.usage
 
 
-def best_token(left: Names, here: Candidates, habit: Candidates) -> str:
+def best_token(left: Names, here: Shares, habit: Shares) -> str:
     """Return the next token of the name of the tool that is called.
 
     Args:
         left: the tools that may still be meant.
-        here: the likeliest tokens behind the person's words, each with the natural logarithm of its probability.
-        habit: the same behind words that need no tool.
+        here: how the model goes on behind the person's words.
+        habit: how it does behind words that need no tool.
 
     Returns:
-        "" where no token goes on with any of the names, or nothing is told.
+        "" where nothing is told of the names.
     """
-    shares = {name: share for name, rest in left.items() if (share := _share(rest, here)) is not None}
-    if not shares or not habit:
+    if not here or not habit:
         return ""
-    unheard = min(logprob for _, logprob in habit)  # of a token that is not told
-    habits = {name: _share(left[name], habit) for name in shares}
-    gains = {name: shares[name] - PART * (unheard if share is None else share) for name, share in habits.items()}
-    best = max(gains, key=lambda name: gains[name])
-    return max((each for each in here if _goes_on_with(left[best], each[0])), key=lambda each: each[1])[0]
+    unheard = min(habit.values())
+
+    def gain(rest: str) -> float:
+        return math.log(_share(rest, here)) - PART * math.log(_share(rest, habit) or unheard)
+
+    best = max((rest for rest in left.values() if _share(rest, here)), key=gain)
+    return max((token for token in here if _goes_on_with(best, token)), key=here.__getitem__)
 
 
-def divergence(shares: Mapping[str, float], habit: Mapping[str, float]) -> float:
+def divergence(here: Shares, habit: Shares) -> float:
     """Return the relative entropy of a distribution to a habit, in nats.
 
     Args:
-        shares: token -> its probability; they add up to 1.
-        habit: the same; a token that it has not is as likely as its least likely one.
+        here: the distribution.
+        habit: not empty; a token that it has not is as likely as its least likely one.
     """
-    unheard = min(habit.values(), default=1.0)
-    return max(math.fsum(share * math.log(share / habit.get(token, unheard)) for token, share in shares.items()), 0.0)
+    unheard = min(habit.values())
+    return max(math.fsum(share * math.log(share / habit.get(token, unheard)) for token, share in here.items()), 0.0)
 
 
 def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
-    """Return the tokens that go on with any of the names -> their probabilities among each other."""
     fitting = {
         token: math.exp(max(min(logprob, 0.0), -700.0))
         for token, logprob in candidates
@@ -198,10 +199,9 @@ def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
     return {token: share / whole for token, share in fitting.items() if share / whole > 0}
 
 
-def _share(rest: str, candidates: Iterable[tuple[str, float]]) -> float | None:
-    """Return the log-probability of the tokens that go on with a name; None if none does."""
-    shares = [math.exp(min(logprob, 0.0)) for token, logprob in candidates if _goes_on_with(rest, token)]
-    return math.log(max(math.fsum(shares), math.exp(-700))) if shares else None
+def _share(rest: str, shares: Shares) -> float:
+    """Return the probability of the tokens that go on with a name."""
+    return math.fsum(share for token, share in shares.items() if _goes_on_with(rest, token))
 
 
 def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:

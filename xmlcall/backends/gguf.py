@@ -8,6 +8,7 @@ integers (some models have a number of heads for each layer).
 Source: ggml, docs/gguf.md, versions 2 and 3, little-endian.
 """
 
+import contextlib
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -80,7 +81,7 @@ def read_metadata(data: bytes) -> Metadata:
         data: the beginning of a file; what stands behind a cut or a mistake is not read.
     """
     reader, found = _Reader(data), dict[str, int | str | tuple[int, ...]]()
-    try:
+    with contextlib.suppress(struct.error):  # the end of what can be read; the pairs before it are whole
         if reader.take(4) != b"GGUF" or reader.integer("I") not in (2, 3):
             return found
         reader.integer("Q")  # tensors
@@ -89,8 +90,6 @@ def read_metadata(data: bytes) -> Metadata:
             value = reader.value(reader.integer("I"))
             if value is not None:
                 found[key] = value
-    except struct.error:
-        pass  # the end of what can be read; the pairs before it are whole
     return found
 
 

@@ -1,6 +1,6 @@
 """Paths as clients write them: a base URL without `/v1`, with it twice, or with a slash at the end.
 
-Half of the clients add `/v1` to the base URL that they are given, the other half do not, and their settings seldom say which.
+Some clients add `/v1` to the base URL that they are given, others do not.
 """
 
 from typing import Final

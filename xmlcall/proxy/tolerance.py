@@ -1,14 +1,13 @@
 """What clients send that is not in the wire format, and that cannot matter: mended before a body is read, unless `--strict`.
 
 A mend is a row: the wire formats whose clients need it, and a function that takes a body and says what it changed, "" if nothing.
-Each was seen on the wire (2026-11-22): LiteLLM, LangChain.js, Mastra, Agno, opencode, codex, qwen-code, mcp-use. What is left is
-read as strictly as ever, so that a mistake is told and not guessed at.
+Reported of real clients (2026-11-22). What is left is read as strictly as ever, so that a mistake is told and not guessed at.
 
 The body that came is not changed: what is mended is copied first.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 __all__ = ["mended"]
@@ -23,12 +22,22 @@ OLLAMA: Final = "ollama"
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _MODES: Final = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
-_RUN_HERE: Final[Mapping[str, frozenset[Any]]] = {
-    CHAT: frozenset({None, "function"}),
-    RESPONSES: frozenset({None, "function", "custom", "namespace"}),
-    MESSAGES: frozenset({None, "custom"}),
-    OLLAMA: frozenset({None, "", "function"}),
-}
+_HOSTED: Final = (
+    "bash_",
+    "code_execution",
+    "code_interpreter",
+    "computer",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "text_editor_",
+    "tool_search",
+    "web_fetch",
+    "web_search",
+)
+"""How the types of tools begin that only the maker of the format can run, or of which only its own models know the parameters."""
+
 _BLOCKS: Final = frozenset(
     {
         "bash_code_execution_tool_result",
@@ -60,10 +69,22 @@ def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str
         A copy in which what cannot matter is left out or put right, and what was done, for the log.
     """
     body = dict(data)
-    notes = [note for wires, mend in _MENDS if wire in wires and (note := mend(body))]
-    for note in (_without_hosted_tools(body, wire), _without_twins(body)):
-        notes += [note] if note else []
-    return body, notes
+    return body, [note for wires, mend in _MENDS if wire in wires and (note := mend(body))]
+
+
+def _over(body: Body, field: str, change: Callable[[Body], None]) -> None:
+    """Put copies into the place of the objects in a list, and change those."""
+    if not isinstance(items := body.get(field), list):
+        return
+    body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
+    for item in copies:
+        if isinstance(item, dict):
+            change(item)
+
+
+def _type(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 # -- numbers, and how to choose ----------------------------------------------------------------------------------------
@@ -119,28 +140,18 @@ def _choice(body: Body) -> str:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def _without_hosted_tools(body: Body, wire: str) -> str:
-    """Leave out tools that only the maker of the format can run, such as `web_search`."""
+def _without_hosted_tools(body: Body) -> str:
     tools = body.get("tools")
-    if not isinstance(tools, list):
+    hosted = [tool for tool in tools if _type(tool).startswith(_HOSTED)] if isinstance(tools, list) else []
+    if not hosted:
         return ""
-    here = _RUN_HERE[wire]
-    kept = [tool for tool in tools if not isinstance(tool, dict) or _is_in(tool.get("type"), here)]
-    if len(kept) == len(tools):
-        return ""
-    body["tools"] = kept
-    kinds = sorted({str(tool["type"])[:40] for tool in tools if tool not in kept})
-    return f"tools: left out, as nobody here runs them: {', '.join(kinds)}"
-
-
-def _is_in(kind: Any, kinds: frozenset[Any]) -> bool:
-    return kind is None or (isinstance(kind, str) and kind in kinds)
+    body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
+    return f"tools: left out, as nobody here runs them: {', '.join(sorted({_type(tool)[:40] for tool in hosted}))}"
 
 
 def _without_twins(body: Body) -> str:
     """Leave out a tool that is in the list already, word for word."""
-    tools = body.get("tools")
-    if not isinstance(tools, list):
+    if not isinstance(tools := body.get("tools"), list):
         return ""
     seen = {json.dumps(tool, sort_keys=True): tool for tool in tools}
     if len(seen) == len(tools):
@@ -156,48 +167,40 @@ def _calls(body: Body) -> str:
     """Give the calls of a chat's history the form that they should have, so that a conversation does not stay stuck."""
     notes: set[str] = set()
 
-    def call(given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        kept = {name: value for name, value in given.items() if not (name in ("id", "type") and value is None)}
-        function = kept.get("function")
-        if isinstance(function, dict):
-            kept["function"] = _with_arguments(function, notes)
-        return kept
+    def call(given: Body) -> None:
+        for name in ("id", "type"):
+            if name in given and given[name] is None:
+                del given[name]
+        if isinstance(function := given.get("function"), dict):
+            given["function"] = dict(function)
+            _write_arguments(given["function"], notes)
 
-    def message(given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("tool_calls"), list):
-            return given
-        return {**given, "tool_calls": [call(each) for each in given["tool_calls"]]}
-
-    if isinstance(body.get("messages"), list):
-        body["messages"] = [message(each) for each in body["messages"]]
-    return "; ".join(sorted(notes))
+    _over(body, "messages", lambda message: _over(message, "tool_calls", call))
+    return "; ".join(notes)
 
 
 def _call_items(body: Body) -> str:
+    """Do the same for the calls of responses."""
     notes: set[str] = set()
-    if isinstance(body.get("input"), list):
-        body["input"] = [
-            _with_arguments(item, notes) if isinstance(item, dict) and item.get("type") == "function_call" else item
-            for item in body["input"]
-        ]
-    return "; ".join(sorted(notes))
+
+    def item(given: Body) -> None:
+        if _type(given) == "function_call":
+            _write_arguments(given, notes)
+
+    _over(body, "input", item)
+    return "; ".join(notes)
 
 
-def _with_arguments(holder: Mapping[str, Any], notes: set[str]) -> dict[str, Any]:
+def _write_arguments(call: Body, notes: set[str]) -> None:
     """Write a call's arguments as the text of an object; broken text becomes an argument of its own."""
-    given = holder.get("arguments")
+    given = call.get("arguments")
     if given is None:
-        return {**holder, "arguments": "{}"}
-    if isinstance(given, str):
-        if not given.strip() or isinstance(_parsed(given), dict):
-            return dict(holder)
+        call["arguments"] = "{}"
+    if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
         given = {"arguments": given}
-    elif not isinstance(given, dict):
-        return dict(holder)
-    notes.add("arguments of a call in the history: put into the text of an object")
-    return {**holder, "arguments": json.dumps(given, ensure_ascii=False)}
+    if isinstance(given, dict):
+        call["arguments"] = json.dumps(given, ensure_ascii=False)
+        notes.add("arguments of a call in the history: put into the text of an object")
 
 
 def _parsed(text: str) -> Any:
@@ -212,80 +215,69 @@ def _contents(body: Body) -> str:
     notes: set[str] = set()
 
     def part(given: Any) -> Any:
-        if not isinstance(given, dict) or _is_in(given.get("type", ""), _SHOWN):
+        if not _type(given) or _type(given) in _SHOWN:
             return given
         notes.add("content: wrote a part of another kind as text")
         return {"type": "text", "text": json.dumps(given, ensure_ascii=False)}
 
-    def content(given: Any, *, is_result: bool) -> Any:
-        if isinstance(given, list):
-            said = [each for each in given if not (isinstance(each, dict) and _is_thought(each))]
-            notes.update({"content: left out thoughts"} if len(said) < len(given) else ())
-            return [part(each) for each in said] if is_result else said
-        if is_result and isinstance(given, dict):
+    def message(given: Body) -> None:
+        content, is_result = given.get("content"), given.get("role") in ("tool", "function")
+        if isinstance(content, list):
+            said = [each for each in content if _type(each) not in _THOUGHTS]
+            notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
+            given["content"] = [part(each) for each in said] if is_result else said
+        elif isinstance(content, dict) and is_result:
             notes.add("content: wrote an object as text")
-            return json.dumps(given, ensure_ascii=False)
-        return given
+            given["content"] = json.dumps(content, ensure_ascii=False)
 
-    def message(given: Any) -> Any:
-        if not isinstance(given, dict) or "content" not in given:
-            return given
-        return {**given, "content": content(given["content"], is_result=given.get("role") in ("tool", "function"))}
-
-    if isinstance(body.get("messages"), list):
-        body["messages"] = [message(each) for each in body["messages"]]
+    _over(body, "messages", message)
     return "; ".join(sorted(notes))
-
-
-def _is_thought(part: Mapping[str, Any]) -> bool:
-    kind = part.get("type")
-    return isinstance(kind, str) and kind in _THOUGHTS
 
 
 def _blocks(body: Body) -> str:
     """Leave out what Anthropic's own tools left in a history, and write references to tools as text."""
     notes: set[str] = set()
 
-    def block(given: Any) -> Iterator[Any]:
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind in _BLOCKS:
-            notes.add(f"content: left out {kind}")
-        elif kind == "tool_reference":
+    def holder(given: Body) -> None:
+        if isinstance(content := given.get("content"), list):
+            notes.update(f"content: left out {_type(each)}" for each in content if _type(each) in _BLOCKS)
+            given["content"] = [each for each in content if _type(each) not in _BLOCKS]
+        _over(given, "content", block)
+
+    def block(given: Body) -> None:
+        if _type(given) == "tool_reference":
             notes.add("content: wrote tool_reference as text")
-            yield {"type": "text", "text": f"Tool: {given.get('tool_name', '')}"}
-        elif kind == "tool_result" and isinstance(given.get("content"), list):
-            yield {**given, "content": [each for inner in given["content"] for each in block(inner)]}
-        else:
-            yield given
+            name = given.get("tool_name", "")
+            given.clear()
+            given.update({"type": "text", "text": f"Tool: {name}"})
+        elif _type(given) == "tool_result":
+            holder(given)
 
-    def message(given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("content"), list):
-            return given
-        return {**given, "content": [each for inner in given["content"] for each in block(inner)]}
-
-    if isinstance(body.get("messages"), list):
-        body["messages"] = [message(each) for each in body["messages"]]
+    _over(body, "messages", holder)
     return "; ".join(sorted(notes))
 
 
 def _developer(body: Body) -> str:
     """Read Ollama's messages of role `developer`, which is OpenAI's."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not any(_role(each) == "developer" for each in messages):
-        return ""
-    body["messages"] = [{**each, "role": "system"} if _role(each) == "developer" else each for each in messages]
-    return "role: read developer as system"
+    notes: set[str] = set()
+
+    def message(given: Body) -> None:
+        if given.get("role") == "developer":
+            given["role"] = "system"
+            notes.add("role: read developer as system")
+
+    _over(body, "messages", message)
+    return "; ".join(notes)
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
-
-
+_ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
 _MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
-    (frozenset({CHAT, RESPONSES, MESSAGES}), _without_model),
-    (frozenset({CHAT, RESPONSES, MESSAGES}), _limits),
-    (frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA}), _temperature),
-    (frozenset({CHAT, RESPONSES, OLLAMA}), _choice),
+    (_ALL - {OLLAMA}, _without_model),
+    (_ALL - {OLLAMA}, _limits),
+    (_ALL, _temperature),
+    (_ALL - {MESSAGES}, _choice),
+    (_ALL, _without_hosted_tools),
+    (_ALL, _without_twins),
     (frozenset({CHAT}), _calls),
     (frozenset({CHAT}), _contents),
     (frozenset({RESPONSES}), _call_items),
