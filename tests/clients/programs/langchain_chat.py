@@ -1,11 +1,11 @@
-"""LangChain with its Ollama client: python tests/clients/langchain_ollama_client.py http://127.0.0.1:8485"""
+"""LangChain with its OpenAI client: python tests/clients/programs/langchain_chat.py http://127.0.0.1:8485/v1"""
 
 import functools
 import operator
 import sys
 
 from langchain_core.tools import tool
-from langchain_ollama import ChatOllama
+from langchain_openai import ChatOpenAI
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
 
@@ -17,7 +17,7 @@ def multiply(a: int, b: int) -> int:
 
 
 def model_at(url):
-    return ChatOllama(base_url=url, model="local", temperature=0).bind_tools([multiply])
+    return ChatOpenAI(base_url=url, api_key="none", model="local", temperature=0).bind_tools([multiply])
 
 
 def whole(url):

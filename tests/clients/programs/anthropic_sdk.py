@@ -1,4 +1,4 @@
-"""Anthropic's SDK: python tests/clients/anthropic_sdk.py http://127.0.0.1:8485"""
+"""Anthropic's SDK: python tests/clients/programs/anthropic_sdk.py http://127.0.0.1:8485"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""OpenAI's SDK, chat completions: python tests/clients/openai_sdk.py http://127.0.0.1:8485/v1"""
+"""OpenAI's SDK, chat completions: python tests/clients/programs/openai_sdk.py http://127.0.0.1:8485/v1"""
 
 import asyncio
 import json

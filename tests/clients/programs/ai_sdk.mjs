@@ -1,4 +1,4 @@
-// Vercel's AI SDK: node tests/clients/ai_sdk.mjs http://127.0.0.1:8485/v1
+// Vercel's AI SDK: node tests/clients/programs/ai_sdk.mjs http://127.0.0.1:8485/v1
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, streamText, tool } from "ai";

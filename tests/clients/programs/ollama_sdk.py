@@ -1,4 +1,4 @@
-"""Ollama's SDK: python tests/clients/ollama_sdk.py http://127.0.0.1:8485"""
+"""Ollama's SDK: python tests/clients/programs/ollama_sdk.py http://127.0.0.1:8485"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Pydantic AI: python tests/clients/pydantic_ai_client.py http://127.0.0.1:8485/v1"""
+"""Pydantic AI: python tests/clients/programs/pydantic_agent.py http://127.0.0.1:8485/v1"""
 
 import asyncio
 import sys
