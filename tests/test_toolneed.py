@@ -478,6 +478,7 @@ def test_both_reminders_are_in_all_languages(lang: str) -> None:
 # -- the proxy ---------------------------------------------------------------------------------------------------------
 
 REMINDER = prompt.reminder([Tool(name="add"), Tool(name="echo")])
+PLAIN_ASIDE = prompt.reminder([Tool(name="add"), Tool(name="echo")], needs_tool=False)
 
 
 async def test_the_proxy_asks_before_it_answers() -> None:
@@ -502,6 +503,15 @@ async def test_the_proxy_begins_a_call_that_is_needed() -> None:
     assert [(call.name, call.arguments) for call in turn.calls] == [("add", {"a": 1, "b": 2})]
     assert texts(backend, 0)[1:] == [("user", "1 + 2?")]
     assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
+
+
+async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() -> None:
+    copied = add(3, 3).removeprefix(beginning(DIALECT, "add"))
+    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    backend = ScriptedBackend([LIKELY, *choosing, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    turn = await ask(backend, body(*TALK, "Tell me a joke."), call_threshold=0.0)
+    assert (turn.text, turn.calls, turn.finish_reason) == ("Why did the chicken ...", (), "stop")
+    assert texts(backend)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", f"Tell me a joke.\n\n{PLAIN_ASIDE}")]
 
 
 async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> None:

@@ -1,8 +1,8 @@
 """Real clients through the proxy: `make clients`, or `make clients MODEL=local` with a real model.
 
-Each program in programs/ is a client, and clients.toml is their table. A client is installed in an environment of its own; it asks
-for a product, runs the tool that the model calls, and prints the answer in each way in which it can ask. The model behind the proxy
-is scripted unless one is named. Exit code 1 if an answer is wrong that was right when it was last kept.
+Each program in programs/ is a client, and clients.toml is their table. A client is installed in an environment of its own; it
+asks for a product, runs the tool that the model calls, and prints the answer in each way in which it can ask. The model behind
+the proxy is scripted unless one is named. Exit code 1 if an answer is wrong that was right when it was last kept.
 """
 
 import argparse

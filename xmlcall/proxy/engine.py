@@ -68,12 +68,14 @@ class _Decision:
     Args:
         completion: what to generate with.
         otherwise: the same for a server that refuses beginnings, if the reply is begun with a call for the model.
+        plain: the same for plain words, if the reply is begun with a call.
         begun: how it is begun.
         usage: what deciding cost.
     """
 
     completion: CompletionRequest
     otherwise: CompletionRequest | None = None
+    plain: CompletionRequest | None = None
     begun: str = ""
     usage: Usage = field(default_factory=Usage)
 
@@ -267,6 +269,7 @@ class Engine:
             completion=decision.completion,
             choice=request.choice,
             otherwise=decision.otherwise,
+            plain=decision.plain,
             begun=decision.begun,
             parallel=request.parallel,
             attempts=Attempts(self._repair),
@@ -293,6 +296,7 @@ class Engine:
 
         answering.completion = asking(answering.completion)
         answering.otherwise = answering.otherwise and asking(answering.otherwise)
+        answering.plain = answering.plain and asking(answering.plain)
 
         def again() -> AsyncGenerator[TurnEvent]:
             messages = (*answering.completion.messages, *answering.added)
@@ -316,13 +320,12 @@ class Engine:
         need = await self._needs.ask(self._fitted, bare, catalog, DIALECTS[DIALECT])
         if need is None:
             return _Decision(completion=reminded)
-        if need.begun:
-            return _Decision(completion=bare, otherwise=reminded, begun=need.begun, usage=need.usage)
-        if need.needs_tool:
-            return _Decision(completion=reminded, usage=need.usage)
         lang = prompt.language_of(last_request(request.messages), self._lang)
         aside = prompt.reminder(catalog, lang=lang, needs_tool=False)
-        return _Decision(completion=replace(bare, messages=with_reminder(aside, bare.messages)), usage=need.usage)
+        plain = replace(bare, messages=with_reminder(aside, bare.messages))
+        if need.begun:
+            return _Decision(completion=bare, otherwise=reminded, plain=plain, begun=need.begun, usage=need.usage)
+        return _Decision(completion=reminded if need.needs_tool else plain, usage=need.usage)
 
     def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""

@@ -66,6 +66,7 @@ class Answering:
         choice: whether a tool has to be called.
         otherwise: how to generate where the server refuses a beginning, if the first reply is begun with a call for the model,
             since the message needs a tool; else None.
+        plain: how to generate plain words instead, if all that such a call has are the values of our example; else None.
         begun: how that reply begins; "" if the model begins it.
         parallel: whether one reply may hold several calls.
         attempts: how often the model may try again.
@@ -85,6 +86,7 @@ class Answering:
     completion: CompletionRequest
     choice: Choice
     otherwise: CompletionRequest | None
+    plain: CompletionRequest | None
     begun: str
     parallel: bool
     attempts: Attempts
@@ -168,6 +170,8 @@ async def _settle(state: Answering) -> str:
         _refuse(state, state.generated)
         return ""
     state.refusal = ""
+    if _takes_back(state, state.generated):
+        return ""
     reason = state.generated.reply.finish_reason
     repeats = reason == REPETITION  # no wire format knows this word; a call that was ended so is told to the model
     cut = "" if reason in _UNCUT else "length" if repeats else reason
@@ -189,6 +193,22 @@ async def _settle(state: Answering) -> str:
         _part(state, given_up, told)
         return "tool_calls"
     return ""
+
+
+def _takes_back(state: Answering, generated: Generated) -> bool:
+    """Ask for plain words in place of a call that was begun for the model, if all it has are the values of our example.
+
+    A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
+    """
+    is_begun = bool(state.begun) and generated.raw.startswith(state.begun)
+    if state.plain is None or not is_begun or not state.calls or not all(map(_is_echo, state.calls)):
+        return False
+    state.completion, state.plain, state.begun = state.plain, None, ""
+    return True
+
+
+def _is_echo(call: ToolCall | InvalidCall) -> bool:
+    return isinstance(call, InvalidCall) and any(issue.code == "echo" for issue in call.issues)
 
 
 def _refuse(state: Answering, generated: Generated) -> None:
