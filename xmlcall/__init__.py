@@ -7,9 +7,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.base import Backend, Capabilities
     from .backends.connect import connect
     from .binding import bind
     from .catalog import Catalog
+    from .completion import Chunk, CompletionRequest, Usage
     from .config import HttpServer, StdioServer, load_servers
     from .errors import BackendError, ToolHostError, UsageError, XmlcallError
     from .events import (
@@ -61,9 +63,11 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    ".backends.base": "Backend Capabilities",
     ".backends.connect": "connect",
     ".binding": "bind",
     ".catalog": "Catalog",
+    ".completion": "Chunk CompletionRequest Usage",
     ".config": "HttpServer StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",
@@ -87,6 +91,10 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("xmlcall")
     if name not in _HOMES:
         raise AttributeError(f"module 'xmlcall' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name], __name__), name)

@@ -1,0 +1,56 @@
+"""The programs of examples/ do what they say, with models that say what they were told to."""
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_harness import block
+
+import xmlcall
+import xmlcall.clients
+from xmlcall.backends.scripted import ScriptedBackend
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MULTIPLY = block(("calculator", {"operation": "multiply", "a": 1234, "b": 5678}))
+
+# program -> what the model says, what the program prints
+PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
+    "parse_stream.py": ([], ["a call of get_weather begins", "{'city': 'Zürich', 'days': 3}"]),
+    "bind_and_render.py": ([], ["['comma-list', 'enum-spelling']", "does not run", "reads back as:"]),
+    "own_backend.py": ([], ["GOOD MORNING"]),
+    "loop_with_function.py": (
+        [block(("days_between", {"first": "2026-11-22", "last": "2026-12-24"})), "It is 32 days."],
+        ["It is 32 days."],
+    ),
+    "loop_over_mcp.py": ([MULTIPLY, "It is 7006652."], ["-> 7006652", "It is 7006652."]),
+    "openai_without_server.py": (
+        [block(("get_weather", {"city": "Oslo"})), "It is 4 degrees in Oslo."],
+        ["get_weather: Oslo", "It is 4 degrees in Oslo."],
+    ),
+}
+
+
+def test_every_example_is_run_and_in_the_readme() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS}
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    assert [name for name in PROGRAMS if f"examples/{name}" not in readme] == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said, printed = PROGRAMS[name]
+    backend = ScriptedBackend(said)
+    client = xmlcall.clients.httpx2_client
+
+    def scripted_client(model: Any) -> Any:
+        return client(backend, mode="xml")
+
+    monkeypatch.setattr(xmlcall, "connect", lambda model: backend)
+    monkeypatch.setattr(xmlcall.clients, "httpx2_client", scripted_client)
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    out = capsys.readouterr().out
+    assert [words for words in printed if words not in out] == []
+    assert len(backend.requests) == len(said)
