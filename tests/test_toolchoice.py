@@ -167,3 +167,28 @@ async def test_where_nothing_is_told_nothing_moves(replies: list[Any]) -> None:
 def test_a_divergence_is_finite_and_not_negative(here: dict[str, float], habit: dict[str, float]) -> None:
     whole = math.fsum(here.values())
     assert 0 <= divergence({token: share / whole for token, share in here.items() if share / whole}, habit) < math.inf
+
+
+# -- whether the only tool is meant ------------------------------------------------------------------------------------------
+
+NAMED: list[tuple[str, dict[str, float], float]] = [
+    ("surely", {"list": 1}, 0.0),
+    ("as likely as another", {"list": 1, "read": 1}, math.log(0.5)),
+    ("what another begins like", {"list": 1, "line": 3}, math.log(0.25)),
+]
+
+
+@pytest.mark.parametrize("length", [1, 3, 100])
+@pytest.mark.parametrize(("asked", "nats"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])
+async def test_how_surely_the_only_tool_is_named(asked: dict[str, float], nats: float, length: int) -> None:
+    named, usage = await ToolChoices().named(Names(asked, asked, length), question(), catalog_of("list"), DIALECT)
+    assert named == pytest.approx(nats, abs=1e-3)
+    assert usage.completion_tokens
+
+
+@pytest.mark.parametrize(
+    ("replies", "named"), [(UNTOLD[0], None), (UNTOLD[1], None), (UNTOLD[2], math.log(1e-12))], ids=UNTOLD_IDS
+)
+async def test_where_the_only_tool_is_not_named(replies: list[Any], named: float | None) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().named(backend, question(), catalog_of("list"), DIALECT))[0] == named

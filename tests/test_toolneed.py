@@ -48,6 +48,7 @@ def first_token(*shares: tuple[str, float]) -> list[Chunk]:
 
 
 LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9), ("<", 0.1))
+NAMING = first_token(('plus">\n', 1.0))  # how surely the only tool would be named
 DIALECT = DIALECTS["function_calls"]
 BEGUN = beginning(DIALECT, "plus")
 REST = ADD.removeprefix(BEGUN)
@@ -271,7 +272,13 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage.completion_tokens == 1
     assert answer.messages[0].content == "1 + 2?"
-    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "moved": None, "threshold": -1.0, "tool": ""}
+    assert recorded(events)["tool_need"] == {
+        "log_odds": need.log_odds,
+        "moved": None,
+        "named": None,
+        "threshold": -1.0,
+        "tool": "",
+    }
 
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
@@ -303,28 +310,28 @@ async def test_plain_words_are_asked_for_in_their_own_turn_only() -> None:
 
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_a_call_that_is_needed_is_begun_for_the_model(chunk_size: int | None) -> None:
-    said: list[Any] = [LIKELY, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
+    said: list[Any] = [LIKELY, NAMING, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
     backend = ScriptedBackend(said, capabilities=CONTINUES, chunk_size=chunk_size)
     events = await events_of(backend, call_threshold=0.0)
     answer = events[-1]
     assert isinstance(answer, Answer)
     assert [message.content for message in answer.messages[:2]] == ["1 + 2?", ADD]
-    assert [(message.role, message.content) for message in backend.requests[1].messages[1:]] == [
+    assert [(message.role, message.content) for message in backend.requests[2].messages[1:]] == [
         ("user", "1 + 2?"),
         ("assistant", BEGUN),
     ]
-    assert backend.requests[2].messages[-1].role == "user"
+    assert backend.requests[3].messages[-1].role == "user"
     assert sum(isinstance(event, PromptProgress) for event in events) == 1
     assert not [request for request in backend.requests if CALL in str(request.messages[1:])]
 
 
 async def test_a_begun_call_of_nothing_but_the_example_is_taken_back() -> None:
     copied = block(("plus", {"a": 3, "b": 3})).removeprefix(BEGUN)
-    backend = ScriptedBackend([LIKELY, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    backend = ScriptedBackend([LIKELY, NAMING, copied, "Why did the chicken ..."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=0.0) as loop:
         answer = await loop.ask("Tell me a joke.")
     assert [message.content for message in answer.messages] == ["Tell me a joke.", "Why did the chicken ..."]
-    assert PLAIN in backend.requests[2].messages[-1].content
+    assert PLAIN in backend.requests[3].messages[-1].content
 
 
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
@@ -336,11 +343,11 @@ def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_a_server_that_refuses_the_beginning_gets_the_usual_reminder(chunk_size: int | None) -> None:
     usual = ScriptedBackend([LIKELY, ADD, "3."], chunk_size=chunk_size)
-    refuses = ScriptedBackend([LIKELY, REFUSED, ADD, "3."], chunk_size=chunk_size, capabilities=CONTINUES)
+    refuses = ScriptedBackend([LIKELY, REFUSED, REFUSED, ADD, "3."], chunk_size=chunk_size, capabilities=CONTINUES)
     expected, events = [await events_of(backend, call_threshold=0.0) for backend in (usual, refuses)]
     assert parsed(events) == parsed(expected)
-    assert refuses.requests[2].messages == usual.requests[1].messages
-    assert CALL in refuses.requests[2].messages[-1].content
+    assert refuses.requests[3].messages == usual.requests[1].messages
+    assert CALL in refuses.requests[3].messages[-1].content
 
 
 @pytest.mark.parametrize(
@@ -353,7 +360,7 @@ async def test_a_server_that_refuses_the_beginning_gets_the_usual_reminder(chunk
     ids=["busy", "too long", "in the middle"],
 )
 async def test_other_failures_of_a_begun_reply_are_failures(said: list[Any]) -> None:
-    backend = ScriptedBackend([LIKELY, said, ADD], capabilities=CONTINUES)
+    backend = ScriptedBackend([LIKELY, NAMING, said, ADD], capabilities=CONTINUES)
     with pytest.raises(BackendStatusError):
         await events_of(backend, call_threshold=0.0)
 
@@ -450,6 +457,25 @@ async def test_how_far_the_choice_of_a_tool_is_moved_counts(
     assert need.tool == ("list" if need.needs_tool else "")
     if need.moved is not None:
         assert [message.content for message in backend.requests[2].messages] == ["Tools.", "What is there?", beginning(DIALECT)]
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "share", "expected"),
+    [
+        (1.0, 0.99, (True, -0.01)),
+        (1.0, 0.8, (False, -0.223)),  # it would rather call what nobody offers
+        (-1.0, 0.99, (False, None)),  # no call anyway
+    ],
+)
+async def test_how_surely_the_only_tool_is_named_counts(
+    log_odds: float, share: float, expected: tuple[bool, float | None]
+) -> None:
+    naming = first_token(('list">\n', share), ("look_up", 1 - share))
+    backend = ScriptedBackend([*odds(log_odds), naming], capabilities=CONTINUES)
+    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), Catalog([Tool(name="list")]), DIALECT)
+    assert need is not None
+    assert (need.needs_tool, need.named) == expected
+    assert need.tool == ("list" if need.needs_tool else "")
 
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf])
@@ -622,7 +648,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     about = {"ways": ["xml"], "settings": settings.to_json(), "model": "m", "suite": "s"}
     run = create_or_resume(tmp_path / "run", about, CASES)
     anchors = odds(-9, -9, -9, -9, 5)
-    backend = ScriptedBackend([*anchors, LIKELY, REST, *anchors, *odds(-3), "no."], capabilities=CONTINUES)
+    backend = ScriptedBackend([*anchors, LIKELY, NAMING, REST, *anchors, *odds(-3), "no."], capabilities=CONTINUES)
     assert await runner.execute(run, [way_of("xml")], model_subject(backend), concurrency=1) == 0
     first, second = (reply["rounds"][0] for reply in create_or_resume(tmp_path / "run", about, CASES).replies)
     assert (first["threshold"], first["begun"], first["text"]) == (-2.0, True, ADD)

@@ -12,7 +12,10 @@ which chooses well by itself, is made worse.
 far the words move it, as the relative entropy of the two distributions in nats, tells a question for a tool from talk,
 independently of the first token of a reply (`toolneed`).
 
-Both are measured: docs/decisions.md, "Which tool, and whether any".
+*Whether the only one.* With one tool there is nothing to choose. But a model whose request the tool is not for would rather name
+another one, which nobody offers: how likely the begun call names the tool tells that, without a habit.
+
+All are measured: docs/decisions.md, "Which tool, and whether any".
 
 A name is several tokens, so it is read token by token: a token is written, and the tools whose names do not go on like that are
 out. Behind names stands what ends them, so that `list` is no beginning of `list_all`; a name that no tool has
@@ -41,6 +44,8 @@ __all__ = ["ToolChoices"]
 NEEDS_NONE: Final = "Thanks!"
 PART: Final = 0.5  # of a habit's log-probability that is taken off
 MOST_STEPS: Final = 50  # tokens of a name
+NAME_STEPS: Final = 4  # tokens of the only tool's name that are asked about: a name that is another one parts early
+LEAST_PROBABILITY: Final = 1e-12  # of what is not among the tokens that are told
 LEAST_SHARE: Final = 0.05  # of the probability behind a place, below which the names there are not looked at
 KEPT: Final = 500  # places in tool prompts
 
@@ -130,15 +135,43 @@ class ToolChoices:
             left, written, weight = _after(left, token), written + token, weight * place.here[token]
         return nats, usage
 
+    async def named(
+        self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
+    ) -> tuple[float | None, Usage]:
+        """Say how likely a call that is begun for the model names the only tool.
+
+        Args:
+            backend: of the model; open; it continues a last message of the model's own.
+            request: the message behind the tool prompt.
+            catalog: what is offered, one tool.
+            dialect: the wire format in which a call is begun.
+
+        Returns:
+            The natural logarithm of the probability of the name's first tokens; None where the server refuses the beginning or
+            tells no probabilities; and what asking cost.
+
+        Raises:
+            BackendError: from the stream.
+        """
+        (rest,), written = _names(catalog, dialect).values(), beginning(dialect)
+        nats, usage = 0.0, Usage()
+        for step in range(NAME_STEPS):
+            told = await _told(backend, _begun(request, written))
+            usage = usage + told.usage
+            if not told.candidates:
+                return (nats if step else None), usage
+            fitting = [(token, logprob) for token, logprob in told.candidates if _goes_on_with(rest, token)]
+            nats += math.log(max(math.fsum(math.exp(min(logprob, 0.0)) for _, logprob in fitting), LEAST_PROBABILITY))
+            token = max(fitting, key=lambda each: each[1])[0] if fitting else ""
+            if not token or len(token) >= len(rest):
+                break
+            rest, written = rest[len(token) :], written + token
+        return min(nats, 0.0), usage
+
     async def _place(self, backend: Backend, request: CompletionRequest, written: str, left: Names) -> _Place:
         """Ask how the model goes on with the names that are left."""
-        try:
-            habit, usage = await self._habit(backend, request, written)
-            told = await first_token(backend, _begun(request, written)) if habit else _UNTOLD
-        except BackendStatusError as error:
-            if not is_refused_beginning(error):
-                raise
-            return _Place(here={}, habit={}, usage=Usage())
+        habit, usage = await self._habit(backend, request, written)
+        told = await _told(backend, _begun(request, written)) if habit else _UNTOLD
         return _Place(here=_shares(left, told.candidates), habit=_shares(left, habit), usage=usage + told.usage)
 
     async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
@@ -149,7 +182,7 @@ class ToolChoices:
             self._habits.move_to_end(key)
             return self._habits[key], Usage()
         idle = replace(request, messages=(*system, Message(role="user", content=NEEDS_NONE)))
-        told = await first_token(backend, _begun(idle, written))
+        told = await _told(backend, _begun(idle, written))
         self._habits[key] = told.candidates
         while len(self._habits) > KEPT:
             self._habits.popitem(last=False)
@@ -221,6 +254,16 @@ def _goes_on_with(rest: str, token: str) -> bool:
 
 def _begun(request: CompletionRequest, written: str) -> CompletionRequest:
     return replace(request, messages=(*request.messages, Message(role="assistant", content=written)))
+
+
+async def _told(backend: Backend, request: CompletionRequest) -> FirstToken:
+    """Ask how the model goes on; nothing is told where the server refuses the beginning."""
+    try:
+        return await first_token(backend, request)
+    except BackendStatusError as error:
+        if not is_refused_beginning(error):
+            raise
+        return _UNTOLD
 
 
 _UNTOLD: Final = FirstToken(candidates=(), text="", reasoning="", usage=Usage())

@@ -14,7 +14,8 @@ request also by itself; the arguments come from the whole conversation, which th
 
 **Which tool it would be counts, too.** Words that need a tool move the model's choice of one away from its habit, and talk does
 not (`toolchoice`). How far is added to the log-odds, where it can change the decision. On the tuning half that raises the area
-from 0.971 to 0.976 (0.5B) and from 0.986 to 0.999 (1.5B).
+from 0.971 to 0.976 (0.5B) and from 0.986 to 0.999 (1.5B). **With one tool** there is no choice; how surely the model names it
+counts instead, and can only speak against a call.
 
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
@@ -56,6 +57,8 @@ NEEDS_NONE: Final = ("Hello!", "Thanks!", "你好", "谢谢")
 LEAST_SPREAD: Final = 3.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
 WEIGHT: Final = 3.0  # log-odds for each nat by which the words move the choice of a tool
 USUAL: Final = 0.3  # nats by which talk moves it, too
+NAMED_WEIGHT: Final = 10.0  # log-odds for each nat by which the model doubts the only tool's name
+LEAST_NAMED: Final = -2.0  # nats beyond which more makes no difference
 MOST_MOVED: Final = 2.0  # nats beyond which more makes no difference
 KEPT: Final = 32  # thresholds of tool prompts
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
@@ -69,6 +72,8 @@ class ToolNeed:
         log_odds: natural logarithm of the odds that the model begins its reply with a call.
         threshold: above it the reply is to be a call.
         moved: how far the words move the model's choice of a tool, in nats; None if that was not asked for.
+        named: how surely a begun call names the only tool, as the natural logarithm of its probability; None if there are more,
+            or that was not asked for.
         usage: what asking cost.
         is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
         tool: the tool that is to be called; "" if that is left to the model.
@@ -80,6 +85,7 @@ class ToolNeed:
     usage: Usage
     is_sure: bool = True
     moved: float | None = None
+    named: float | None = None
     tool: str = ""
     begun: str = ""
 
@@ -90,8 +96,9 @@ class ToolNeed:
 
     @property
     def score(self) -> float:
-        """What is held against the threshold: the log-odds, and what the choice of a tool adds to them or takes off."""
-        return self.log_odds + (0.0 if self.moved is None else _weighed(self.moved))
+        """What is held against the threshold: the log-odds, and what the tool's name in a call adds to them or takes off."""
+        moved = 0.0 if self.moved is None else _log_odds_of(self.moved)
+        return self.log_odds + moved + (0.0 if self.named is None else NAMED_WEIGHT * max(self.named, LEAST_NAMED))
 
 
 class ToolNeeds:
@@ -133,20 +140,25 @@ class ToolNeeds:
             threshold = self._threshold
         if threshold is None:
             return None
-        need = await self._moved(await ask_need(backend, request, threshold), backend, request, catalog, dialect)
+        need = await self._weighed(await ask_need(backend, request, threshold), backend, request, catalog, dialect)
         if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
             return replace(need, usage=spent + need.usage)
         tool, choosing = await self._choices.choose(backend, request, catalog, dialect)
         return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(dialect, tool))
 
-    async def _moved(
+    async def _weighed(
         self, need: ToolNeed, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
     ) -> ToolNeed:
-        """Ask how far the words move the choice of a tool, if there is one and it can change what was decided."""
-        least, most = (need.threshold - _weighed(nats) for nats in (MOST_MOVED, 0.0))
-        if not (need.is_sure and backend.capabilities.continues and len(catalog) > 1 and least < need.log_odds <= most):
+        """Ask what the tool's name in a begun call says of the need, where that can change what was decided."""
+        if not (need.is_sure and backend.capabilities.continues):
             return need
         alone = replace(request, messages=_alone(request.messages))
+        if len(catalog) == 1 and need.needs_tool:
+            named, usage = await self._choices.named(backend, alone, catalog, dialect)
+            return replace(need, named=None if named is None else round(named, 3), usage=need.usage + usage)
+        least, most = (need.threshold - _log_odds_of(nats) for nats in (MOST_MOVED, 0.0))
+        if len(catalog) == 1 or not least < need.log_odds <= most:
+            return need
         moved, usage = await self._choices.moved(backend, alone, catalog, dialect)
         return replace(need, moved=None if moved is None else round(moved, 3), usage=need.usage + usage)
 
@@ -171,7 +183,7 @@ class ToolNeeds:
             return threshold, usage
 
 
-def _weighed(nats: float) -> float:
+def _log_odds_of(nats: float) -> float:
     return WEIGHT * (min(nats, MOST_MOVED) - USUAL)
 
 

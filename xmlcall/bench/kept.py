@@ -32,6 +32,7 @@ _ROUND = _object(
     first_event_seconds=_NUMBER,
     log_odds=_NUMBER_OR_NOT,
     moved=_NUMBER_OR_NOT,
+    named=_NUMBER_OR_NOT,
     threshold=_NUMBER_OR_NOT,
 )
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)

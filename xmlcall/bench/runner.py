@@ -218,7 +218,7 @@ async def _rounds(
         if need is not None and not rounds:
             kept |= {"log_odds": need.log_odds, "threshold": need.threshold, "need_usage": asdict(need.usage)}
             kept |= {"begun": True} if begun else {}
-            kept |= {"moved": need.moved} if need.moved is not None else {}
+            kept |= {name: value for name, value in (("moved", need.moved), ("named", need.named)) if value is not None}
             kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls

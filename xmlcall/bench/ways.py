@@ -158,7 +158,7 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
     odds, threshold = first.get("log_odds"), first.get("threshold", settings.call_threshold)
     if odds is None or threshold is None:
         return conversation(way, case, settings)
-    need = ToolNeed(log_odds=odds, threshold=threshold, moved=first.get("moved"), usage=Usage())
+    need = ToolNeed(log_odds=odds, threshold=threshold, moved=first.get("moved"), named=first.get("named"), usage=Usage())
     return conversation(way, case, settings, needs_tool=need.needs_tool)
 
 

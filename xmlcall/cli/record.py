@@ -50,7 +50,8 @@ class Record:
             "turns": answer.turns,
             "calls": self._calls,
             "usage": asdict(answer.usage),
-            "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "moved", "threshold", "tool")},
+            "tool_need": self._need
+            and {name: getattr(self._need, name) for name in ("log_odds", "moved", "named", "threshold", "tool")},
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:

@@ -47,7 +47,7 @@ class _Played:
     def note(self, event: LoopEvent) -> None:
         match event:
             case ToolNeed():
-                self.need = {"log_odds": event.log_odds, "threshold": event.threshold, "moved": event.moved, "tool": event.tool}
+                self.need = {name: getattr(event, name) for name in ("log_odds", "threshold", "moved", "named", "tool")}
             case TurnEnded(usage=usage):
                 self.usage = self.usage + usage
             case CallFinished(call=call, result=result):
