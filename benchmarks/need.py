@@ -9,6 +9,10 @@ those on which a tool may be called or not:
 
 and results/tools.jsonl each turn that needs a tool: `wanted`, and for each tool the log-probability of its name in a begun call,
 behind the conversation with right calls so far, behind the message alone, and behind "Thanks!". 2,000 candidates a token.
+
+results/named.jsonl has the same turns with one tool on offer (the one that is wanted, or any of the conversation's), and
+questions of BFCL's tuning half that come with one tool: `alone`, and `named`, how surely a begun call names it
+(`ToolChoices.named`).
 """
 
 import json
@@ -66,6 +70,29 @@ def choices(rows: list[dict[str, Any]]) -> list[str]:
     return ["", *head, *lines]
 
 
+def one_tool(rows: list[dict[str, Any]]) -> list[str]:
+    """Write the table of what the only tool's name tells."""
+    lines = ["", "| one tool on offer | area | with its name | best split | with its name |", "|---|---|---|---|---|"]
+    for suite in dict.fromkeys(row["suite"] for row in rows):
+        of_suite = [row for row in rows if row["suite"] == suite]
+        sides = [[row for row in of_suite if row["needs_tool"] is side] for side in (True, False)]
+        cells = [[[odds(row) for row in side] for side in sides] for odds in (alone, with_name)]
+        areas = [f"{area(*each):.3f}" for each in cells]
+        splits = [f"{best_split(*each)[0]} of {len(of_suite)}" for each in cells]
+        lines.append(f"| {suite} | {' | '.join(areas + splits)} |")
+    return lines
+
+
+def alone(row: Mapping[str, Any]) -> float:
+    """Return the log-odds of a call."""
+    return float(row["alone"])
+
+
+def with_name(row: Mapping[str, Any]) -> float:
+    """Return what is held against the threshold."""
+    return ToolNeed(log_odds=row["alone"], named=row["named"], threshold=0.0, usage=Usage()).score
+
+
 def rows_of(name: str) -> list[dict[str, Any]]:
     """Read a file of rows."""
     return [json.loads(text) for text in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
@@ -73,11 +100,12 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Write the page."""
-    rows, tools = rows_of("need.jsonl"), rows_of("tools.jsonl")
+    rows, tools, named = (rows_of(name) for name in ("need.jsonl", "tools.jsonl", "named.jsonl"))
     lines = [
         "# Which messages need a tool, and which",
         "",
-        "Written by `python benchmarks/need.py` from `need.jsonl` and `tools.jsonl`: the tuning half of `talk`, Q4_K_M,",
+        "Written by `python benchmarks/need.py` from `need.jsonl`, `tools.jsonl` and `named.jsonl`: the tuning half of `talk`,",
+        "and of `bfcl-core` where it is named, Q4_K_M,",
         "llama.cpp b11549 built for this CPU, Linux x86_64, 2 cores, 2026-11-22. The area under the ROC curve (0.5 is chance),",
         "the same for follow-ups alone, and how many turns the best threshold decides rightly. Below, how often the right tool",
         "is the best one, with more and less of the model's habit taken off.",
@@ -87,6 +115,7 @@ def main() -> None:
         lines += ["", f"## {model}", "", "| asked about | area | follow-ups | best split | at |", "|---|---|---|---|---|"]
         lines += [line(name, of_model, odds) for name, odds in ASKED.items()]
         lines += choices([row for row in tools if row["model"] == model])
+        lines += one_tool([row for row in named if row["model"] == model])
     (RESULTS / "need.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
