@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo chat test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
+.PHONY: help demo chat test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
