@@ -17,6 +17,7 @@ from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
 from .schemacost import MAX_STEPS, costs_too_much
 from .schemapattern import TooMuchWork, is_covered, limited, usable_pattern, with_time_limit
+from .schemaplaces import Places
 from .types import MISSING, Issue, Tool
 
 __all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "limited", "types_of", "validator_of"]
@@ -79,7 +80,7 @@ def _too_large(schema: Any) -> str | None:
 
 
 def _bad_reference(schema: Mapping[str, Any]) -> str | None:
-    for node in nodes(schema):
+    for node in Places(schema).schemas:
         reference = node.get("$ref")
         if not isinstance(reference, str):
             continue

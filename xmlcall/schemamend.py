@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .references import MAX_DEPTH, deeper_than
 from .schemaplaces import DATA, LISTS, MAPS, SINGLES, Places
-from .schemawords import READERS, fits, flag, pattern, spelled, type_named
+from .schemawords import READERS, are_names, fits, flag, pattern, spelled, type_named
 from .types import MISSING
 
 __all__ = ["mended", "sentence"]
@@ -136,7 +136,7 @@ class _Mender:
         found = {}
         for name, member in members.items():
             place = f"{path}.{str(name)[:_MAX_SHOWN]}"
-            kept = self.one(member, place)
+            kept = member if key == "dependencies" and are_names(member) else self.one(member, place)
             written = self._read(pattern, name, place) if key == "patternProperties" else name
             if written is not MISSING and (kept is not MISSING or key == "properties"):
                 found[written] = {} if kept is MISSING else kept

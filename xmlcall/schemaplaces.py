@@ -5,7 +5,7 @@ nowhere: what is data (`default`, `enum`), a circle of references, and whatever 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import regex
@@ -15,8 +15,8 @@ from .types import MISSING
 
 __all__ = ["DATA", "LISTS", "MAPS", "SINGLES", "Places"]
 
-MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords that hold schemas by name."""
+MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas"})
+"""Keywords that hold schemas by name; in `dependencies` also lists of names."""
 LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 SINGLES: Final = frozenset(
     {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames"}
@@ -38,6 +38,7 @@ class Places:
     Attributes:
         declared: names of properties, wherever they are declared.
         referenced: `id`s of the objects that references lead to.
+        schemas: all of them.
         has_tuples: `$schema` names a draft in which `items` may be a list.
     """
 
@@ -51,12 +52,14 @@ class Places:
         self._anchors: dict[str, Mapping[str, Any]] = {}
         self._dynamic: set[str] = set()
         self._leads: dict[str, bool] = {}
-        references = []
-        for node, place in _schemas(root):
+        walked = list(_walk(root))
+        for node, place, is_schema in walked:
             self._note(node, place)
-            references.append(node.get("$ref"))
-        targets = (self._target(found) for each in references if isinstance(each, str) and (found := self.local(each)))
-        self.referenced = {id(target) for target in targets}
+            if is_schema:  # elsewhere no validator looks for anchors
+                self._note_anchors(node)
+        references = {each for node, _, _ in walked if isinstance(each := node.get("$ref"), str)}
+        self.referenced = {id(self._target(found)) for each in references if (found := self.local(each))}
+        self.schemas = [node for node, _, is_schema in walked if is_schema or id(node) in self.referenced]
 
     def _note(self, node: Mapping[str, Any], place: "_Place | None") -> None:
         self._ids.add(id(node))
@@ -65,6 +68,8 @@ class Places:
         for key in ("$defs", "definitions"):
             for name in node[key] if isinstance(node.get(key), Mapping) else ():
                 self._named.setdefault(name, []).append((place, f"{key}/{_escaped(name)}"))
+
+    def _note_anchors(self, node: Mapping[str, Any]) -> None:
         if isinstance(anchor := node.get("$anchor"), str):
             self._anchors.setdefault(anchor, node)
         if isinstance(dynamic := node.get("$dynamicAnchor"), str):
@@ -146,17 +151,26 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], _Place | None]]:
-    """Yield every schema and its place; in keywords that nobody knows, every object may be one."""
-    stack: list[tuple[Any, _Place | None, bool]] = [(root, None, True)]
+_Role = Literal["schema", "by name", "unknown"]
+
+
+def _walk(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], _Place | None, bool]]:
+    """Yield every schema, its place, and True; with False every object in a keyword that nobody knows, which may be one."""
+    stack: list[tuple[Any, _Place | None, _Role]] = [(root, None, "schema")]
     while stack:
-        node, place, is_schema = stack.pop()
+        node, place, role = stack.pop()
         if isinstance(node, list):
-            stack.extend((child, (place, str(number)), True) for number, child in enumerate(node))
+            stack.extend((child, (place, str(number)), role) for number, child in enumerate(node))
         if not isinstance(node, Mapping):
             continue
-        if is_schema:
-            yield node, place
+        if role != "by name":
+            yield node, place, role == "schema"
         for key, child in node.items():
-            if isinstance(child, Mapping | list) and not (is_schema and key in DATA):
-                stack.append((child, (place, _escaped(key)), not (is_schema and key in MAPS)))
+            if isinstance(child, Mapping | list) and not (role == "schema" and key in DATA):
+                stack.append((child, (place, _escaped(key)), _role_below(role, key)))
+
+
+def _role_below(role: _Role, key: str) -> _Role:
+    if role == "schema":
+        return "by name" if key in MAPS else "schema" if key in LISTS or key in SINGLES else "unknown"
+    return "schema" if role == "by name" else "unknown"

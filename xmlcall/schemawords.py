@@ -13,7 +13,7 @@ import regex
 from .schemapattern import usable_pattern
 from .types import MISSING
 
-__all__ = ["READERS", "fits", "flag", "pattern", "spelled", "type_named"]
+__all__ = ["READERS", "are_names", "fits", "flag", "pattern", "spelled", "type_named"]
 
 Reader = Callable[[Any], Any]
 
@@ -38,7 +38,7 @@ _TYPES: Final = {kind: kind for kind in ("string", "integer", "number", "boolean
 }
 _NUMBER = regex.compile(r"-?\d{1,15}(\.\d{1,15})?")
 _WORDS: Final = {"true": True, "false": False}
-# `$id` changes what references mean; these are addresses that `urljoin` takes.
+# Addresses that `urljoin` takes: references are read from `$id`, and `$schema` is looked up.
 _ADDRESS = regex.compile(r"[\w:/.?=&%+~@-]+#?")
 _ANCHOR = regex.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _OLD_DRAFT = regex.compile(r"json-schema\.org/draft-0[1-4]\b")
@@ -67,7 +67,7 @@ def _type(value: Any) -> Any:
 def _number(value: Any) -> Any:
     if isinstance(value, str) and _NUMBER.fullmatch(text := value.strip()):
         return float(text) if "." in text else int(text)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and math.isfinite(value))
     return value if is_number else MISSING
 
 
@@ -107,7 +107,7 @@ def pattern(value: Any) -> Any:
 
 def _draft(value: Any) -> Any:
     """Drafts up to 4 are left out: what they say in another way is translated."""
-    return value if isinstance(value, str) and not _OLD_DRAFT.search(value) else MISSING
+    return value if isinstance(value, str) and _ADDRESS.fullmatch(value) and not _OLD_DRAFT.search(value) else MISSING
 
 
 def _enum(value: Any) -> Any:
@@ -118,22 +118,15 @@ def _examples(value: Any) -> Any:
     return value if isinstance(value, list) else MISSING if isinstance(value, Mapping) or value is None else [value]
 
 
-def _names(value: Any) -> bool:
+def are_names(value: Any) -> bool:
+    """Say whether a value is a list of names, each of them once."""
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
-
-
-def _dependencies(value: Any) -> Any:
-    """Keep what is right: names of members, in older drafts also schemas, that a member needs."""
-    if not isinstance(value, Mapping):
-        return MISSING
-    found = {name: needed for name, needed in value.items() if _names(needed) or isinstance(needed, Mapping | bool)}
-    return value if len(found) == len(value) else found
 
 
 def _dependent(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return MISSING
-    found = {name: needed for name, needed in value.items() if _names(needed)}
+    found = {name: needed for name, needed in value.items() if are_names(needed)}
     return value if len(found) == len(value) else found
 
 
@@ -151,7 +144,6 @@ READERS: Final[dict[str, Reader]] = {
     "pattern": pattern,
     "examples": _examples,
     "multipleOf": _positive,
-    "dependencies": _dependencies,
     "dependentRequired": _dependent,
     "$schema": _draft,
     "$id": _matching(_ADDRESS),
