@@ -22,6 +22,7 @@ __all__ = ["mended", "sentence"]
 
 _PASSES: Final = 3  # a reference may have led to what was left out
 _MAX_NOTES: Final = 8
+_MAX_PATH: Final = 200
 _MAX_SHOWN: Final = 60  # characters of a name or value in a note
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "$id", "$schema"}
@@ -83,7 +84,9 @@ class _Mender:
     def note(self, path: str, value: Any, became: Any = MISSING, *, is_loss: bool = True) -> None:
         """Note a change; without what became of it, something was left out, mostly a limit."""
         self.losses += became is MISSING and is_loss
-        self.notes.append(f"{path} {_shown(value)} {'left out' if became is MISSING else f'read as {_shown(became)}'}")
+        self.notes.append(
+            f"{path[-_MAX_PATH:]} {_shown(value)} {'left out' if became is MISSING else f'read as {_shown(became)}'}"
+        )
 
     def whole(self, root: Mapping[str, Any]) -> Schema:
         """Mend the schema of all arguments, which are an object."""
@@ -312,18 +315,29 @@ def _kinds(found: Schema) -> list[str]:
     return [kinds] if isinstance(kinds, str) else kinds
 
 
+def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Where an array's listed values are no arrays, they are those of its items."""
+    values, items = found.get("enum", []), found.get("items", {})
+    if found.get("type") != "array" or not values or any(isinstance(value, list) for value in values):
+        return
+    mender.note(f"{path}.enum", found.pop("enum"), "those of items")
+    if isinstance(items, Mapping) and not {"enum", "const", "$ref"} & items.keys():
+        found["items"] = {**items, "enum": values}
+
+
 def _values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Where no listed value is of the type, read the values as the type if they spell it; else they count, and not the type."""
+    """Where no listed value is of the type, read those that spell it; if others are left, they count, and not the type."""
     for key in ("enum", "const"):
         kinds = _kinds(found)
-        values = found[key] if key == "enum" and key in found else [found["const"]] if key in found else []
+        values = [] if key not in found else found["enum"] if key == "enum" else [found["const"]]
         if not kinds or not values or any(fits(value, kinds) for value in values):
             continue
         read = [spelled(value, kinds) for value in values]
         if MISSING in read:
             mender.note(f"{path}.type", found.pop("type"))
-        else:
-            found[key] = read if key == "enum" else read[0]
+        if any(value is not MISSING for value in read):
+            kept = [value if each is MISSING else each for value, each in zip(values, read, strict=True)]
+            found[key] = kept if key == "enum" else kept[0]
             mender.note(f"{path}.{key}", node[key], found[key])
 
 
@@ -359,4 +373,4 @@ def _address(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str)
         mender.note(f"{path}.$id", found.pop("$id"), is_loss=False)
 
 
-_TOGETHER: Final = (_address, _exclusive, _tuple, _required, _values, _nullable, _default)
+_TOGETHER: Final = (_address, _exclusive, _tuple, _required, _item_values, _values, _nullable, _default)
