@@ -84,9 +84,8 @@ class _Mender:
     def note(self, path: str, value: Any, became: Any = MISSING, *, is_loss: bool = True) -> None:
         """Note a change; without what became of it, something was left out, mostly a limit."""
         self.losses += became is MISSING and is_loss
-        self.notes.append(
-            f"{path[-_MAX_PATH:]} {_shown(value)} {'left out' if became is MISSING else f'read as {_shown(became)}'}"
-        )
+        outcome = "left out" if became is MISSING else f"read as {_shown(became)}"
+        self.notes.append(f"{path[-_MAX_PATH:]} {_shown(value)} {outcome}")
 
     def whole(self, root: Mapping[str, Any]) -> Schema:
         """Mend the schema of all arguments, which are an object."""
@@ -299,9 +298,9 @@ def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
         mender.note(f"{path}.required", given, names)
         found.pop("required", None)
         found |= {"required": names} if names else {}
-    open_ = "patternProperties" in found or isinstance(found.get("additionalProperties"), Mapping)
+    by_rule = "patternProperties" in found or isinstance(found.get("additionalProperties"), Mapping)
     known = found.get("properties", {})
-    if missing := [name for name in names if name not in mender.places.declared and name not in known and not open_]:
+    if missing := [name for name in names if name not in mender.places.declared and name not in known and not by_rule]:
         mender.note(f"{path}.properties", missing, "any value")
         found["properties"] = {**known, **{name: {} for name in missing}}
 

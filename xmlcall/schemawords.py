@@ -88,9 +88,9 @@ def _count(value: Any) -> Any:
 
 def flag(value: Any) -> Any:
     """Return a boolean, or the one that a word means; MISSING for all else."""
-    return (
-        value if isinstance(value, bool) else _WORDS.get(value.strip().casefold(), MISSING) if isinstance(value, str) else MISSING
-    )
+    if isinstance(value, str):
+        return _WORDS.get(value.strip().casefold(), MISSING)
+    return value if isinstance(value, bool) else MISSING
 
 
 def _text(value: Any) -> Any:
