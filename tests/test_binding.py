@@ -223,15 +223,14 @@ def test_schemas_that_cannot_be_used(schema: Any, reason: str) -> None:
     assert reason in str(check_schema(schema))
 
 
-@pytest.mark.parametrize("schema", [{"type": "float"}, {"pattern": "("}, {"$ref": "#/$defs/nowhere"}, {"$ref": "http://x/y"}])
-def test_a_broken_schema_is_an_issue_and_not_an_exception(schema: Any) -> None:
-    assert codes(bound(tool_for({"allOf": [schema]}), ("x", "3"))) == ["invalid-value"]
+def test_a_schema_that_cannot_be_used_is_an_issue_and_not_an_exception() -> None:
+    assert codes(bound(tool_for({"allOf": [{"$ref": "#/properties/x"}]}), ("x", "3"))) == ["invalid-value"]
 
 
 def test_types_by_their_names_in_python() -> None:
     properties = {"a": {"type": "int"}, "b": {"type": "list", "items": {"type": "float"}}, "type": {"type": "str"}}
     schema = {"type": "dict", "properties": properties, "default": {"type": "int"}}
-    tool = Tool.from_mcp({"name": "f", "inputSchema": schema})
+    (tool,) = Catalog([Tool.from_mcp({"name": "f", "inputSchema": schema})])
     assert check_schema(tool.input_schema) is None
     assert tool.input_schema["default"] == {"type": "int"}
     call = bound(tool, ("a", "1"), ("b", "[1, 2.5]"), ("type", "int"))

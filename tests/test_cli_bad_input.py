@@ -70,11 +70,7 @@ TOOL_LISTS = [
     ('[{"function": "f"}]', "expected an MCP or OpenAI tool .*"),
     ('[{"name": "f", "description": 5}]', "expected an MCP or OpenAI tool with text as its description .*"),
     ('[{"description": "no name"}]', 'expected an MCP tool with a "name", .*'),
-    ('[{"name": "f", "inputSchema": {"type": "strin"}}]', "-: tool 'f': the schema is not valid JSON Schema: .*"),
-    (
-        '[{"name": "f", "inputSchema": {"$ref": "http://x/y"}}]',
-        "-: tool 'f': .* points outside the schema, and nothing is fetched",
-    ),
+    ('[{"name": "f", "inputSchema": {"allOf": [{"$ref": "#"}]}}]', "-: tool 'f': the schema applies .* itself without end"),
     ('[{"name": "f"}, {"name": "f"}]', "two tools are named 'f'; names must be unique"),
     ("[" * 100_000, "expected a JSON list of tools in '-', cannot read it: .*"),
     ("[" + "9" * 5000 + "]", "expected a JSON list of tools in '-', cannot read it: .*"),

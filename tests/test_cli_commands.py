@@ -135,6 +135,15 @@ def test_events_come_while_the_text_is_still_being_written():
 # -- prompt ------------------------------------------------------------------------------------------------------------
 
 
+def test_prompt_tells_what_was_changed_in_a_schema(tmp_path: Path, capsys: Capture):
+    path = tmp_path / "tools.json"
+    path.write_text('[{"name": "f", "inputSchema": {"type": "OBJECT", "properties": {"x": {"type": "INTEGER"}}}}]')
+    assert main(["prompt", "--tools", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "- x: integer (optional)" in out
+    assert '$.type "OBJECT" read as "object"; $.properties.x.type "INTEGER" read as "integer"' in err
+
+
 @pytest.mark.parametrize(
     "document", [{"tools": [MCP_TOOL]}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP_TOOL]}}, [MCP_TOOL], [OPENAI_TOOL]]
 )
@@ -208,13 +217,21 @@ def test_tools_tells_where_each_tool_lives(tmp_path: Path, capsys: Capture):
     assert err == ""
 
 
-def test_a_tool_with_a_broken_schema_is_left_out_with_a_notice(tmp_path: Path, capsys: Capture):
+def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, capsys: Capture):
     assert main(["tools", "--mcp", configured(tmp_path, files="broken_schema")]) == 0
     out, err = capsys.readouterr()
-    assert [line.partition("(")[0] for line in out.splitlines()[::2]] == ["files.echo", "files.draft7"]
+    assert [line.partition("(")[0] for line in out.splitlines()[::2]] == [
+        "files.echo",
+        "files.bad_type",
+        "files.bad_pattern",
+        "files.network",
+        "files.draft7",
+    ]
     notices = err.splitlines()
     assert len(notices) == 3
-    assert all(notice.startswith("xmlcall: files: The tool ") for notice in notices)
+    assert all(
+        notice.startswith("xmlcall: files: The tool ") and "a changed schema: $.properties.a" in notice for notice in notices
+    )
 
 
 def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture):

@@ -89,17 +89,24 @@ async def test_a_server_that_ignores_unknown_messages(files: ProcessFiles, monke
     [
         (
             "malformed",
-            ["echo"],
+            ["echo", "typeless"],
             [
                 "'no_schema'",
-                "'typeless' was left out: inputSchema.type",
                 "no name",
                 "not even",
                 "'numbered'",
                 "second tool named 'echo'",
             ],
         ),
-        ("broken_schema", ["echo", "draft7"], ["'bad_type'", "'bad_pattern'", "'network' was left out: $ref"]),
+        (
+            "broken_schema",
+            ["echo", "bad_type", "bad_pattern", "network", "draft7"],
+            [
+                "'bad_type' is offered with a changed schema: $.properties.a.type \"strin\" left out.",
+                '$.properties.a.minLength "1" read as 1.',
+                '$.properties.a.$ref "https://example.com/schema.json" left out.',
+            ],
+        ),
         ("tasks", ["echo"], ["'slow' was left out: it can only run as a background task"]),
         ("cosmetics", ["echo"], []),
         ("number_cursor", ["echo"], ["nextCursor is not a string"]),

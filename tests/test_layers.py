@@ -21,7 +21,7 @@ def layer(names: str, below: str) -> None:
 CORE = """
 errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
 prose parser schemacost jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern
-names parameters conversion binding reply runaway repeated
+names parameters conversion binding reply runaway repeated schemaplaces schemawords schemamend
 """
 layer("errors", "")
 layer("tool", "errors")
@@ -29,7 +29,11 @@ layer("types", "tool")
 layer("events", "types")
 layer("references", "types")
 layer("names", "")
-layer("catalog", "errors tool types references names")
+layer("schemapattern", "")
+layer("schemaplaces", "types references")
+layer("schemawords", "types schemapattern")
+layer("schemamend", "types references schemaplaces schemawords")
+layer("catalog", "errors tool types references names schemamend")
 layer("completion", "types")
 layer("dialects", "errors")
 layer("scanner", "dialects")
@@ -50,9 +54,8 @@ layer("parser", "errors events catalog dialects scanner states callreader jsonbo
 layer("jsonstring", "")
 layer("jsonmachine", "types jsonstring")
 layer("jsonish", "types jsonmachine jsonstring")
-layer("schemapattern", "")
 layer("schemacost", "references")
-layer("schema", "errors tool types references catalog schemapattern schemacost")
+layer("schema", "errors tool types references catalog schemapattern schemaplaces schemacost")
 layer("parameters", "types references catalog")
 layer("xmlvalue", "references")
 layer("conversion", "references schema jsonish xmlvalue")
@@ -76,7 +79,7 @@ layer("models", "errors download sources")
 layer("config", "errors")
 layer("policy", "types")
 layer("backends", "errors types completion fitting wire models download")
-layer("hosts", "errors types schema wire config")
+layer("hosts", "errors types schema schemamend wire config")
 layer("demo", "")
 layer("ending", "events leaks")
 layer("generation", "errors types events completion catalog parser reply runaway leaks ending backends")

@@ -2,14 +2,18 @@
 
 A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that `schema.py` compiles each tool's validator
 once; it keeps them in `validators`, and `parameters.py` what it found in `declarations`: caches of these two and nobody else.
+
+Its tools have mended schemas (`schemamend.py`), so that parser, prompt, conversion and validation all see the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .errors import UsageError
 from .names import ToolNames
 from .references import resolve
+from .schemamend import mended, sentence
 from .types import Tool
 
 __all__ = ["Catalog", "Tools", "as_tool"]
@@ -25,22 +29,33 @@ class Catalog:
     Args:
         tools: `Tool`s, plain MCP or OpenAI tool dicts, or a Catalog.
 
+    Attributes:
+        notices: whose schemas were changed and how, a sentence each.
+
     Raises:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_names", "_parameters", "_tools", "declarations", "validators")
+    __slots__ = ("_names", "_parameters", "_tools", "declarations", "notices", "validators")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self.notices: list[str] = []
         for tool in map(as_tool, tools):
             if tool.name in self._tools:
                 raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
-            self._tools[tool.name] = tool
+            self._tools[tool.name] = self._mended(tool)
         self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
         self._names = ToolNames(self._tools)
         self.validators: dict[str, Any] = {}
         self.declarations: dict[tuple[str, str], Any] = {}
+
+    def _mended(self, tool: Tool) -> Tool:
+        schema, notes = mended(tool.input_schema)
+        if not notes:
+            return tool
+        self.notices.append(sentence(tool.name, notes))
+        return replace(tool, input_schema=schema)
 
     @classmethod
     def of(cls, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]") -> "Catalog":

@@ -5,6 +5,7 @@ schema only; a `$ref` to the network is refused when the tool is listed and neve
 NOT fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over them.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,8 @@ import regex
 from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
 from .schemacost import MAX_STEPS, costs_too_much
-from .schemapattern import TooMuchWork, is_covered, limited, with_time_limit
+from .schemapattern import TooMuchWork, is_covered, limited, usable_pattern, with_time_limit
+from .schemaplaces import Places
 from .types import MISSING, Issue, Tool
 
 __all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "limited", "types_of", "validator_of"]
@@ -44,12 +46,22 @@ def check_schema(schema: Any) -> str | None:
     from jsonschema.exceptions import SchemaError
 
     try:
-        _class_for(schema).check_schema(schema)
+        _class_for(schema).check_schema(schema, format_checker=_formats())
     except SchemaError as error:
         return f"the schema is not valid JSON Schema: {_short(error.message)} at {error.json_path}"
     except Exception as error:  # a broken `pattern` or a hostile meta-schema reference surfaces as many types
         return f"the schema cannot be compiled: {type(error).__name__}: {_short(str(error))}"
     return None
+
+
+@functools.cache
+def _formats() -> Any:
+    """Return the formats that count in a schema: a pattern is one that `regex` can read."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    checker.checks("regex")(lambda value: not isinstance(value, str) or usable_pattern(value) == value)
+    return checker
 
 
 def _too_large(schema: Any) -> str | None:
@@ -68,7 +80,7 @@ def _too_large(schema: Any) -> str | None:
 
 
 def _bad_reference(schema: Mapping[str, Any]) -> str | None:
-    for node in nodes(schema):
+    for node in Places(schema).schemas:
         reference = node.get("$ref")
         if not isinstance(reference, str):
             continue

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import regex
 
-__all__ = ["TooMuchWork", "is_covered", "limited", "with_time_limit"]
+__all__ = ["TooMuchWork", "is_covered", "limited", "usable_pattern", "with_time_limit"]
 
 _SECONDS = 0.05
 _STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
@@ -71,6 +71,47 @@ class _Pattern:
 
 
 _pattern = functools.lru_cache(maxsize=1024)(_Pattern)
+
+_MAX_CHARACTERS = 10_000  # of a pattern
+_LITERAL = regex.compile(r"/(\^.*\$)/([dgimsuvy]*)", regex.DOTALL)  # `/^a$/i`, a pattern as JavaScript's source has it
+_HALVES = regex.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # of a surrogate pair, which no text here holds
+# An escaped character is one piece, so that `\\u{1}` after an escaped backslash is none. What only ECMA-262 has, in `regex`.
+_PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-z])|\\.", regex.DOTALL)
+
+
+def usable_pattern(pattern: str) -> str | None:
+    """Return a pattern of ECMA-262 in the words of `regex`.
+
+    Args:
+        pattern: of a schema.
+
+    Returns:
+        The same text wherever it can be used as it is; None if there is no way to use it.
+    """
+    if len(pattern) > _MAX_CHARACTERS or _HALVES.search(pattern):
+        return None
+    if literal := _LITERAL.fullmatch(pattern):
+        pattern = f"(?i){literal[1]}" if "i" in literal[2] else literal[1]
+    return next((each for each in (pattern, _PIECES.sub(_translated, pattern)) if _compiles(each)), None)
+
+
+def _translated(piece: regex.Match[str]) -> str:
+    code, group, control = piece.groups()
+    if code:
+        return f"\\U{int(code, 16):08X}"
+    if group:
+        return f"(?P={group})"
+    if control:
+        return f"\\x{ord(control) % 32:02X}"
+    return r"[\s\S]" if piece[0] == "[^]" else piece[0]
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        _pattern(pattern)
+    except (regex.error, OverflowError, RecursionError, ValueError):
+        return False
+    return True
 
 
 @functools.cache

@@ -109,25 +109,4 @@ def _object_schema(schema: Any, name: str) -> Mapping[str, Any]:
         return {"type": "object", "properties": {}}
     if not isinstance(schema, Mapping):
         raise UsageError(f"tool {name!r}: expected its input schema to be a JSON object, got {schema!r:.80}")
-    return cast(Mapping[str, Any], _standard(schema, _MAX_LEVELS))
-
-
-# Python's names for JSON's types, as people write them into schemas by hand.
-_TYPES = {"float": "number", "double": "number", "int": "integer", "str": "string", "bool": "boolean"}
-_TYPES |= {"dict": "object", "list": "array", "tuple": "array"}
-_DATA = frozenset({"enum", "const", "default", "examples"})
-_MAX_LEVELS = 64
-
-
-def _standard(schema: Any, levels: int) -> Any:
-    """Return a schema with JSON's names for types; what is nested deeper than `levels` stays, and `check_schema` refuses it."""
-    if not levels:
-        return schema
-    if isinstance(schema, list):
-        return [_standard(each, levels - 1) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    found = {key: value if key in _DATA else _standard(value, levels - 1) for key, value in schema.items()}
-    if isinstance(kind := found.get("type"), str):
-        found["type"] = _TYPES.get(kind, kind)
-    return found
+    return schema

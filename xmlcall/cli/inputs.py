@@ -12,6 +12,7 @@ from ..catalog import Catalog, as_tool
 from ..errors import UsageError
 from ..schema import check_schema
 from ..types import Tool
+from .exits import complain
 
 __all__ = ["checked_text", "read_bytes", "read_text", "read_tools"]
 
@@ -88,7 +89,13 @@ def read_tools(path: str) -> Catalog:
         raise UsageError(f"expected a JSON list of tools in {path!r}, got no JSON: {error.msg} at {where}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of more than 4300 digits
         raise UsageError(f"expected a JSON list of tools in {path!r}, cannot read it: {error}") from error
-    return Catalog(_tool(entry, path) for entry in _entries(document, path))
+    catalog = Catalog(_tool(entry, path) for entry in _entries(document, path))
+    for tool in catalog:
+        if problem := check_schema(tool.input_schema):
+            raise UsageError(f"{path}: tool {tool.name!r}: {problem}")
+    for notice in catalog.notices:
+        complain(notice)
+    return catalog
 
 
 def _entries(document: Any, path: str) -> list[Any]:
@@ -105,7 +112,4 @@ def _tool(entry: Any, path: str) -> Tool:
     inner = entry.get("function", entry) if isinstance(entry, Mapping) else entry
     if not isinstance(inner, Mapping) or not isinstance(inner.get("description") or "", str):
         raise UsageError(f"expected an MCP or OpenAI tool with text as its description in {path!r}, got {entry!r:.120}")
-    tool = as_tool(entry)
-    if problem := check_schema(tool.input_schema):
-        raise UsageError(f"{path}: tool {tool.name!r}: {problem}")
-    return tool
+    return as_tool(entry)

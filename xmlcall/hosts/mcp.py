@@ -71,7 +71,7 @@ class McpHost:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The tools that the last `tools()` left out, and why, one sentence each."""
+        """The tools that the last `tools()` left out or changed, and why, one sentence each."""
         return self._notices
 
     @property
@@ -229,7 +229,7 @@ class _Listing:
         self.notices: list[str] = []
 
     def add(self, page: mcp.ListToolsResult, original: Mapping[str, Any]) -> None:
-        self.notices += original["left_out"]
+        self.notices += original["notices"]
         kept = {tool.name for tool in page.tools}
         for tool in original["tools"]:
             name = tool["name"]

@@ -18,12 +18,13 @@ from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
 
 from ..schema import check_schema
+from ..schemamend import mended, sentence
 from ..wire.mcp import requires_task
 
 __all__ = ["ORIGINAL", "Filter", "filtered"]
 
 ORIGINAL = "xmlcall/original"
-"""The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "left_out": [sentences]}` for a page of tools."""
+"""The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
 _MAX_NOTICES = 20  # of one page
 # What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
@@ -79,24 +80,42 @@ class Filter:
         version = "2026-07-28" if "resultType" in page else "2025-11-25"
         wanted: list[dict[str, Any]] = []
         left_out: list[str] = []
+        changed: list[str] = []
         for tool in page["tools"]:
             if len(wanted) > self._max_tools or len(left_out) > self._max_tools:
                 break
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
                 continue
+            tool, change = _with_usable_schema(tool)
             problem = _problem(tool, version)
             if problem is None:
+                changed += change
                 wanted.append(tool)
             else:
                 left_out.append(problem)
-        if len(left_out) > _MAX_NOTICES:
-            left_out[_MAX_NOTICES:] = [f"{len(left_out) - _MAX_NOTICES} more tools were left out for such reasons."]
+        notices = _first(left_out, "were left out") + _first(changed, "are offered with changed schemas")
         cursor = page.get("nextCursor")
         if cursor is not None and not isinstance(cursor, str):
-            left_out.append("The rest of the tools was left out: nextCursor is not a string.")
+            notices.append("The rest of the tools was left out: nextCursor is not a string.")
         shell = _PAGE_FIELDS | {"tools": [_reduced(tool) for tool in wanted]}
         shell |= {"nextCursor": cursor} if isinstance(cursor, str) else {}
-        return shell | {"_meta": {ORIGINAL: {"tools": wanted, "left_out": left_out}}}
+        return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices}}}
+
+
+def _first(sentences: list[str], what: str) -> list[str]:
+    rest = len(sentences) - _MAX_NOTICES
+    return [*sentences[:_MAX_NOTICES], *([f"{rest} more tools {what} for such reasons."] if rest > 0 else ())]
+
+
+def _with_usable_schema(tool: Any) -> tuple[Any, list[str]]:
+    """Return a tool whose schema is mended, of type object as MCP asks for, and a sentence about what was changed."""
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+    if not isinstance(schema, dict):
+        return tool, []
+    found, notes = mended(schema)
+    name = tool.get("name")
+    told = [sentence(name, notes)] if notes and isinstance(name, str) else []
+    return tool | {"inputSchema": {**found, "type": "object"}}, told
 
 
 def _call_shell(result: dict[str, Any]) -> dict[str, Any]:

@@ -42,8 +42,6 @@ BODY_SECONDS: Final = 120.0  # for a body to come
 DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
 VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
 PATH_LIMIT: Final = 200  # characters of a path in the log
-NOTES_LIMIT: Final = 100  # of what was mended that are told
-_SHOWN: Final = " :;,.\"'_-()"  # in the log, besides letters and digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +156,7 @@ def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[st
         return data
     body, notes = mended(data, form.name)
     for note in notes:
-        if note not in engine.noted and len(engine.noted) < NOTES_LIMIT:
-            engine.noted.add(note)
-            log.info("%s: %s (said once; --strict refuses such requests)", form.name, quote(note, safe=_SHOWN, errors="replace"))
+        engine.say_once(f"{form.name}: {note} (said once; --strict refuses such requests)")
     return body
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
+from urllib.parse import quote
 
 from .. import prompt
 from ..backends.base import Backend
@@ -56,6 +57,8 @@ Mode = Literal["auto", "xml", "native"]
 
 log = logging.getLogger("xmlcall.proxy")
 
+NOTES_LIMIT: Final = 100  # of what was mended that are told
+_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # in the log, besides letters and digits
 CATALOGS_KEPT: Final = 32  # compiled validators of the tool lists that callers send again and again
 # Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
 _NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
@@ -115,7 +118,7 @@ class Engine:
     ) -> None:
         self.backend = Patient(backend)
         self.strict = strict
-        self.noted: set[str] = set()  # what was mended in requests, and told
+        self._said: set[str] = set()  # what was mended in requests, and told
         self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode
@@ -163,6 +166,16 @@ class Engine:
     def model(self) -> str:
         """The model's name."""
         return self.backend.model
+
+    def say_once(self, note: str) -> None:
+        """Log what was put right in a request, the first time; in the log of a server nobody else chooses signs or sizes.
+
+        Args:
+            note: may hold words of the caller's.
+        """
+        if note not in self._said and len(self._said) < NOTES_LIMIT:
+            self._said.add(note)
+            log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
 
     @property
     def wire(self) -> str:
@@ -369,6 +382,8 @@ class Engine:
         key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
         known = self._catalogs.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
         self._catalogs[key] = known
+        for notice in known[0].notices:
+            self.say_once(notice)
         while len(self._catalogs) > CATALOGS_KEPT:
             self._catalogs.popitem(last=False)
         return known
