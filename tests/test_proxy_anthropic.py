@@ -283,6 +283,7 @@ WRONG = [
     (body(HI, {"role": "system", "content": [{"type": "image", "source": PNG}]}), "messages.1.content.0.type"),
     (body(HI, assistant(text("I think"))), "messages.1.role"),
     (body({"role": "assistant", "content": ""}), "messages.0.role"),
+    (body(thread={"type": "create"}), "thread"),
     (body(system=5), "system"),
     (body(system=[{"type": "image", "source": PNG}]), "system.0.type"),
     (body(tools={}), "tools"),

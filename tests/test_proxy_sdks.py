@@ -11,7 +11,7 @@ import httpx2
 import ollama
 import openai
 import pytest
-from clients import anthropic_sdk, ollama_sdk, openai_responses, openai_sdk
+from clients.programs import anthropic_sdk, ollama_sdk, openai_responses, openai_sdk
 from clients.scripted import ANSWER, CALL, MultiplyingModel
 from proxy_harness import block
 from servers.run_server import run_server
@@ -56,6 +56,25 @@ def test_a_conversation(name: str, how: str, multiplying: tuple[str, Multiplying
     assert "".join(second[2].content.split()) == "".join(CALL.split())
     assert name == "ollama" or second[2].content == CALL
     assert '<result name="multiply">\n7006652\n</result>' in second[3].content
+
+
+@anthropic.beta_tool
+def multiply(a: int, b: int) -> str:
+    """Multiply two integers."""
+    return str(a * b)
+
+
+def test_anthropics_tool_runner_does_without_threads(multiplying: tuple[str, MultiplyingModel]) -> None:
+    """It wants the server to keep the conversation, and sends the whole of it where one says that it cannot."""
+    url, model = multiplying
+    model.requests.clear()
+    asked: Any = {"role": "user", "content": "What is 1234 times 5678?"}
+    with anthropic.Anthropic(base_url=url, api_key="none") as client:
+        runner = client.beta.messages.tool_runner(model="local", max_tokens=1000, tools=[multiply], messages=[asked])
+        (answer,) = runner.until_done().content
+    assert answer.type == "text"
+    assert answer.text == ANSWER
+    assert [len(request.messages) for request in model.requests] == [2, 4]
 
 
 # -- all that a model may say ------------------------------------------------------------------------------------------

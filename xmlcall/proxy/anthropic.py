@@ -35,6 +35,9 @@ from .turn import (
 
 __all__ = ["MESSAGES", "CountBody", "MessagesBody", "error_body", "read_count"]
 
+NO_THREADS: Final = "thread_unsupported_request"
+"""What SDKs answer with the same request once more, whole and without a thread."""
+
 
 class _Text(Body):
     type: Literal["text"]
@@ -148,10 +151,14 @@ class MessagesBody(CountBody):
     stop_sequences: list[Annotated[str, Field(min_length=1)]] | None = None
     output_config: _OutputConfig | None = None
     metadata: dict[str, Any] | None = None  # ignored: about the caller's user
+    thread: dict[str, Any] | None = None  # a conversation that the server keeps
 
 
 def _read(data: Mapping[str, Any]) -> Asked:
     body = read_body(MessagesBody, data)
+    if body.thread is not None:  # as the SDKs' tool runners ask; their next request would hold a result and no more
+        why = "this server keeps no state: send the whole conversation, without this field"
+        raise ApiError(f"thread: {why}", param="thread", code=NO_THREADS)
     if body.messages[-1].role == "assistant":
         path = f"messages.{len(body.messages) - 1}.role"
         why = "the last message must be the user's: prefill, a reply begun for the model, is not supported with tools"
@@ -342,9 +349,10 @@ _ERROR_TYPES.update({429: "rate_limit_error", 503: "overloaded_error", 504: "tim
 
 
 def error_body(error: ApiError) -> dict[str, Any]:
-    """Write an error as Anthropic does: its status decides its type."""
+    """Write an error as Anthropic does: its status decides its type, and SDKs go by the `details` of refused threads."""
     kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if 400 <= error.status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": error.message}}
+    details = {"details": {"error_code": error.code}} if error.code == NO_THREADS else {}
+    return {"type": "error", "error": {"type": kind, "message": error.message, **details}}
 
 
 MESSAGES: Final = Format(

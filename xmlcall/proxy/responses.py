@@ -229,7 +229,8 @@ def _item(item: dict[str, Any], path: str, known: Mapping[str, Offered]) -> Mess
     # A message may leave out its type, and so may a reference: `ItemReference` of openai-python has an optional one.
     kind = item.get("type") or ("item_reference" if "id" in item and "role" not in item else "message")
     if kind == "item_reference":
-        raise ApiError(f"{path}: this server keeps no state: send the item itself, not a reference", param=path)
+        why = "this server keeps no state: send the item itself, not a reference; most clients do if `store` is false"
+        raise ApiError(f"{path}: {why}", param=path)
     if isinstance(kind, str) and kind in _HOSTED:
         return None
     if not isinstance(kind, str) or kind not in _ITEMS:

@@ -2,6 +2,7 @@
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, streamText, tool } from "ai";
+import { Output } from "ai";
 import { z } from "zod";
 
 const multiply = tool({
@@ -22,6 +23,21 @@ const whole = async (url) => (await generateText(asked(url))).text;
 
 const streamed = async (url) => await streamText(asked(url)).text;
 
-for (const [how, ask] of Object.entries({ whole, streamed })) {
+const askedForObject = (url) => ({
+  ...asked(url),
+  model: createOpenAICompatible({ name: "xmlcall", baseURL: url, apiKey: "none", supportsStructuredOutputs: true })("local"),
+  prompt: "What is 1234 times 5678? Answer as an object.",
+  output: Output.object({ schema: z.object({ product: z.int() }) }),
+});
+
+const structured = async (url) => (await generateText(askedForObject(url))).output.product;
+
+const structuredStreamed = async (url) => (await streamText(askedForObject(url)).output).product;
+
+const error = (url) => generateText({ ...asked(url), prompt: "This is too long." }).catch((thrown) => thrown.message);
+
+const hows = { whole, streamed, structured, "structured streamed": structuredStreamed, error };
+
+for (const [how, ask] of Object.entries(hows)) {
   console.log(`${how}: ${await ask(process.argv[2])}`);
 }

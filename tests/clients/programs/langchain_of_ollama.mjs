@@ -1,0 +1,39 @@
+// LangChain for JavaScript with its Ollama client: node tests/clients/programs/langchain_of_ollama.mjs http://127.0.0.1:8485
+
+import { ChatOllama } from "@langchain/ollama";
+import { createAgent, tool } from "langchain";
+import { z } from "zod";
+
+const QUESTION = "What is 1234 times 5678?";
+
+const multiply = tool(({ a, b }) => String(a * b), {
+  name: "multiply",
+  description: "Multiply two integers.",
+  schema: z.object({ a: z.int(), b: z.int() }),
+});
+
+const Product = z.object({ product: z.int() });
+
+const agentAt = (url, responseFormat = undefined) =>
+  createAgent({ model: new ChatOllama({ model: "local", temperature: 0, baseUrl: url }), tools: [multiply], responseFormat });
+
+const asked = (question) => ({ messages: [{ role: "user", content: question }] });
+
+const whole = async (url, question = QUESTION) => (await agentAt(url).invoke(asked(question))).messages.at(-1).text;
+
+const streamed = async (url) => {
+  let text = "";
+  for await (const [chunk, { langgraph_node }] of await agentAt(url).stream(asked(QUESTION), { streamMode: "messages" })) {
+    text = langgraph_node === "tools" ? "" : text + chunk.text; // what is said before a call is not the answer
+  }
+  return text;
+};
+
+const structured = async (url) =>
+  (await agentAt(url, Product).invoke(asked(`${QUESTION} Answer as an object.`))).structuredResponse.product;
+
+const error = (url) => whole(url, "This is too long.").catch((thrown) => thrown.message);
+
+for (const [how, ask] of Object.entries({ whole, streamed, structured, error })) {
+  console.log(`${how}: ${await ask(process.argv[2])}`);
+}
