@@ -140,7 +140,7 @@ class CountBody(Body):
 class MessagesBody(CountBody):
     """The body of `POST /v1/messages`."""
 
-    max_tokens: int = Field(ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)  # Anthropic wants it; without it the model server has its own limit
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = None
