@@ -37,9 +37,10 @@ from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
 from .formed import formed
-from .history import DIALECT, last_request, model_messages, prompts, said_by_others
+from .history import DIALECT, last_request, model_messages, prompts, said_by_others, system_first
 from .inquiry import calls_natively, count_tokens
 from .memory import Memory
+from .naming import offered_names, renamed, with_own_names
 from .passing import native_answer, plain_answer
 from .patience import Patient
 from .rounds import Answering, answer
@@ -206,8 +207,8 @@ class Engine:
         Raises:
             BackendError: the model server failed.
         """
-        offered = self._offered(request)
-        catalog = self._catalog(offered)
+        request = renamed(request, offered_names(request.tools))
+        catalog = self._catalog(self._offered(request))
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
         return await count_tokens(self.backend, messages)
@@ -228,7 +229,8 @@ class Engine:
             ApiError: the request cannot be answered as asked.
             BackendError: the model server failed.
         """
-        await self.own_tools()
+        names = offered_names(request.tools, {tool.name for tool in await self.own_tools()})
+        request = renamed(request, names)
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
             events = self._plain(request)
@@ -236,8 +238,8 @@ class Engine:
             events = self._natively(request)
         else:
             events = await self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
-        async with aclosing(events):
-            async for event in events:
+        async with aclosing(with_own_names(events, names)) as named:
+            async for event in named:
                 yield event
 
     def _may_run(self, host: Host, name: str) -> bool:
@@ -254,8 +256,8 @@ class Engine:
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
-        completion = self._completion(request, tuple(written(reminder=reminder)))
-        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else None
+        completion = self._completion(request, written(reminder=reminder))
+        bare = replace(completion, messages=written()) if self._needs and reminder else None
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
         decision = await self._decided(request, completion, bare, allowed)
@@ -341,13 +343,13 @@ class Engine:
     def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
-        completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
+        completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
         return plain_answer(self._fitted, completion)
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         catalog, words = self._known(request.tools)
         sources = self._sources(request, words)
-        return native_answer(self._fitted, self._completion(request, request.messages), catalog, sources)
+        return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
 
     def _sources(self, request: TurnRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
