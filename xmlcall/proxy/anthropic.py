@@ -152,10 +152,9 @@ class MessagesBody(CountBody):
 
 def _read(data: Mapping[str, Any]) -> Asked:
     body = read_body(MessagesBody, data)
-    if body.messages[-1].role == "assistant":
+    if all(message.role == "assistant" for message in body.messages):
         path = f"messages.{len(body.messages) - 1}.role"
-        why = "the last message must be the user's: prefill, a reply begun for the model, is not supported with tools"
-        raise ApiError(f"{path}: {why}", param=path)
+        raise ApiError(f"{path}: expected a message of the user's before it, got none", param=path)
     form = body.output_config.format if body.output_config else None
     sampling = Sampling(
         max_tokens=body.max_tokens,

@@ -36,6 +36,7 @@ from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
+from .begun import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .formed import formed
 from .history import DIALECT, last_request, model_messages, prompts, said_by_others, system_first
 from .inquiry import calls_natively, count_tokens
@@ -230,14 +231,14 @@ class Engine:
             BackendError: the model server failed.
         """
         names = offered_names(request.tools, {tool.name for tool in await self.own_tools()})
-        request = renamed(request, names)
+        request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
-            events = self._plain(request)
-        elif _is_simple(request) and not self.has_own_tools and await self.is_native():
+            events = self._plain(request, begun)
+        elif _is_simple(request) and not begun and not self.has_own_tools and await self.is_native():
             events = self._natively(request)
         else:
-            events = await self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
+            events = await self._text(request, begun, offered, stream_arguments=self._stream_arguments and is_streamed)
         async with aclosing(with_own_names(events, names)) as named:
             async for event in named:
                 yield event
@@ -251,7 +252,7 @@ class Engine:
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
     async def _text(
-        self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool
+        self, request: TurnRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
     ) -> AsyncGenerator[TurnEvent]:
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
@@ -260,7 +261,7 @@ class Engine:
         bare = replace(completion, messages=written()) if self._needs and reminder else None
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
-        decision = await self._decided(request, completion, bare, allowed)
+        decision = self._begun(request, completion, begun) or await self._decided(request, completion, bare, allowed)
         answering = Answering(
             backend=self._fitted,
             catalog=allowed,
@@ -282,9 +283,31 @@ class Engine:
             usage=decision.usage,
         )
         schema = request.sampling.json_schema
-        if schema is None or request.choice.mode == "required":  # the answer is a call, and its form the tool's
-            return answer(answering)
-        return self._formed(answering, schema)
+        # Of a required call the form is the tool's.
+        is_formed = schema is not None and request.choice.mode != "required"
+        events = self._formed(answering, schema) if is_formed and schema is not None else answer(answering)
+        return without_beginning(events, begun) if begun and self._goes_on(request) else events
+
+    def _goes_on(self, request: TurnRequest) -> bool:
+        """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
+        return self.backend.capabilities.continues or request.wire == "anthropic"
+
+    def _begun(self, request: TurnRequest, completion: CompletionRequest, begun: str) -> _Decision | None:
+        """Go on with a reply that the caller has begun; None if it has not.
+
+        Args:
+            request: from a wire format, without the beginning.
+            completion: how to generate, without the beginning.
+            begun: the beginning.
+        """
+        if not begun:
+            return None
+        asked = replace(completion, messages=asked_to_begin(completion.messages, begun, lang=self._lang))
+        if self.backend.capabilities.continues:
+            return _Decision(completion=completion, otherwise=asked, begun=begun)
+        if request.wire == "anthropic":
+            return _Decision(completion=asked)
+        return _Decision(completion=_with_beginning(completion, begun), otherwise=asked)
 
     def _formed(self, answering: Answering, schema: Mapping[str, Any]) -> AsyncGenerator[TurnEvent]:
         """Answer with calls, or with JSON that fits a schema."""
@@ -340,11 +363,20 @@ class Engine:
                 self._rendered.popitem(last=False)
         return found[2]
 
-    def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+    def _plain(self, request: TurnRequest, begun: str) -> AsyncGenerator[TurnEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
         completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
-        return plain_answer(self._fitted, completion)
+        if not begun:
+            return plain_answer(self._fitted, completion)
+
+        def asked() -> AsyncGenerator[TurnEvent]:
+            messages = asked_to_begin(completion.messages, begun, lang=self._lang)
+            return without_beginning(plain_answer(self._fitted, replace(completion, messages=messages)), begun)
+
+        if not self._goes_on(request) or self.backend.capabilities.continues:
+            return continued_or(plain_answer(self._fitted, _with_beginning(completion, begun)), asked)
+        return asked()
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         catalog, words = self._known(request.tools)
@@ -390,6 +422,10 @@ class Engine:
             return own | dict(sampling.options)
         options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
         return own | {"options": {**options, **sampling.options}}
+
+
+def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
+    return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 
 def _is_open_question(request: TurnRequest) -> bool:
