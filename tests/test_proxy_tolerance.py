@@ -83,6 +83,7 @@ def test_no_body_is_too_strange_to_be_mended(body: dict[str, Any], wire: str) ->
         ("/models/m", "/v1/models/m"),
         ("/messages/count_tokens", "/v1/messages/count_tokens"),
         ("/responses", "/v1/responses"),
+        ("/rerank", "/v1/rerank"),
         ("/api/chat/", "/api/chat"),
         ("/", "/"),
         ("//", "/"),

@@ -28,7 +28,8 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..dialects import DIALECTS
 from ..echo import Sources, words_of
-from ..fitting import Fitted, Scale
+from ..errors import ContextOverflow
+from ..fitting import Fitted, Scale, estimate
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..offering import with_reminder
@@ -116,7 +117,8 @@ class Engine:
         self.backend = Patient(backend)
         self.strict = strict
         self.noted: set[str] = set()  # what was mended in requests, and told
-        self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
+        self._scale = Scale()
+        self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
@@ -240,8 +242,28 @@ class Engine:
         else:
             events = await self._text(request, begun, offered, stream_arguments=self._stream_arguments and is_streamed)
         async with aclosing(with_own_names(events, names)) as named:
-            async for event in named:
-                yield event
+            try:
+                async for event in named:
+                    yield event
+            except ContextOverflow as error:
+                raise self._with_tools_told(error, request, offered) from error
+
+    def _with_tools_told(self, error: ContextOverflow, request: TurnRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
+        """Add to an error what the tools take of the context; an agent's own are often more than half."""
+        if not offered or request.choice.mode == "none":
+            return error
+        system, _ = self._prompts(self._catalog(offered), request)
+        tokens = round(estimate([Message(role="system", content=system)]) * self._scale.bounds[0])
+        message = f"{error} (the {len(offered)} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
+        return ContextOverflow(
+            message,
+            backend=error.backend,
+            status_code=error.status_code,
+            body=error.body,
+            prompt_tokens=error.prompt_tokens,
+            context_length=error.context_length,
+            advice=error.advice,
+        )
 
     def _may_run(self, host: Host, name: str) -> bool:
         return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
