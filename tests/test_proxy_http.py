@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import ollama
+import openai
 import pytest
 import schemathesis
 from proxy_harness import ADD, block
@@ -252,13 +253,33 @@ def test_a_path_that_the_model_server_does_not_know(path: str, status: int, prox
 
 
 def test_a_model_server_that_breaks_off_breaks_off_here_too(proxies: dict[str, str]) -> None:
-    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hel"}), CUT]))
+    half = chunk({"content": "Hel"})[:-10]
+    play(OPENAI, FakeOpenAI(steps=[half, CUT]))
     asked = {"model": "tiny", "messages": messages(), "stream": True}
     with HTTP.stream("POST", f"{proxies['openai']}/v1/chat/completions", json=asked) as response:
         pieces = response.iter_bytes()
-        assert next(pieces) == chunk({"content": "Hel"})
+        assert next(pieces) == half
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
+
+
+def test_a_relayed_stream_that_breaks_off_between_events_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hel"}), CUT]))
+    with openai.OpenAI(base_url=f"{proxies['openai']}/v1", api_key="none", max_retries=0) as client:
+        events = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], stream=True)
+        with events:
+            assert next(events).choices[0].delta.content == "Hel"
+            with pytest.raises(openai.APIError, match="connection"):
+                list(events)
+
+
+def test_a_relayed_stream_of_lines_that_breaks_off_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OLLAMA, FakeOllama(steps=[fake_ollama.part("Hel"), fake_ollama.CUT]))
+    with ollama.Client(proxies["ollama"]) as client:
+        parts = client.chat("tiny", [{"role": "user", "content": "Hi"}], stream=True)
+        assert next(parts).message.content == "Hel"
+        with pytest.raises(ollama.ResponseError, match="connection"):
+            list(parts)
 
 
 @pytest.mark.parametrize(("told", "status"), [(999, 502), (599, 599), (204, 204)])
@@ -494,7 +515,9 @@ def test_tools_that_do_not_fit_are_told_with_figures(path: str, stream: bool, pr
     response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
     assert response.status_code == 400
     message = error_of(path, response)[2]
-    figures = re.search(r"the context holds 300\b.*the (\d+) tools take about ([\d,]+) tokens: fewer tools, or a larger context", message)
+    figures = re.search(
+        r"the context holds 300\b.*the (\d+) tools take about ([\d,]+) tokens: fewer tools, or a larger context", message
+    )
     assert figures, message
     assert int(figures[1]) >= 1
     assert int(figures[2].replace(",", "")) > 100

@@ -73,8 +73,7 @@ def messages(name: str, **fields: Any) -> tuple[str, dict[str, Any]]:
 
 
 def ollama(name: str, **fields: Any) -> tuple[str, dict[str, Any]]:
-    path, asked = chat(name, **fields)
-    return "/api/chat", asked
+    return "/api/chat", chat(name, **fields)[1]
 
 
 FORMATS = [chat, responses, messages, ollama]

@@ -1,11 +1,13 @@
 """A caller's conversation as the model gets it: calls and results as text, in the form that the tool prompt teaches.
 
 The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
-so that the model server's prompt cache holds: every message is written from itself and those before it. System messages at the
-head become one, after the tool prompt. Those that come later become the person's, where they stand: many chat templates raise
-when one is not the first message (Qwen 3.5, Gemma, Mistral), and in front of the conversation it would change the beginning of the
-prompt, so that nothing of it is cached any more. No server tells for certain what its template does. The one exception is a reminder that asks for plain words (`toolneed`): it stands only in
-the request that it was decided for. Neighbours of role `user` become one, because some templates refuse two.
+so that the model server's prompt cache holds: every message is written from itself and those before it. The one exception is a
+reminder that asks for plain words (`toolneed`): it stands only in the request that it was decided for.
+
+System messages at the head become one, after the tool prompt. Those that come later become the person's, where they stand: many
+chat templates raise when one is not the first message (Qwen 3.5, Gemma, Mistral), and no server tells for certain what its
+template does. At the head a later one would change the beginning of the prompt, so that nothing of it is cached any more.
+Neighbours of role `user` become one, because some templates refuse two.
 """
 
 import itertools

@@ -1,8 +1,9 @@
 """Tool names that a model cannot write: it is offered others, and the caller hears its own again.
 
-A name becomes part of the prompt and of tags, so a blank, a quote, `<` or `>` in it, or a great length, cannot stand there. Such a
-name is written with `_` in these places. Other names stay as they are, in any script. A request is renamed on its way in and its
-events on their way out, so no wire format knows of it. The same tools get the same names each time: the prompt stays cached.
+A name becomes part of the prompt and of tags, so white space, quotes, `<` and `>` cannot stand in it, and it cannot be very long.
+Such a name is written with `_` in these places. Other names stay as they are, in any script. A request is renamed on its way in
+and its events on their way out, so no wire format knows of it. The same tools get the same names each time: the prompt stays
+cached.
 """
 
 import re

@@ -18,7 +18,9 @@ __all__ = ["PULLED", "REFUSED", "is_named", "running", "show", "tags", "version"
 VERSION: Final = "0.32.15"
 """The Ollama whose API this is; clients ask for a least version."""
 
-PULLED: Final = tuple({"status": words} for words in ("pulling manifest", "verifying sha256 digest", "writing manifest", "success"))
+PULLED: Final = tuple(
+    {"status": words} for words in ("pulling manifest", "verifying sha256 digest", "writing manifest", "success")
+)
 """What `POST /api/pull` says of a model that is there already, a line each; not streamed it is the last alone."""
 
 REFUSED: Final = (("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/push"), ("DELETE", "/api/delete"))

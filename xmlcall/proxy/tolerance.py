@@ -56,6 +56,7 @@ _HOSTED: Final = (
 )
 """How the types of tools begin that only the maker of the format can run, or of which only its own models know the parameters."""
 
+
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Mend a body.
 
