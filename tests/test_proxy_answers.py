@@ -612,8 +612,56 @@ async def test_many_messages_of_the_person_become_one() -> None:
     assert len(texts(backend)) == 2
 
 
-@pytest.mark.parametrize("name", ["a b", "x\n## Rules", "<b>", 'a"b', "", "x" * 129])
-async def test_a_name_that_could_be_markup_is_refused(name: str) -> None:
+LATER: Any = {
+    "before a question": (
+        [("user", "a"), ("assistant", "b"), ("system", "S"), ("user", "c")],
+        [("user", "a"), ("assistant", "b"), ("user", "S\n\nc")],
+    ),
+    "behind a question": (
+        [("system", "0"), ("user", "a"), ("developer", "S"), ("assistant", "b"), ("user", "c")],
+        [("system", "0"), ("user", "a\n\nS"), ("assistant", "b"), ("user", "c")],
+    ),
+    "at the end": ([("user", "a"), ("system", "S")], [("user", "a\n\nS")]),
+    "between replies": (
+        [("user", "a"), ("assistant", "b"), ("system", "S"), ("assistant", "c"), ("user", "d")],
+        [("user", "a"), ("assistant", "b"), ("user", "S"), ("assistant", "c"), ("user", "d")],
+    ),
+    "several": ([("user", "a"), ("system", "S"), ("system", "T"), ("user", "b")], [("user", "a\n\nS\n\nT\n\nb")]),
+    "nothing else": ([("system", "S"), ("system", "T")], [("system", "S\n\nT")]),
+}
+
+
+@pytest.mark.parametrize("mode", ["xml", "native"])
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("name", LATER)
+async def test_a_system_message_stands_only_at_the_beginning(name: str, tools: bool, mode: str) -> None:
+    said, expected = LATER[name]
+    backend = ScriptedBackend(["Done."])
+    asked = body(*({"role": role, "content": text} for role, text in said), tools=[ADD] if tools else [])
+    await ask(backend, asked, mode=mode, reminder=False)
+    shown = texts(backend)
+    if tools and mode == "xml":  # the tool prompt stands before all else
+        system = "".join(text for role, text in expected if role == "system")
+        assert shown[0][0] == "system"
+        assert shown[0][1].endswith(system)
+        shown, expected = shown[1:], expected[1:] if system else expected
+    assert shown == expected
+
+
+async def test_a_system_message_that_comes_later_leaves_what_was_cached() -> None:
+    backend = ScriptedBackend(["b", "c", "d"])
+    said = [{"role": "user", "content": "a"}]
+    async with Engine(backend, mode="xml") as engine:
+        for text in ("b", "c"):
+            await ask_engine(engine, body(*said))
+            said += [{"role": "assistant", "content": text}, {"role": "system", "content": "S"}, {"role": "user", "content": "e"}]
+        await ask_engine(engine, body(*said))
+    first, second, third = [texts(backend, number) for number in range(3)]
+    assert (second[: len(first)], third[: len(second)]) == (first, second)
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n"])
+async def test_a_tool_without_a_name_is_refused(name: str) -> None:
     with pytest.raises(ApiError):
         CHAT.read(body(tools=[function(name)]))
 

@@ -234,11 +234,9 @@ def test_counting_needs_no_limit_and_no_user_at_the_end():
 
 WRONG = [
     ({}, "messages"),
-    ({"messages": [HI]}, "max_tokens"),
     (body(max_tokens=0), "max_tokens"),
     (body(max_tokens="9"), "max_tokens"),
     (body(max_tokens=True), "max_tokens"),
-    (body(max_tokens=None), "max_tokens"),
     (body(messages=[]), "messages"),
     (body(messages="Hi"), "messages"),
     (body(messages=None), "messages"),
@@ -281,7 +279,6 @@ WRONG = [
     (body(assistant(result("x")), HI), "messages.0.content.0.type"),
     (body(assistant({"type": "image", "source": PNG}), HI), "messages.0.content.0.type"),
     (body(HI, {"role": "system", "content": [{"type": "image", "source": PNG}]}), "messages.1.content.0.type"),
-    (body(HI, assistant(text("I think"))), "messages.1.role"),
     (body({"role": "assistant", "content": ""}), "messages.0.role"),
     (body(thread={"type": "create"}), "thread"),
     (body(system=5), "system"),
@@ -330,7 +327,6 @@ def test_wrong_bodies(data: dict[str, Any], param: str):
     [
         (body(tools=[SEARCH]), ["custom", "input_schema", "web_search_20250305", "'web_search'"]),
         (body(tools=[BASH]), ["custom", "bash_20250124", "'bash'"]),
-        (body(HI, assistant(text("I"))), ["the last message must be the user's", "prefill"]),
         (body(tool_choice={"type": "any"}), ["[]", "'any'"]),
         (body(tool_choice={"type": "tool", "name": "f"}, tools=[TIME, WEATHER]), ["['get_time', 'get_weather']", "'f'"]),
         (body(user(use("f", {}))), ["tool_use", "role assistant", "role user"]),
@@ -374,7 +370,7 @@ def test_errors_have_the_type_of_their_status(status: int, kind: str):
 
 def test_the_bodies_describe_themselves():
     count, messages = CountBody.model_json_schema(), MessagesBody.model_json_schema()
-    assert (count["required"], messages["required"]) == (["messages"], ["messages", "max_tokens"])
+    assert (count["required"], messages["required"]) == (["messages"], ["messages"])
     content = messages["$defs"]["_Message"]["properties"]["content"]["anyOf"]
     assert content[0] == {"type": "string"}
     assert set(content[1]["items"]["discriminator"]["mapping"]) >= {"text", "image", "document", "tool_use", "tool_result"}

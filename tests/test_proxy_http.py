@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
+import ollama
+import openai
 import pytest
 import schemathesis
 from proxy_harness import ADD, block
@@ -128,6 +130,7 @@ RELAYED = [
     ("native", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE[:-2] + b',"tools":[{}],"tool_choice":{}}'),
     ("openai", OPENAI, "/v1/completions", "/v1/completions", PROMPT),
     ("openai", OPENAI, "/v1/embeddings", "/v1/embeddings", b'{"input":[[1,2]],"model":"tiny","stream":%s}'),
+    ("openai", OPENAI, "/v1/rerank", "/v1/rerank", b'{"query":"x","documents":["y"],"model":"tiny","stream":%s}'),
     ("ollama", OLLAMA, "/api/chat", "/api/chat", STRANGE),
     ("ollama", OLLAMA, "/api/generate", "/api/generate", PROMPT),
     ("ollama", OLLAMA, "/api/embed", "/api/embed", b'{"input": "x","model":"tiny", "stream":%s}'),
@@ -224,6 +227,7 @@ OTHERS = [
     ("openai", "/api/embeddings"),
     ("ollama", "/v1/completions"),
     ("ollama", "/v1/embeddings"),
+    ("ollama", "/v1/rerank"),
 ]
 
 
@@ -234,14 +238,48 @@ def test_what_can_only_be_passed_on_needs_a_model_server_that_has_it(proxy: str,
     assert f"the model server has no {path}" in response.text
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/completions", "/api/embed"])
+def test_a_path_that_the_model_server_does_not_know(path: str, status: int, proxies: dict[str, str]) -> None:
+    said = {path.strip("/").replace("/", "_"): (status, "text/plain", [b"not started for this"])}
+    is_ollama = path.startswith("/api/")
+    play(OLLAMA if is_ollama else OPENAI, FakeOllama() if is_ollama else FakeOpenAI(), **said)
+    response = HTTP.post(proxies["ollama" if is_ollama else "openai"] + path, json={"model": "tiny", "input": "x"})
+    assert response.status_code == 404
+    error = response.json()["error"]
+    message = error if is_ollama else error["message"]
+    assert f"the model server has no {path}" in message
+    assert "not started for this" in message
+
+
 def test_a_model_server_that_breaks_off_breaks_off_here_too(proxies: dict[str, str]) -> None:
-    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hel"}), CUT]))
+    half = chunk({"content": "Hel"})[:-10]
+    play(OPENAI, FakeOpenAI(steps=[half, CUT]))
     asked = {"model": "tiny", "messages": messages(), "stream": True}
     with HTTP.stream("POST", f"{proxies['openai']}/v1/chat/completions", json=asked) as response:
         pieces = response.iter_bytes()
-        assert next(pieces) == chunk({"content": "Hel"})
+        assert next(pieces) == half
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
+
+
+def test_a_relayed_stream_that_breaks_off_between_events_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hel"}), CUT]))
+    with openai.OpenAI(base_url=f"{proxies['openai']}/v1", api_key="none", max_retries=0) as client:
+        events = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], stream=True)
+        with events:
+            assert next(events).choices[0].delta.content == "Hel"
+            with pytest.raises(openai.APIError, match="connection"):
+                list(events)
+
+
+def test_a_relayed_stream_of_lines_that_breaks_off_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OLLAMA, FakeOllama(steps=[fake_ollama.part("Hel"), fake_ollama.CUT]))
+    with ollama.Client(proxies["ollama"]) as client:
+        parts = client.chat("tiny", [{"role": "user", "content": "Hi"}], stream=True)
+        assert next(parts).message.content == "Hel"
+        with pytest.raises(ollama.ResponseError, match="connection"):
+            list(parts)
 
 
 @pytest.mark.parametrize(("told", "status"), [(999, 502), (599, 599), (204, 204)])
@@ -470,6 +508,22 @@ def test_a_model_server_that_fails_in_mid_stream(name: str, path: str, proxies: 
     assert error_of(path, whole)[2]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_tools_that_do_not_fit_are_told_with_figures(path: str, stream: bool, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(n_ctx=300))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
+    assert response.status_code == 400
+    message = error_of(path, response)[2]
+    figures = re.search(
+        r"the context holds 300\b.*the (\d+) tools take about ([\d,]+) tokens: fewer tools, or a larger context", message
+    )
+    assert figures, message
+    assert int(figures[1]) >= 1
+    assert int(figures[2].replace(",", "")) > 100
+    assert "-c N" in message  # how this server's context is made larger
+
+
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 RELAYS = (CHAT,)  # without tools: passed on as it is
@@ -667,6 +721,37 @@ def test_ollama_itself_lists_its_models(proxies: dict[str, str]) -> None:
     assert shown["capabilities"] == ["completion", "tools"]
     assert shown["model_info"]["gemma3.context_length"] == 131072
     assert json.loads(upstream.seen[-1][2]) == {"model": "tiny"}
+
+
+@pytest.mark.parametrize("proxy", ["openai", "ollama"])
+@pytest.mark.parametrize("name", ["tiny", "tiny:latest"])
+def test_the_model_that_is_served_is_there_already(name: str, proxy: str, proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    with ollama.Client(proxies[proxy]) as client:
+        states = [each.status for each in client.pull(name, stream=True)]
+        assert client.pull(name).status == "success"
+    assert (states[0], states[-1]) == ("pulling manifest", "success")
+    assert upstream.seen == []
+
+
+CHANGES: dict[str, Callable[[ollama.Client], Any]] = {
+    "another model": lambda client: client.pull("llama3"),
+    "another model, streamed": lambda client: list(client.pull("tiny:4b", stream=True)),
+    "delete": lambda client: client.delete("tiny"),
+    "copy": lambda client: client.copy("tiny", "mine"),
+    "create": lambda client: client.create("mine", from_="tiny"),
+    "push": lambda client: client.push("tiny"),
+}
+
+
+@pytest.mark.parametrize("proxy", ["openai", "ollama"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_nobody_changes_the_servers_models(name: str, proxy: str, proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    with ollama.Client(proxies[proxy]) as client, pytest.raises(ollama.ResponseError, match="the model server itself") as caught:
+        CHANGES[name](client)
+    assert caught.value.status_code == (404 if "another" in name else 403)
+    assert upstream.seen == []
 
 
 @pytest.mark.parametrize("said", [b"<html>", b"[]", b'{"capabilities": 1}'])

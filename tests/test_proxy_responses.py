@@ -288,7 +288,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": -1}, "temperature"),
     ({"temperature": True}, "temperature"),
     ({"top_p": 2}, "top_p"),
-    ({"metadata": {"a": 1}}, "metadata.a"),
+    ({"metadata": [1]}, "metadata"),
     ({"text": "json"}, "text"),
     ({"text": {"format": "json_object"}}, "text.format"),
     (form(type="json_schema"), "text.format"),

@@ -250,12 +250,12 @@ async def generate_begun(
 
 
 def is_refused_beginning(error: BackendError) -> bool:
-    """Say whether a server may have refused the beginning that was written for the model.
+    """Say whether a server may have refused the beginning of a reply.
 
     Args:
-        error: with which a request failed that had one.
+        error: with which a request failed that had one. Where a template raises, some servers say 500.
     """
-    return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code < 500
+    return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code <= 500
 
 
 async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, is_rest: bool) -> AsyncGenerator[Chunk]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LANGUAGES",
     "after_empty",
+    "begin",
     "form",
     "json_answer",
     "language_of",
@@ -152,6 +153,16 @@ def json_answer(schema: Mapping[str, Any], *, lang: str = "en") -> str:
     return template(lang, "json_answer").render(schema=json.dumps(schema, ensure_ascii=False)).strip()
 
 
+def begin(begun: str, *, lang: str = "en") -> str:
+    """Render what asks for a reply that begins with words of the caller's.
+
+    Args:
+        begun: how it begins.
+        lang: `en` or `zh`.
+    """
+    return template(lang, "begin").render(begun=begun).strip()
+
+
 def form(dialect: str) -> dict[str, Any]:
     """Return what templates say about a wire format.
 
@@ -181,7 +192,7 @@ def template(lang: str, name: str) -> "Template":
 
     Args:
         lang: `en` or `zh`.
-        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated`, `empty` or `json_answer`.
+        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated`, `empty`, `json_answer` or `begin`.
 
     Raises:
         UsageError: unknown language.

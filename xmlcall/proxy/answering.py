@@ -31,6 +31,10 @@ _FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call",
 # Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
 _LOGGED: Final = frozenset({"forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"})
 
+_EVENTS: Final = "text/event-stream"
+_LINES: Final = "application/x-ndjson"
+_ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # of one event
+
 log = logging.getLogger("xmlcall.proxy")
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -57,6 +61,12 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(str(error))
     log.error("unforeseen", exc_info=error)
     return ApiError("the proxy failed: its log says how", status=500, kind="server_error", code="internal_error")
+
+
+def _failure(form: Format, error: ApiError) -> bytes:
+    """Write an error as an event of a stream that is not ours."""
+    text = json.dumps(form.error(error)).encode()
+    return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
 
 
 def _told(error: ApiError) -> str:
@@ -135,20 +145,25 @@ class Exchange:
         await self._until_left(run)
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
-        """Pass the model server's answer on, byte for byte."""
+        """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
 
         async def run() -> None:
+            streamed, said = False, b""
             try:
                 async with opened as relayed:
+                    streamed = relayed.media_type.startswith(self._form.media_type)
                     await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
+                        said = chunk[-4:] or said
             except Exception as error:
                 failed = api_error(error)
                 if not self.status:
                     await self.fail(failed)
                 self.failure = _told(failed)
-                return  # an answer without its end: the server drops the connection, since half is not whole
+                if not (streamed and said.endswith(_ENDS[self._form.media_type])):
+                    return  # an answer without its end: the server drops the connection, since half is not whole
+                await self._body(_failure(self._form, failed), more=True)
             await self._body(b"", more=False)
 
         await self._until_left(run)

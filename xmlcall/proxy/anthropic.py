@@ -143,7 +143,7 @@ class CountBody(Body):
 class MessagesBody(CountBody):
     """The body of `POST /v1/messages`."""
 
-    max_tokens: int = Field(ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)  # Anthropic wants it; without it the model server has its own limit
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = None
@@ -159,10 +159,9 @@ def _read(data: Mapping[str, Any]) -> Asked:
     if body.thread is not None:  # as the SDKs' tool runners ask; their next request would hold a result and no more
         why = "this server keeps no state: send the whole conversation, without this field"
         raise ApiError(f"thread: {why}", param="thread", code=NO_THREADS)
-    if body.messages[-1].role == "assistant":
+    if all(message.role == "assistant" for message in body.messages):
         path = f"messages.{len(body.messages) - 1}.role"
-        why = "the last message must be the user's: prefill, a reply begun for the model, is not supported with tools"
-        raise ApiError(f"{path}: {why}", param=path)
+        raise ApiError(f"{path}: expected a message of the user's before it, got none", param=path)
     form = body.output_config.format if body.output_config else None
     sampling = Sampling(
         max_tokens=body.max_tokens,

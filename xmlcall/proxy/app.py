@@ -17,7 +17,7 @@ from ..hosts.base import Host
 from ..toolneed import Threshold
 from .answering import Exchange
 from .description import description
-from .endpoints import ENDPOINTS, Answer, Handler, format_of
+from .endpoints import ENDPOINTS, QUESTIONS, RELAYED, Answer, Handler, format_of
 from .engine import Engine, Mode
 from .guard import Guard
 from .paths import TolerantPaths
@@ -120,7 +120,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
 
 
 def _unknown(request: Request, error: HTTPException) -> ApiError:
-    paths = ", ".join(endpoint.path for endpoint in ENDPOINTS if endpoint.method == "POST")
+    paths = ", ".join(question.path for question in (*QUESTIONS, *RELAYED))
     message = f"{request.method} {request.url.path[:200]}: {error.detail}; questions go to: {paths}"
     return ApiError(message, status=error.status_code, code="not_found" if error.status_code == 404 else "method_not_allowed")
 

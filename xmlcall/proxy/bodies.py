@@ -5,7 +5,6 @@ proxy does not know is kept and sent on where caller and model server speak the 
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +17,6 @@ from .turn import ApiError
 __all__ = ["Body", "Parts", "arguments_of", "call_of", "content_of", "extra_of", "read_body", "tools_of"]
 
 SHOWN_CHARACTERS = 80  # of a wrong value
-_NAME = re.compile(r"""[^\s<>"'`\x00-\x1f]{1,128}""")  # it becomes part of our prompt and of tags
 TOOL_LIMIT = 1000  # as many as one MCP server may list
 
 B = TypeVar("B", bound=BaseModel)
@@ -161,8 +159,8 @@ def tools_of(listed: Iterable[Any], read: Callable[[Any], Tool], path: str = "to
             tool = read(item)
         except UsageError as error:
             raise ApiError(f"{where}: {error}", param=where) from None
-        if not _NAME.fullmatch(tool.name):
-            raise ApiError(f"{where}: expected a name of at most 128 characters without spaces, quotes, < and >", param=where)
+        if not tool.name.strip():
+            raise ApiError(f"{where}: expected a name, got only white space", param=where)
         if tool.name in tools:
             raise ApiError(f"{where}: two tools are named {tool.name!r}; names must be unique", param=where)
         tools[tool.name] = tool

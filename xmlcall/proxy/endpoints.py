@@ -10,8 +10,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..backends.base import Relayed, Relaying
 from ..references import deeper_than
-from ..wire.openai import read_json
+from ..wire.openai import read_error, read_json
 from . import ollama_info
 from .answering import Exchange, api_error
 from .anthropic import MESSAGES, read_count
@@ -42,6 +42,8 @@ BODY_SECONDS: Final = 120.0  # for a body to come
 DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
 VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
 PATH_LIMIT: Final = 200  # characters of a path in the log
+SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
+_UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, where it was not started for embeddings or ranking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ QUESTIONS: Final = (
 RELAYED: Final = (
     Question(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
     Question(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
+    Question(path="/v1/rerank", form=CHAT, upstream="/rerank", is_answered=False),
     Question(path="/api/embed", form=OLLAMA_CHAT, upstream="/api/embed", is_answered=False),
     Question(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
 )
@@ -132,12 +135,10 @@ def asking(question: Question) -> Answer:
         content = await _content(request)
         data = _data(content)
         if opened := await _relayed(engine, question, content, data):
-            await exchange.relay(opened)
+            await exchange.relay(opened if question.is_answered else _present(opened, question.path))
             return
         if not question.is_answered:
-            raise ApiError(
-                f"the model server has no {question.path}, and xmlcall only passes it on", status=404, code="not_found"
-            )
+            raise _missing(question.path)
         _refuse_many(data)
         asked = question.form.read(_mended(engine, data, question.form))
         if asked.shape.get("load"):
@@ -148,6 +149,29 @@ def asking(question: Question) -> Answer:
             await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
 
     return answer
+
+
+def _missing(path: str, said: str = "") -> ApiError:
+    words = f": it said {said[:SAID_LIMIT]!r}" if said else ""
+    return ApiError(f"the model server has no {path}, and xmlcall only passes it on{words}", status=404, code="not_found")
+
+
+@asynccontextmanager
+async def _present(opened: AbstractAsyncContextManager[Relayed], path: str) -> AsyncIterator[Relayed]:
+    """Pass an answer on, but say in the caller's format that the model server does not know the path.
+
+    Raises:
+        ApiError: it does not.
+    """
+    async with opened as relayed:
+        if relayed.status in _UNKNOWN:
+            said = b""
+            async for chunk in relayed.chunks:
+                said += chunk[:SAID_LIMIT]
+                if len(said) >= SAID_LIMIT:
+                    break
+            raise _missing(path, read_error(said.decode("utf-8", "replace")).message)
+        yield relayed
 
 
 def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[str, Any]:
@@ -287,6 +311,31 @@ def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
     return answer
 
 
+async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Say that the model is there; no other is fetched."""
+    content = await _content(request)
+    data = _data(content) if content else {}
+    name = data.get("model") or data.get("name")
+    if not isinstance(name, str) or not ollama_info.is_named(engine.model, name):
+        message = f"model: only {engine.model!r} is served here, got {name!r:.80}: fetch others with the model server itself"
+        raise ApiError(message, status=404, code="not_found")
+    if data.get("stream") is False:
+        await exchange.json(ollama_info.PULLED[-1])
+        return
+
+    async def lines() -> AsyncIterator[bytes]:
+        for each in ollama_info.PULLED:
+            yield json.dumps(each).encode() + b"\n"
+
+    relayed = Relayed(status=200, media_type=OLLAMA_CHAT.media_type, chunks=lines())
+    await exchange.relay(nullcontext(relayed))
+
+
+async def _refuse_change(engine: Engine, request: Request, exchange: Exchange) -> None:
+    message = f"{request.url.path}: xmlcall does not change the model server's models: do it with the model server itself"
+    raise ApiError(message, status=403, code="not_allowed")
+
+
 async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
     """Describe the model, with `tools` among what it can do: that is what the proxy adds."""
     await _content(request)
@@ -315,6 +364,8 @@ ENDPOINTS: Final = (
     Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
     Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama_info.tags([engine.model]))),
     Endpoint(path="/api/show", method="POST", answer=_show),
+    Endpoint(path="/api/pull", method="POST", answer=_pull),
+    *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama_info.REFUSED),
     Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama_info.version())),
     Endpoint(
         path="/api/ps",

@@ -29,7 +29,8 @@ from ..catalog import Catalog
 from ..completion import CompletionRequest, Usage
 from ..dialects import DIALECTS
 from ..echo import Sources, words_of
-from ..fitting import Fitted, Scale
+from ..errors import ContextOverflow
+from ..fitting import Fitted, Scale, estimate
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..offering import with_reminder
@@ -37,10 +38,12 @@ from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
+from .begun import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .formed import formed, wordless
-from .history import DIALECT, last_request, model_messages, prompts, said_by_others
+from .history import DIALECT, last_request, model_messages, prompts, said_by_others, system_first
 from .inquiry import calls_natively, count_tokens
 from .memory import Memory
+from .naming import offered_names, renamed, with_own_names
 from .passing import native_answer, plain_answer
 from .patience import Patient
 from .rounds import Answering, answer
@@ -119,7 +122,8 @@ class Engine:
         self.backend = Patient(backend)
         self.strict = strict
         self._said: set[str] = set()  # what was mended in requests, and told
-        self._fitted = FittedBackend(self.backend, Scale(), lang=lang, on_cut=_log_cut)
+        self._scale = Scale()
+        self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
@@ -221,8 +225,8 @@ class Engine:
         Raises:
             BackendError: the model server failed.
         """
-        offered = self._offered(request)
-        catalog = self._catalog(offered)
+        request = renamed(request, offered_names(request.tools))
+        catalog = self._catalog(self._offered(request))
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, lang=self._lang)
         return await count_tokens(self.backend, messages)
@@ -243,17 +247,38 @@ class Engine:
             ApiError: the request cannot be answered as asked.
             BackendError: the model server failed.
         """
-        await self.own_tools()
+        names = offered_names(request.tools, {tool.name for tool in await self.own_tools()})
+        request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
-            events = self._plain(request)
-        elif _is_simple(request) and not self.has_own_tools and await self.is_native():
+            events = self._plain(request, begun)
+        elif _is_simple(request) and not begun and not self.has_own_tools and await self.is_native():
             events = self._natively(request)
         else:
-            events = await self._text(request, offered, stream_arguments=self._stream_arguments and is_streamed)
-        async with aclosing(events):
-            async for event in events:
-                yield event
+            events = await self._text(request, begun, offered, stream_arguments=self._stream_arguments and is_streamed)
+        async with aclosing(with_own_names(events, names)) as named:
+            try:
+                async for event in named:
+                    yield event
+            except ContextOverflow as error:
+                raise self._with_tools_told(error, request, offered) from error
+
+    def _with_tools_told(self, error: ContextOverflow, request: TurnRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
+        """Add to an error what the tools take of the context; an agent's own are often more than half."""
+        if not offered or request.choice.mode == "none":
+            return error
+        system, _ = self._prompts(self._catalog(offered), request)
+        tokens = round(estimate([Message(role="system", content=system)]) * self._scale.bounds[0])
+        message = f"{error} (the {len(offered)} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
+        return ContextOverflow(
+            message,
+            backend=error.backend,
+            status_code=error.status_code,
+            body=error.body,
+            prompt_tokens=error.prompt_tokens,
+            context_length=error.context_length,
+            advice=error.advice,
+        )
 
     def _may_run(self, host: Host, name: str) -> bool:
         return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
@@ -264,16 +289,16 @@ class Engine:
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
     async def _text(
-        self, request: TurnRequest, offered: tuple[Tool, ...], *, stream_arguments: bool
+        self, request: TurnRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
     ) -> AsyncGenerator[TurnEvent]:
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         system, reminder = self._prompts(catalog, request)
         written = partial(model_messages, request.messages, catalog, self._memory, system=system, lang=self._lang)
-        completion = self._completion(request, tuple(written(reminder=reminder)))
-        bare = replace(completion, messages=tuple(written())) if self._needs and reminder else None
+        completion = self._completion(request, written(reminder=reminder))
+        bare = replace(completion, messages=written()) if self._needs and reminder else None
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
-        decision = await self._decided(request, completion, bare, allowed)
+        decision = self._begun(request, completion, begun) or await self._decided(request, completion, bare, allowed)
         answering = Answering(
             backend=self._fitted,
             catalog=allowed,
@@ -295,12 +320,36 @@ class Engine:
             strict=self.strict,
             usage=decision.usage,
         )
+        events = self._in_form(answering, request)
+        return without_beginning(events, begun) if begun and self._goes_on(request) else events
+
+    def _in_form(self, answering: Answering, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+        """Answer in the form that the caller demands, if it demands one; of a required call the form is the tool's."""
         schema = request.sampling.json_schema
         if schema is None:
             return answer(answering)
-        if request.choice.mode == "required":  # the answer is a call, and its form the tool's
-            return wordless(answer(answering))
-        return self._formed(answering, schema)
+        return wordless(answer(answering)) if request.choice.mode == "required" else self._formed(answering, schema)
+
+    def _goes_on(self, request: TurnRequest) -> bool:
+        """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
+        return self.backend.capabilities.continues or request.wire == "anthropic"
+
+    def _begun(self, request: TurnRequest, completion: CompletionRequest, begun: str) -> _Decision | None:
+        """Go on with a reply that the caller has begun; None if it has not.
+
+        Args:
+            request: from a wire format, without the beginning.
+            completion: how to generate, without the beginning.
+            begun: the beginning.
+        """
+        if not begun:
+            return None
+        asked = replace(completion, messages=asked_to_begin(completion.messages, begun, lang=self._lang))
+        if self.backend.capabilities.continues:
+            return _Decision(completion=completion, otherwise=asked, begun=begun)
+        if request.wire == "anthropic":
+            return _Decision(completion=asked)
+        return _Decision(completion=_with_beginning(completion, begun), otherwise=asked)
 
     def _formed(self, answering: Answering, schema: Mapping[str, Any]) -> AsyncGenerator[TurnEvent]:
         """Answer with calls, or with JSON that fits a schema."""
@@ -356,16 +405,25 @@ class Engine:
                 self._rendered.popitem(last=False)
         return found[2]
 
-    def _plain(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+    def _plain(self, request: TurnRequest, begun: str) -> AsyncGenerator[TurnEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, lang=self._lang)
-        completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
-        return plain_answer(self._fitted, completion)
+        completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
+        if not begun:
+            return plain_answer(self._fitted, completion)
+
+        def asked() -> AsyncGenerator[TurnEvent]:
+            messages = asked_to_begin(completion.messages, begun, lang=self._lang)
+            return without_beginning(plain_answer(self._fitted, replace(completion, messages=messages)), begun)
+
+        if not self._goes_on(request) or self.backend.capabilities.continues:
+            return continued_or(plain_answer(self._fitted, _with_beginning(completion, begun)), asked)
+        return asked()
 
     def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
         catalog, words = self._known(request.tools)
         sources = self._sources(request, words)
-        return native_answer(self._fitted, self._completion(request, request.messages), catalog, sources)
+        return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
 
     def _sources(self, request: TurnRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -408,6 +466,10 @@ class Engine:
             return own | dict(sampling.options)
         options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
         return own | {"options": {**options, **sampling.options}}
+
+
+def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
+    return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 
 def _is_open_question(request: TurnRequest) -> bool:

@@ -1,9 +1,13 @@
 """A caller's conversation as the model gets it: calls and results as text, in the form that the tool prompt teaches.
 
 The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
-so that the model server's prompt cache holds: every message is written from itself and those before it. System messages at the
-head become one, after the tool prompt. The one exception is a reminder that asks for plain words (`toolneed`): it stands only in
-the request that it was decided for. Neighbours of role `user` become one, because some templates refuse two.
+so that the model server's prompt cache holds: every message is written from itself and those before it. The one exception is a
+reminder that asks for plain words (`toolneed`): it stands only in the request that it was decided for.
+
+System messages at the head become one, after the tool prompt. Those that come later become the person's, where they stand: many
+chat templates raise when one is not the first message (Qwen 3.5, Gemma, Mistral), and no server tells for certain what its
+template does. At the head a later one would change the beginning of the prompt, so that nothing of it is cached any more.
+Neighbours of role `user` become one, because some templates refuse two.
 """
 
 import itertools
@@ -21,14 +25,14 @@ from ..types import Message, TextContent, ToolCall, ToolResult
 from .bodies import call_of
 from .memory import Answered, Memory
 
-__all__ = ["DIALECT", "last_request", "model_messages", "prompts", "said_by_others"]
+__all__ = ["DIALECT", "last_request", "model_messages", "prompts", "said_by_others", "system_first"]
 
 DIALECT = "function_calls"
 
 
 def model_messages(
     messages: Sequence[Message], catalog: Catalog, memory: Memory, *, system: str = "", reminder: str = "", lang: str = "en"
-) -> list[Message]:
+) -> tuple[Message, ...]:
     """Write a conversation for a model that knows nothing of tools.
 
     Args:
@@ -54,7 +58,19 @@ def model_messages(
             written.append(replace(group[0], content=f"{group[0].content}\n\n{reminder}"))
         else:
             written.append(group[0])
-    return _merged(with_system(system, _one_system(written)))
+    return with_system(system, system_first(written))
+
+
+def system_first(messages: Sequence[Message]) -> list[Message]:
+    """Make one message of the system messages at the head, and the person's of later ones; neighbours of the person's become one.
+
+    Args:
+        messages: a conversation.
+    """
+    head = list(itertools.takewhile(lambda message: message.role == "system", messages))
+    system = [Message(role="system", content="\n\n".join(message.content for message in head))] if head else []
+    rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
+    return [*system, *_merged(rest)]
 
 
 def _groups(messages: Iterable[Message]) -> list[list[Message]]:
@@ -110,13 +126,6 @@ def _label(message: Message) -> tuple[str, str]:
 
 def _result(message: Message | None) -> ToolResult:
     return ToolResult(content=(TextContent(text=message.content if message else ""),))
-
-
-def _one_system(messages: list[Message]) -> list[Message]:
-    count = next((number for number, message in enumerate(messages) if message.role != "system"), len(messages))
-    if count < 2:
-        return messages
-    return [Message(role="system", content="\n\n".join(message.content for message in messages[:count])), *messages[count:]]
 
 
 def _merged(messages: Iterable[Message]) -> list[Message]:

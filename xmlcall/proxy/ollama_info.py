@@ -1,4 +1,7 @@
-"""The small paths of Ollama's API: which models there are, what they can do, which version this is.
+"""The small paths of Ollama's API: which models there are, what they can do, which version this is, and what is refused.
+
+The proxy serves one model of somebody else's. It is there, so that to fetch it succeeds at once; to make, copy, delete or publish
+models is refused, also in front of an Ollama: who is given a model to talk to is not given the server's models to change.
 
 Source: Ollama, docs/api.md; api/types.go for the fields.
 """
@@ -10,10 +13,18 @@ from typing import Any, Final
 
 from .ollama import now
 
-__all__ = ["running", "show", "tags", "version", "with_tools"]
+__all__ = ["PULLED", "REFUSED", "is_named", "running", "show", "tags", "version", "with_tools"]
 
 VERSION: Final = "0.32.15"
 """The Ollama whose API this is; clients ask for a least version."""
+
+PULLED: Final = tuple(
+    {"status": words} for words in ("pulling manifest", "verifying sha256 digest", "writing manifest", "success")
+)
+"""What `POST /api/pull` says of a model that is there already, a line each; not streamed it is the last alone."""
+
+REFUSED: Final = (("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/push"), ("DELETE", "/api/delete"))
+"""Paths that would change the model server's models."""
 
 _DETAILS: Final = {"format": "gguf", "family": "xmlcall", "families": ["xmlcall"], "parameter_size": "", "quantization_level": ""}
 
@@ -21,6 +32,17 @@ _DETAILS: Final = {"format": "gguf", "family": "xmlcall", "families": ["xmlcall"
 def _listed(model: str) -> dict[str, Any]:
     digest = hashlib.sha256(model.encode("utf-8", "replace")).hexdigest()  # `ollama list` shows 12 digits of it and needs them
     return {"name": model, "model": model, "size": 0, "digest": digest, "details": dict(_DETAILS)}
+
+
+def is_named(model: str, name: str) -> bool:
+    """Say whether a name means a model; without a tag it means `latest`.
+
+    Args:
+        model: that is served.
+        name: as a client has it.
+    """
+    tagged = [each if ":" in each.rpartition("/")[2] else f"{each}:latest" for each in (model, name)]
+    return tagged[0] == tagged[1]
 
 
 def tags(models: Iterable[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 __all__ = ["TolerantPaths", "tidy"]
 
 _VERSION: Final = "/v1"
-_WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/responses")
+_WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/rerank", "/responses")
 
 
 def tidy(path: str) -> str:

@@ -148,7 +148,7 @@ class ResponsesBody(Body):
     top_p: float | None = Field(default=None, ge=0, le=1)
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None
     store: bool | None = None
     include: list[str] | None = None
     user: str | None = None

@@ -64,8 +64,8 @@ class Answering:
         calling: runs them.
         completion: how to generate; its messages are the conversation as the model gets it.
         choice: whether a tool has to be called.
-        otherwise: how to generate where the server refuses a beginning, if the first reply is begun with a call for the model,
-            since the message needs a tool; else None.
+        otherwise: how to generate where the server refuses a beginning, if the first reply is begun: with a call for the model,
+            since the message needs a tool, or by the caller; else None.
         plain: how to generate plain words instead, if all that such a call has are the values of our example; else None.
         begun: how that reply begins; "" if the model begins it.
         parallel: whether one reply may hold several calls.
@@ -155,7 +155,8 @@ def _turn_ended(reason: str, state: Answering) -> TurnEnded:
 
 def _is_refused_prefix(state: Answering, error: BackendError) -> bool:
     """Say whether a server may have refused the beginning that was written for the model: some templates allow none."""
-    return is_refused_beginning(error) and bool(_prefix(state)) and state.generated is None
+    is_begun = bool(_prefix(state)) or (state.otherwise is not None and not state.prefix_refused)
+    return is_refused_beginning(error) and is_begun and state.generated is None
 
 
 def _after_tools(state: Answering, error: BackendError) -> ApiError:
@@ -329,7 +330,7 @@ def _prefix(state: Answering) -> str:
     is_first = not state.added and state.completion.messages[-1].role != "assistant" and not state.prefix_refused
     if not is_first or not state.backend.capabilities.continues:
         return ""
-    if state.choice.mode == "required":
+    if state.choice.mode == "required" and not state.begun:
         return beginning(select(DIALECT)[0], state.choice.name or "")
     return state.begun
 

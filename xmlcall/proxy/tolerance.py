@@ -2,17 +2,20 @@
 
 A mend is a row: the wire formats whose clients need it, and a function that takes a body and says what it changed, "" if nothing.
 Reported of real clients (2026-11-22). What is left is read as strictly as ever, so that a mistake is told and not guessed at.
+Here are the mends of fields and tools; those of the history are in `tolerance_history`.
 
 The body that came is not changed: what is mended is copied first.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from .tolerance_history import Body, blocks, calls, contents, developer, items, kind_of, nothing_said, over, texts_alone
+
 __all__ = ["mended"]
 
-Body = dict[str, Any]
 Mend = Callable[[Body], str]
 
 CHAT: Final = "openai"
@@ -21,6 +24,21 @@ MESSAGES: Final = "anthropic"
 OLLAMA: Final = "ollama"
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_NUMBERS: Final = (
+    *_LIMITS,
+    "frequency_penalty",
+    "min_p",
+    "n",
+    "num_predict",
+    "presence_penalty",
+    "repeat_penalty",
+    "seed",
+    "temperature",
+    "top_k",
+    "top_p",
+)
+_SWITCHES: Final = ("parallel_tool_calls", "store", "stream")
+_WORDS: Final = {"true": True, "false": False}
 _MODES: Final = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
 _HOSTED: Final = (
     "bash_",
@@ -38,25 +56,6 @@ _HOSTED: Final = (
 )
 """How the types of tools begin that only the maker of the format can run, or of which only its own models know the parameters."""
 
-_BLOCKS: Final = frozenset(
-    {
-        "bash_code_execution_tool_result",
-        "code_execution_tool_result",
-        "container_upload",
-        "mcp_tool_result",
-        "mcp_tool_use",
-        "server_tool_use",
-        "text_editor_code_execution_tool_result",
-        "tool_search_tool_result",
-        "web_fetch_tool_result",
-        "web_search_tool_result",
-    }
-)
-"""Anthropic's blocks of tools that run on its own servers."""
-
-_SHOWN: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image"})
-_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
-
 
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Mend a body.
@@ -72,21 +71,6 @@ def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str
     return body, [note for wires, mend in _MENDS if wire in wires and (note := mend(body))]
 
 
-def _over(body: Body, field: str, change: Callable[[Body], None]) -> None:
-    """Put copies into the place of the objects in a list, and change those."""
-    if not isinstance(items := body.get(field), list):
-        return
-    body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
-    for item in copies:
-        if isinstance(item, dict):
-            change(item)
-
-
-def _type(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
-    return kind if isinstance(kind, str) else ""
-
-
 # -- numbers, and how to choose ----------------------------------------------------------------------------------------
 
 
@@ -95,6 +79,33 @@ def _without_model(body: Body) -> str:
         return ""
     del body["model"]
     return "model: null means the one that is served"
+
+
+def _scalars(body: Body) -> str:
+    """Read numbers and switches that are written as text; in Ollama's format numbers stand among the options."""
+    notes = []
+    for name in _NUMBERS:
+        if (number := _number(body.get(name))) is not None:
+            body[name] = number
+            notes.append(f"{name}: read a number")
+    for name in _SWITCHES:
+        if isinstance(word := body.get(name), str) and word.lower() in _WORDS:
+            body[name] = _WORDS[word.lower()]
+            notes.append(f"{name}: read true or false")
+    return "; ".join(notes)
+
+
+def _number(value: Any) -> int | float | None:
+    """Read the text of a number, None if it is none."""
+    if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
+        return None
+    for read in (int, float):
+        try:
+            number = read(value)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return None
 
 
 def _limits(body: Body) -> str:
@@ -127,6 +138,36 @@ def _is_negative(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
 
 
+def _stops(body: Body) -> str:
+    """Leave out stop strings that are empty, which would end every reply or none."""
+    name = "stop_sequences" if "stop_sequences" in body else "stop"
+    given = body.get(name)
+    listed = given if isinstance(given, list) else [given]
+    kept = [each for each in listed if each not in ("", None)]
+    if given is None or (len(kept) == len(listed) and (name == "stop" or isinstance(given, list))):
+        return ""
+    body[name] = kept
+    if not kept:
+        del body[name]
+    return f"{name}: left out what was empty, or made a list"
+
+
+def _options(body: Body) -> str:
+    """Do the same for Ollama's options."""
+    if not isinstance(body.get("options"), dict):
+        return ""
+    body["options"] = options = dict(body["options"])
+    return "; ".join(note for mend in (_scalars, _stops) if (note := mend(options)))
+
+
+def _no_choice(body: Body) -> str:
+    """Read an empty text, an empty object or false as no choice."""
+    if "tool_choice" not in body or body["tool_choice"] not in ("", {}, False):
+        return ""
+    del body["tool_choice"]
+    return "tool_choice: left out, as it was empty"
+
+
 def _choice(body: Body) -> str:
     """Read `any`, which is Anthropic's word, and a mode in an object."""
     choice = body.get("tool_choice")
@@ -137,16 +178,46 @@ def _choice(body: Body) -> str:
     return f'tool_choice: read "{_MODES[mode]}"'
 
 
+def _anthropic_choice(body: Body) -> str:
+    """Read OpenAI's choices where Anthropic's should stand."""
+    given = body.get("tool_choice")
+    choice = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
+    function = choice.pop("function", None)
+    if choice.get("type") == "required":
+        choice["type"] = "any"
+    if choice.get("type") == "function" and isinstance(function, dict):
+        choice |= {"type": "tool", "name": function.get("name")}
+    if choice.get("name", "") is None:
+        del choice["name"]
+    if not choice or choice == given:
+        return ""
+    body["tool_choice"] = choice
+    return "tool_choice: read in OpenAI's form"
+
+
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
 def _without_hosted_tools(body: Body) -> str:
     tools = body.get("tools")
-    hosted = [tool for tool in tools if _type(tool).startswith(_HOSTED)] if isinstance(tools, list) else []
+    hosted = [tool for tool in tools if kind_of(tool).startswith(_HOSTED)] if isinstance(tools, list) else []
     if not hosted:
         return ""
     body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
-    return f"tools: left out, as nobody here runs them: {', '.join(sorted({_type(tool)[:40] for tool in hosted}))}"
+    return f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}"
+
+
+def _without_null_types(body: Body) -> str:
+    """Read a tool whose type is null as one that tells none."""
+    notes: set[str] = set()
+
+    def tool(given: Body) -> None:
+        if "type" in given and given["type"] is None:
+            del given["type"]
+            notes.add("tools: left out a type that was null")
+
+    over(body, "tools", tool)
+    return "; ".join(notes)
 
 
 def _without_twins(body: Body) -> str:
@@ -160,127 +231,25 @@ def _without_twins(body: Body) -> str:
     return "tools: left out what was listed twice"
 
 
-# -- what was said before ----------------------------------------------------------------------------------------------
-
-
-def _calls(body: Body) -> str:
-    """Give the calls of a chat's history the form that they should have, so that a conversation does not stay stuck."""
-    notes: set[str] = set()
-
-    def call(given: Body) -> None:
-        for name in ("id", "type"):
-            if name in given and given[name] is None:
-                del given[name]
-        if isinstance(function := given.get("function"), dict):
-            given["function"] = dict(function)
-            _write_arguments(given["function"], notes)
-
-    _over(body, "messages", lambda message: _over(message, "tool_calls", call))
-    return "; ".join(notes)
-
-
-def _call_items(body: Body) -> str:
-    """Do the same for the calls of responses."""
-    notes: set[str] = set()
-
-    def item(given: Body) -> None:
-        if _type(given) == "function_call":
-            _write_arguments(given, notes)
-
-    _over(body, "input", item)
-    return "; ".join(notes)
-
-
-def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object; broken text becomes an argument of its own."""
-    given = call.get("arguments")
-    if given is None:
-        call["arguments"] = "{}"
-    if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
-        given = {"arguments": given}
-    if isinstance(given, dict):
-        call["arguments"] = json.dumps(given, ensure_ascii=False)
-        notes.add("arguments of a call in the history: put into the text of an object")
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _contents(body: Body) -> str:
-    """Leave thoughts out of a chat's history, and write what a tool gave as text, whatever it is."""
-    notes: set[str] = set()
-
-    def part(given: Any) -> Any:
-        if not _type(given) or _type(given) in _SHOWN:
-            return given
-        notes.add("content: wrote a part of another kind as text")
-        return {"type": "text", "text": json.dumps(given, ensure_ascii=False)}
-
-    def message(given: Body) -> None:
-        content, is_result = given.get("content"), given.get("role") in ("tool", "function")
-        if isinstance(content, list):
-            said = [each for each in content if _type(each) not in _THOUGHTS]
-            notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
-            given["content"] = [part(each) for each in said] if is_result else said
-        elif isinstance(content, dict) and is_result:
-            notes.add("content: wrote an object as text")
-            given["content"] = json.dumps(content, ensure_ascii=False)
-
-    _over(body, "messages", message)
-    return "; ".join(sorted(notes))
-
-
-def _blocks(body: Body) -> str:
-    """Leave out what Anthropic's own tools left in a history, and write references to tools as text."""
-    notes: set[str] = set()
-
-    def holder(given: Body) -> None:
-        if isinstance(content := given.get("content"), list):
-            notes.update(f"content: left out {_type(each)}" for each in content if _type(each) in _BLOCKS)
-            given["content"] = [each for each in content if _type(each) not in _BLOCKS]
-        _over(given, "content", block)
-
-    def block(given: Body) -> None:
-        if _type(given) == "tool_reference":
-            notes.add("content: wrote tool_reference as text")
-            name = given.get("tool_name", "")
-            given.clear()
-            given.update({"type": "text", "text": f"Tool: {name}"})
-        elif _type(given) == "tool_result":
-            holder(given)
-
-    _over(body, "messages", holder)
-    return "; ".join(sorted(notes))
-
-
-def _developer(body: Body) -> str:
-    """Read Ollama's messages of role `developer`, which is OpenAI's."""
-    notes: set[str] = set()
-
-    def message(given: Body) -> None:
-        if given.get("role") == "developer":
-            given["role"] = "system"
-            notes.add("role: read developer as system")
-
-    _over(body, "messages", message)
-    return "; ".join(notes)
-
-
 _ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
 _MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
     (_ALL - {OLLAMA}, _without_model),
+    (_ALL, _scalars),
+    (frozenset({OLLAMA}), _options),
     (_ALL - {OLLAMA}, _limits),
     (_ALL, _temperature),
+    (_ALL - {OLLAMA}, _stops),
+    (_ALL, _no_choice),
     (_ALL - {MESSAGES}, _choice),
+    (frozenset({MESSAGES}), _anthropic_choice),
+    (_ALL, _without_null_types),
     (_ALL, _without_hosted_tools),
     (_ALL, _without_twins),
-    (frozenset({CHAT}), _calls),
-    (frozenset({CHAT}), _contents),
-    (frozenset({RESPONSES}), _call_items),
-    (frozenset({MESSAGES}), _blocks),
-    (frozenset({OLLAMA}), _developer),
+    (frozenset({MESSAGES, RESPONSES}), nothing_said),
+    (_ALL, texts_alone),
+    (frozenset({CHAT}), calls),
+    (frozenset({CHAT}), contents),
+    (frozenset({RESPONSES}), items),
+    (frozenset({MESSAGES}), blocks),
+    (frozenset({OLLAMA}), developer),
 )

@@ -1,0 +1,249 @@
+"""What clients send of a conversation that is not in the wire format: the mends of a request's history (see `tolerance`).
+
+A conversation that is refused once is refused for good, since the client sends it again with every question. So what a history
+holds is read more widely than what a question asks: a value becomes its JSON text, what is not for the model is left out.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["Body", "blocks", "calls", "contents", "developer", "items", "kind_of", "nothing_said", "over", "texts_alone"]
+
+Body = dict[str, Any]
+
+_BLOCKS: Final = frozenset(
+    {
+        "bash_code_execution_tool_result",
+        "code_execution_tool_result",
+        "container_upload",
+        "mcp_tool_result",
+        "mcp_tool_use",
+        "server_tool_use",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "web_fetch_tool_result",
+        "web_search_tool_result",
+    }
+)
+"""Anthropic's blocks of tools that run on its own servers."""
+
+_SHOWN: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image", "image", "document"})
+_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_RESULTS: Final = ("tool", "function")
+
+
+def over(body: Body, field: str, change: Callable[[Body], None]) -> None:
+    """Put copies into the place of the objects in a list, and change those.
+
+    Args:
+        body: may be changed; what is in it may not.
+        field: of the list, if it is one.
+        change: of an object.
+    """
+    if not isinstance(items := body.get(field), list):
+        return
+    body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
+    for item in copies:
+        if isinstance(item, dict):
+            change(item)
+
+
+def kind_of(value: Any) -> str:
+    """Return the `type` of an object, "" if it has none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _text(value: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+
+
+# -- any format --------------------------------------------------------------------------------------------------------
+
+
+def nothing_said(body: Body) -> str:
+    """Read null as an empty content, as OpenAI's chats have it."""
+    notes: set[str] = set()
+
+    def message(given: Body) -> None:
+        if "role" in given and "content" in given and given["content"] is None:
+            given["content"] = ""
+            notes.add("content: read null as no text")
+
+    over(body, "messages", message)
+    over(body, "input", message)
+    return "; ".join(notes)
+
+
+def texts_alone(body: Body) -> str:
+    """Read a text among the parts of a content as a part; Ollama's contents have no parts, so there they are joined."""
+    notes: set[str] = set()
+
+    def message(given: Body) -> None:
+        content = given.get("content")
+        if not isinstance(content, list) or not any(isinstance(part, str) for part in content):
+            return
+        given["content"] = [_text(part) if isinstance(part, str) else part for part in content]
+        notes.add("content: read a text as a part")
+
+    over(body, "messages", message)
+    over(body, "input", message)
+    return "; ".join(notes)
+
+
+# -- OpenAI's chats ----------------------------------------------------------------------------------------------------
+
+
+def calls(body: Body) -> str:
+    """Give the calls of a chat's history the form that they should have, so that a conversation does not stay stuck."""
+    notes: set[str] = set()
+
+    def call(given: Body) -> None:
+        for name in ("id", "type"):
+            if name in given and given[name] is None:
+                del given[name]
+        if isinstance(function := given.get("function"), dict):
+            given["function"] = dict(function)
+            _write_arguments(given["function"], notes)
+
+    over(body, "messages", lambda message: over(message, "tool_calls", call))
+    return "; ".join(notes)
+
+
+def _write_arguments(call: Body, notes: set[str]) -> None:
+    """Write a call's arguments as the text of an object; broken text becomes an argument of its own."""
+    given = call.get("arguments")
+    if given is None:
+        call["arguments"] = "{}"
+    if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
+        given = {"arguments": given}
+    if isinstance(given, dict):
+        call["arguments"] = json.dumps(given, ensure_ascii=False)
+        notes.add("arguments of a call in the history: put into the text of an object")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def contents(body: Body) -> str:
+    """Leave thoughts out of a chat's history, and write what a tool gave as text, whatever it is."""
+    notes: set[str] = set()
+
+    def message(given: Body) -> None:
+        content, is_result = given.get("content"), given.get("role") in _RESULTS
+        if isinstance(content, list):
+            said = [each for each in content if kind_of(each) not in _THOUGHTS]
+            notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
+            given["content"] = _shown(said, notes) if is_result else said
+        elif is_result and content is not None and not isinstance(content, str):
+            notes.add("content: wrote a value as text")
+            given["content"] = json.dumps(content, ensure_ascii=False)
+
+    over(body, "messages", message)
+    return "; ".join(sorted(notes))
+
+
+def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
+    """Write what is no part of a content as the text of one."""
+    if all(kind_of(part) in _SHOWN for part in parts):
+        return parts
+    notes.add("content: wrote a part of another kind as text")
+    return [part if kind_of(part) in _SHOWN else _text(part) for part in parts]
+
+
+# -- OpenAI's responses ------------------------------------------------------------------------------------------------
+
+
+def items(body: Body) -> str:
+    """Give what a history of responses holds its form: calls, their outputs, an item that stands alone."""
+    notes: set[str] = set()
+    if isinstance(body.get("input"), dict):
+        body["input"] = [body["input"]]
+        notes.add("input: made a list of an item")
+
+    def item(given: Body) -> None:
+        kind = kind_of(given)
+        if kind == "function_call":
+            _write_arguments(given, notes)
+        if kind.endswith("_call") and given.get("call_id", "") is None:
+            given["call_id"] = given.get("id") or ""
+            notes.add("call_id: took the id in its place")
+        if kind.endswith("_call_output") and isinstance(output := given.get("output", ""), dict | int | float | None):
+            given["output"] = "" if output is None else json.dumps(output, ensure_ascii=False)
+            notes.add("output: wrote a value as text")
+
+    over(body, "input", item)
+    return "; ".join(sorted(notes))
+
+
+# -- Anthropic's messages ----------------------------------------------------------------------------------------------
+
+
+def blocks(body: Body) -> str:
+    """Leave out what Anthropic's own tools left in a history; write inputs as objects, and results and references as text."""
+    notes: set[str] = set()
+
+    def holder(given: Body) -> None:
+        if isinstance(content := given.get("content"), list):
+            notes.update(f"content: left out {kind_of(each)}" for each in content if kind_of(each) in _BLOCKS)
+            given["content"] = [each for each in content if kind_of(each) not in _BLOCKS]
+        over(given, "content", block)
+
+    def block(given: Body) -> None:
+        match kind_of(given):
+            case "tool_reference":
+                notes.add("content: wrote tool_reference as text")
+                name = given.get("tool_name", "")
+                given.clear()
+                given.update(_text(f"Tool: {name}"))
+            case "tool_use":
+                _write_input(given, notes)
+            case "tool_result":
+                holder(given)
+                _write_result(given, notes)
+
+    over(body, "messages", holder)
+    return "; ".join(sorted(notes))
+
+
+def _write_input(call: Body, notes: set[str]) -> None:
+    """Write a call's input as an object; broken text becomes an argument of its own."""
+    given = call.get("input")
+    if given is None or isinstance(given, str):
+        parsed = _parsed(given) if given else {}
+        call["input"] = parsed if isinstance(parsed, dict) else {"arguments": given}
+        notes.add("input of a call in the history: made an object of it")
+
+
+def _write_result(result: Body, notes: set[str]) -> None:
+    content = result.get("content")
+    if isinstance(content, list):
+        result["content"] = _shown(content, notes)
+    elif content is not None and not isinstance(content, str):
+        result["content"] = json.dumps(content, ensure_ascii=False)
+        notes.add("content: wrote a value as text")
+
+
+# -- Ollama ------------------------------------------------------------------------------------------------------------
+
+
+def developer(body: Body) -> str:
+    """Read Ollama's messages of role `developer`, which is OpenAI's, and contents made of texts, as OpenAI's are."""
+    notes: set[str] = set()
+
+    def message(given: Body) -> None:
+        if given.get("role") == "developer":
+            given["role"] = "system"
+            notes.add("role: read developer as system")
+        content = given.get("content")
+        if isinstance(content, list) and all(kind_of(part) == "text" and isinstance(part.get("text"), str) for part in content):
+            given["content"] = "\n".join(part["text"] for part in content)
+            notes.add("content: joined parts")
+
+    over(body, "messages", message)
+    return "; ".join(sorted(notes))
