@@ -58,11 +58,13 @@ async def test_one_that_does_not_is_asked_for_again_constrained() -> None:
 
 
 @pytest.mark.parametrize("chunk_size", [1, None])
-async def test_a_call_is_a_call(chunk_size: int | None) -> None:
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_a_call_is_a_call_without_words(chunk_size: int | None, choice: str) -> None:
+    """Clients read the text of an answer whose form they demand as JSON, also beside a call."""
     backend = ScriptedBackend([f"Let me see. {add(1, 2)}"], chunk_size=chunk_size)
-    turn = await ask(backend, body("1 + 2?", response_format=FORM))
+    turn = await ask(backend, body("1 + 2?", response_format=FORM, tool_choice=choice))
     assert [call.arguments for call in turn.calls] == [{"a": 1, "b": 2}]
-    assert (turn.text.strip(), turn.finish_reason) == ("Let me see.", "tool_calls")
+    assert (turn.text, turn.finish_reason) == ("", "tool_calls")
 
 
 async def test_where_a_call_is_required_the_form_is_moot() -> None:

@@ -36,7 +36,7 @@ from ..policy import allow
 from ..repair import Attempts, RepairPolicy
 from ..toolneed import Threshold, ToolNeeds
 from ..types import Message, Tool
-from .formed import formed
+from .formed import formed, wordless
 from .history import DIALECT, last_request, model_messages, prompts, said_by_others
 from .inquiry import calls_natively, count_tokens
 from .memory import Memory
@@ -280,8 +280,10 @@ class Engine:
             usage=decision.usage,
         )
         schema = request.sampling.json_schema
-        if schema is None or request.choice.mode == "required":  # the answer is a call, and its form the tool's
+        if schema is None:
             return answer(answering)
+        if request.choice.mode == "required":  # the answer is a call, and its form the tool's
+            return wordless(answer(answering))
         return self._formed(answering, schema)
 
     def _formed(self, answering: Answering, schema: Mapping[str, Any]) -> AsyncGenerator[TurnEvent]:

@@ -4,6 +4,8 @@ The schema stands behind the person's words. What the model says without a call 
 in a fence or between words is taken out of them. If none fits, the model is asked once more, with the reply constrained to the
 schema where the server can do that, so that no call can come of it. Agents need both at once: openai-agents' `output_type`,
 LangChain's `ProviderStrategy`, the AI SDK's `Output.object`.
+
+Words beside a call are left out: the SDKs of OpenAI and Anthropic read all text of such an answer as JSON, and fail at them.
 """
 
 import json
@@ -17,7 +19,7 @@ from ..schema import is_valid, validator_of
 from ..types import Tool
 from .turn import CallOpened, TextPiece, TurnEnded, TurnEvent
 
-__all__ = ["formed", "value_in"]
+__all__ = ["formed", "value_in", "wordless"]
 
 
 async def formed(
@@ -43,13 +45,13 @@ async def formed(
                     ended = event
                 case _:
                     called = called or isinstance(event, CallOpened)
-                    if called and held:  # words before a call are no answer
-                        yield TextPiece(text=held)
-                        held = ""
                     yield event
     assert ended is not None
-    found = None if called else value_in(held, schema)
-    if called or found is not None or ended.finish_reason == "length":
+    if called:
+        yield ended
+        return
+    found = value_in(held, schema)
+    if found is not None or ended.finish_reason == "length":
         if text := held if found is None else found:
             yield TextPiece(text=text)
         yield ended
@@ -57,6 +59,21 @@ async def formed(
     async with aclosing(again()) as repeated:
         async for event in repeated:
             yield _with_both(ended, event) if isinstance(event, TurnEnded) else event
+
+
+async def wordless(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnEvent]:
+    """Pass an answer on that has to be a call, without what is said beside it.
+
+    Args:
+        events: of the answer.
+
+    Raises:
+        ApiError, BackendError: from the events.
+    """
+    async with aclosing(events):
+        async for event in events:
+            if not isinstance(event, TextPiece):
+                yield event
 
 
 def _with_both(first: TurnEnded, last: TurnEnded) -> TurnEnded:
