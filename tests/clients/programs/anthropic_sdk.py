@@ -4,12 +4,19 @@ import asyncio
 import sys
 
 import anthropic
+from pydantic import BaseModel
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 SCHEMA = {"type": "object", "properties": INTEGERS, "required": ["a", "b"]}
 TOOL = {"name": "multiply", "description": "Multiply two integers.", "input_schema": SCHEMA}
 ASKED = {"model": "local", "max_tokens": 1000, "tools": [TOOL], "extra_body": {"temperature": 0}}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def exchange(reply):
@@ -62,7 +69,30 @@ async def async_streamed(url):
             messages += exchange(reply)
 
 
-HOWS = {"whole": whole, "streamed": streamed, "async whole": async_whole, "async streamed": async_streamed}
+def structured(url):
+    messages = [OBJECT]
+    with anthropic.Anthropic(base_url=url, api_key="none") as client:
+        while (reply := client.messages.parse(messages=messages, output_format=Product, **ASKED)).stop_reason == "tool_use":
+            messages += exchange(reply)
+    return reply.parsed_output
+
+
+def error(url):
+    with anthropic.Anthropic(base_url=url, api_key="none") as client:
+        try:
+            return client.messages.create(messages=[TOO_LONG], **ASKED)
+        except anthropic.BadRequestError as refused:
+            return refused
+
+
+HOWS = {
+    "whole": whole,
+    "streamed": streamed,
+    "async whole": async_whole,
+    "async streamed": async_streamed,
+    "structured": structured,
+    "error": error,
+}
 
 if __name__ == "__main__":
     for how, ask in HOWS.items():

@@ -4,10 +4,18 @@ import functools
 import operator
 import sys
 
+import ollama
 from langchain_core.tools import tool
 from langchain_ollama import ChatOllama
+from pydantic import BaseModel
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
+
+
+class Product(BaseModel):
+    product: int
 
 
 @tool
@@ -34,7 +42,36 @@ def streamed(url):
     return message.text
 
 
-HOWS = {"whole": whole, "streamed": streamed}
+def structured(url):
+    model = ChatOllama(base_url=url, model="local", temperature=0).with_structured_output(Product)
+    return model.invoke([OBJECT])
+
+
+def structured_tools(url):
+    model = ChatOllama(base_url=url, model="local", temperature=0).with_structured_output(Product, method="function_calling")
+    return model.invoke([OBJECT])
+
+
+def structured_json(url):
+    model = ChatOllama(base_url=url, model="local", temperature=0).with_structured_output(Product, method="json_mode")
+    return model.invoke([OBJECT])
+
+
+def error(url):
+    try:
+        return model_at(url).invoke([TOO_LONG])
+    except ollama.ResponseError as refused:
+        return refused
+
+
+HOWS = {
+    "whole": whole,
+    "streamed": streamed,
+    "structured": structured,
+    "structured tools": structured_tools,
+    "structured json": structured_json,
+    "error": error,
+}
 
 if __name__ == "__main__":
     for how, ask in HOWS.items():

@@ -4,8 +4,15 @@ import asyncio
 import sys
 
 import ollama
+from pydantic import BaseModel
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def multiply(a: int, b: int) -> int:
@@ -64,7 +71,33 @@ async def async_streamed(url):
     return message.content
 
 
-HOWS = {"whole": whole, "streamed": streamed, "async whole": async_whole, "async streamed": async_streamed}
+def structured(url):
+    messages, schema = [OBJECT], Product.model_json_schema()
+    client = ollama.Client(host=url)
+    while (message := client.chat(messages=messages, format=schema, **ASKED).message).tool_calls:
+        messages += [message, *map(result, message.tool_calls)]
+    client.close()
+    return Product.model_validate_json(message.content)
+
+
+def error(url):
+    client = ollama.Client(host=url)
+    try:
+        return client.chat(messages=[TOO_LONG], **ASKED)
+    except ollama.ResponseError as refused:
+        return refused
+    finally:
+        client.close()
+
+
+HOWS = {
+    "whole": whole,
+    "streamed": streamed,
+    "async whole": async_whole,
+    "async streamed": async_streamed,
+    "structured": structured,
+    "error": error,
+}
 
 if __name__ == "__main__":
     for how, ask in HOWS.items():

@@ -5,12 +5,19 @@ import json
 import sys
 
 import openai
+from pydantic import BaseModel
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 PARAMETERS = {"type": "object", "properties": INTEGERS, "required": ["a", "b"], "additionalProperties": False}
 TOOL = {"type": "function", "name": "multiply", "description": "Multiply two integers.", "parameters": PARAMETERS, "strict": True}
 ASKED = {"model": "local", "temperature": 0, "tools": [TOOL], "store": False}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def results(reply):
@@ -59,7 +66,42 @@ async def async_streamed(url):
             items += [*reply.output, *outputs]
 
 
-HOWS = {"whole": whole, "streamed": streamed, "async whole": async_whole, "async streamed": async_streamed}
+def structured(url):
+    items = [OBJECT]
+    with openai.OpenAI(base_url=url, api_key="none") as client:
+        while outputs := [*results(reply := client.responses.parse(input=items, text_format=Product, **ASKED))]:
+            items += [*reply.output, *outputs]
+    return reply.output_parsed
+
+
+def structured_streamed(url):
+    items = [OBJECT]
+    with openai.OpenAI(base_url=url, api_key="none") as client:
+        while True:
+            with client.responses.stream(input=items, text_format=Product, **ASKED) as stream:
+                reply = stream.get_final_response()
+            if not (outputs := [*results(reply)]):
+                return reply.output_parsed
+            items += [*reply.output, *outputs]
+
+
+def error(url):
+    with openai.OpenAI(base_url=url, api_key="none") as client:
+        try:
+            return client.responses.create(input=[TOO_LONG], **ASKED)
+        except openai.BadRequestError as refused:
+            return refused
+
+
+HOWS = {
+    "whole": whole,
+    "streamed": streamed,
+    "async whole": async_whole,
+    "async streamed": async_streamed,
+    "structured": structured,
+    "structured streamed": structured_streamed,
+    "error": error,
+}
 
 if __name__ == "__main__":
     for how, ask in HOWS.items():

@@ -3,11 +3,19 @@
 import asyncio
 import sys
 
+from pydantic import BaseModel
 from pydantic_ai import Agent
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.output import NativeOutput, PromptedOutput
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 QUESTION = "What is 1234 times 5678?"
+OBJECT = "What is 1234 times 5678? Answer as an object."
+
+
+class Product(BaseModel):
+    product: int
 
 
 def multiply(a: int, b: int) -> int:
@@ -31,7 +39,33 @@ async def streamed(url):
     return last.result.output
 
 
-HOWS = {"whole": whole, "streamed": streamed}
+def structured(url):
+    return agent_at(url).run_sync(OBJECT, output_type=Product).output
+
+
+def structured_native(url):
+    return agent_at(url).run_sync(OBJECT, output_type=NativeOutput(Product)).output
+
+
+def structured_prompted(url):
+    return agent_at(url).run_sync(OBJECT, output_type=PromptedOutput(Product)).output
+
+
+def error(url):
+    try:
+        return agent_at(url).run_sync("This is too long.").output
+    except ModelHTTPError as refused:
+        return refused
+
+
+HOWS = {
+    "whole": whole,
+    "streamed": streamed,
+    "structured": structured,
+    "structured native": structured_native,
+    "structured prompted": structured_prompted,
+    "error": error,
+}
 
 if __name__ == "__main__":
     for how, ask in HOWS.items():

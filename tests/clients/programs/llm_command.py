@@ -1,0 +1,43 @@
+"""The command `llm`, with a model in its extra-openai-models.yaml: python tests/clients/programs/llm_command.py http://127.0.0.1:8485/v1"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+QUESTION = "What is 1234 times 5678?"
+MULTIPLY = """
+def multiply(a: int, b: int) -> int:
+    "Multiply two integers."
+    return a * b
+"""
+MODEL = """
+- model_id: local
+  model_name: local
+  api_base: {url}
+  supports_tools: true
+  supports_schema: true
+"""
+
+HOWS = {
+    "whole": [QUESTION, "--no-stream", "--functions", MULTIPLY],
+    "streamed": [QUESTION, "--functions", MULTIPLY],
+    "structured": [QUESTION + " Answer as an object.", "--no-stream", "--schema", "product int"],
+    "structured streamed": [QUESTION + " Answer as an object.", "--schema", "product int"],
+    "error": ["This is too long.", "--functions", MULTIPLY],
+}
+
+
+def main(url):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "extra-openai-models.yaml").write_text(MODEL.format(url=url))
+        variables = {**os.environ, "LLM_USER_PATH": folder}
+        for how, arguments in HOWS.items():
+            argv = ["llm", "prompt", "--model", "local", "--option", "temperature", "0", *arguments]
+            done = subprocess.run(argv, env=variables, capture_output=True, text=True)
+            print(f"{how}: {done.stdout}{done.stderr}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
