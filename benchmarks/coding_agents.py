@@ -78,6 +78,8 @@ class Step:
     seconds: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    all_prompt_tokens: int = 0
+    all_cached_tokens: int = 0
     answer: str = ""
 
 
@@ -103,22 +105,28 @@ class Watch:
         await self.app(scope, receive, sending)
         step.seconds = round(time.monotonic() - started, 1)
         step.answer = answered.decode(errors="replace")
-        usage = _usage_in(step.answer)
-        cached = sum(usage.get(name, 0) or 0 for name in CACHED)
-        # Anthropic's `input_tokens` are those that were not cached.
-        step.prompt_tokens = (usage.get("prompt_tokens") or usage.get("input_tokens") or 0) + usage.get(CACHED[1], 0)
-        step.cached_tokens = cached
+        usage, everything = _usage_in(step.answer)
+        step.prompt_tokens, step.cached_tokens = _prompt_in(usage)
+        step.all_prompt_tokens, step.all_cached_tokens = _prompt_in(everything) if everything else _prompt_in(usage)
 
 
-def _usage_in(answer: str) -> dict[str, int]:
-    """Return the last count of tokens that an answer tells, details beside totals."""
+def _prompt_in(usage: Mapping[str, int]) -> tuple[int, int]:
+    """Return the tokens of prompts and those of them that were cached; Anthropic's `input_tokens` are those that were not."""
+    cached = sum(usage.get(name, 0) for name in CACHED)
+    return (usage.get("prompt_tokens") or usage.get("input_tokens") or 0) + usage.get(CACHED[1], 0), cached
+
+
+def _usage_in(answer: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the last count of tokens that an answer tells, details beside totals; and the same of all requests to the model."""
     found: dict[str, int] = {}
+    everything: dict[str, int] = {}
     for event in events_in(answer):
         response = event.get("response")
         usage = event.get("usage") or (response.get("usage") if isinstance(response, dict) else None) or {}
         flat = {**usage, **(usage.get("prompt_tokens_details") or {}), **(usage.get("input_tokens_details") or {})}
         found |= {name: count for name, count in flat.items() if isinstance(count, int)}
-    return found
+        everything |= usage.get("xmlcall_all_requests") or {}
+    return found, everything
 
 
 def main() -> int:
@@ -181,9 +189,10 @@ def _done(client: Client, task: Task, url: str, watch: Watch) -> dict[str, Any]:
 def _page(rows: list[Mapping[str, Any]]) -> str:
     head = (
         "# Coding agents with a local model\n\n"
-        f"`python benchmarks/coding_agents.py`; {platform.machine()}, 2 cores, llama.cpp in the process. A step is a request of\n"
-        "the agent to the proxy; cached is the share of all prompts that was not read again. What came is in\n"
-        "[coding-agents.jsonl](coding-agents.jsonl).\n\n"
+        f"`python benchmarks/coding_agents.py`; Linux {platform.machine()}, 2 cores, llama.cpp b11549 built for this CPU, one slot of\n"
+        "32,768 tokens, temperature of the agents, while other programs ran. A step is a request of the agent to the proxy. Cached is\n"
+        "the share of all prompts that was not read again, of those that decide and choose, too: each request with a question asks\n"
+        "the model several times. What came is in [coding-agents.jsonl](coding-agents.jsonl).\n\n"
         "| agent | model | task | right | steps | seconds a step | longest prompt | cached | said |\n"
         "|---|---|---|---|---|---|---|---|---|\n"
     )
@@ -192,7 +201,7 @@ def _page(rows: list[Mapping[str, Any]]) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     steps = row["steps"]
-    prompts, cached = sum(step["prompt_tokens"] for step in steps), sum(step["cached_tokens"] for step in steps)
+    prompts, cached = (sum(step[name] for step in steps) for name in ("all_prompt_tokens", "all_cached_tokens"))
     longest = max((step["prompt_tokens"] for step in steps), default=0)
     seconds = ", ".join(f"{step['seconds']:.0f}" for step in steps[:8]) + (" ..." if len(steps) > 8 else "")
     share = f"{100 * cached / prompts:.0f} %" if prompts else ""
