@@ -267,6 +267,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"type": ["message"]}]}, "input.0.type"),
     ({"input": [{"type": "web_search_call", "id": "ws_1", "status": "completed"}]}, "input"),
     ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n"}]}, "input.0.input"),
+    ({"input": [{"type": "additional_tools", "role": "developer", "tools": {}}]}, "input.0.tools"),
+    ({"input": [{"type": "additional_tools", "role": "developer", "tools": []}]}, "input"),
     ({"input": [HI, {"type": "item_reference", "id": "msg_1"}]}, "input.1"),
     ({"input": [HI, {"id": "msg_1"}]}, "input.1"),
     ({"input": [HI, {"id": "msg_1", "type": None}]}, "input.1"),
@@ -362,6 +364,7 @@ def test_the_body_is_described() -> None:
         "LocalShellCallItem",
         "LocalShellCallOutputItem",
         "ReasoningItem",
+        "AdditionalToolsItem",
     }
     assert described["required"] == ["input"]
 

@@ -174,6 +174,7 @@ CODEX = [
     {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}},
     {"type": "web_search"},
 ]
+ADDITIONAL = {"type": "additional_tools", "role": "developer", "id": "at_1", "tools": CODEX}
 COMMAND = '{"command": "a"}'
 
 # the model's call -> the item of the answer
@@ -187,8 +188,9 @@ CALLED: list[tuple[tuple[str, dict[str, Any]], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("call", "expected"), CALLED, ids=[call[0] for call, _ in CALLED])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_codex(call: tuple[str, dict[str, Any]], expected: dict[str, Any], stream: bool) -> None:
-    body = {"model": "m", "input": [HI], "tools": CODEX, "stream": stream}
+@pytest.mark.parametrize("places", [{"tools": CODEX, "input": [HI]}, {"input": [ADDITIONAL, HI]}], ids=["tools", "input"])
+async def test_codex(call: tuple[str, dict[str, Any]], expected: dict[str, Any], places: dict[str, Any], stream: bool) -> None:
+    body = {"model": "m", "stream": stream} | places
     answer = await asked("/v1/responses", body, block(call))
     assert answer.status_code == 200
     events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]

@@ -28,7 +28,8 @@ HEADERS: Final = ("content-type", "accept", "anthropic-version", "anthropic-beta
 PERSONAL: Final = (
     (re.compile(r"(?:/[\w.@+-]+)+/build/clients/[\w.-]+"), "/home/person"),
     (re.compile(r"/(?:tmp|root|home|work|var)(?:/[\w.@+-]+)+"), "/home/person/project"),
-    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "00000000-0000-4000-8000-000000000000"),
+    (re.compile(r"/root\b"), "/home/person"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "00000000-0000-4000-8000-000000000000"),
     (re.compile(r"\b[0-9a-f]{32,}\b"), "0" * 32),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:8485"),
     (re.compile(r"(it needs about [\d,]+ tokens)\b.*", re.DOTALL), r"\1"),  # the rest tells of texts that are cut here

@@ -153,7 +153,7 @@ def judged(ways: Sequence[str], output: str, error: str) -> Outcomes:
 
 def judgement(way: str, answer: str) -> str:
     """Say "ok" if the product is in it, whose digits may be grouped, or of an error, if it says what was wrong."""
-    expected = r"context" if way == "error" else r"(?<!\d)7[\s,.'_]?006[\s,.'_]?652(?!\d)"
+    expected = r"context|[Pp]rompt is too long" if way == "error" else r"(?<!\d)7[\s,.'_]?006[\s,.'_]?652(?!\d)"
     return "ok" if re.search(expected, answer) else f"wrong: {' '.join(answer.split())[:200]}"
 
 

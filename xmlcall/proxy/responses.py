@@ -113,6 +113,13 @@ class ReasoningItem(Body):
     type: Literal["reasoning"]
 
 
+class AdditionalToolsItem(Body):
+    """Tools that are offered in the history instead of beside it."""
+
+    type: Literal["additional_tools"]
+    tools: list[dict[str, Any]]
+
+
 Items = Annotated[
     list[dict[str, Any]],
     Field(min_length=1),
@@ -128,6 +135,7 @@ Items = Annotated[
             | LocalShellCallItem
             | LocalShellCallOutputItem
             | ReasoningItem
+            | AdditionalToolsItem
         ],
     ),
 ]
@@ -167,7 +175,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
     for name in STATEFUL:
         if getattr(body, name):
             raise ApiError(f"{name}: this server keeps no state: send the whole input, and wait for its answer", param=name)
-    tools, known = offered(body.tools or [])
+    tools, known = offered(_listed_tools(body))
     choice = chosen(body.tool_choice, tools)
     request = TurnRequest(
         messages=_messages(body, known),
@@ -178,6 +186,12 @@ def _read(data: Mapping[str, Any]) -> Asked:
         wire=NAME,
     )
     return Asked(request=request, model=body.model, stream=bool(body.stream), shape={"echo": _echo(body), "known": known})
+
+
+def _listed_tools(body: ResponsesBody) -> list[Any]:
+    """Return the tools of the body, and of its items: Codex offers all tools there to models that it knows."""
+    additional = (item.get("tools") for item in body.input if item.get("type") == "additional_tools")
+    return [*(body.tools or ()), *(tool for tools in additional if isinstance(tools, list) for tool in tools)]
 
 
 def _echo(body: ResponsesBody) -> dict[str, Any]:
@@ -282,6 +296,7 @@ _ITEMS: Final[dict[str, tuple[type[Body], Callable[[Any, str, Mapping[str, Offer
     "local_shell_call": (LocalShellCallItem, _shell_call),
     "local_shell_call_output": (LocalShellCallOutputItem, _output),
     "reasoning": (ReasoningItem, lambda item, path, known: None),
+    "additional_tools": (AdditionalToolsItem, lambda item, path, known: None),  # `_listed_tools` has read them
 }
 _HOSTED: Final = frozenset(
     {

@@ -5,7 +5,8 @@ custom tool is a function with one text, `input`. In calls, each gets back the f
 OpenAI's own servers (`web_search`, `code_interpreter`) cannot be called here.
 
 Source: openai-python 3.54, `types.responses` (`NamespaceTool`, `CustomTool`, `ResponseFunctionToolCall`,
-`ResponseCustomToolCall`); Codex 0.169 sends `namespace` and `web_search` in every request.
+`ResponseCustomToolCall`, `AdditionalTools`); Codex 0.169 sends `namespace` and `web_search` in every request, and puts
+all tools into an item `additional_tools` if it knows the name of the model.
 """
 
 from collections import Counter

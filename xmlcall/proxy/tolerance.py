@@ -220,6 +220,18 @@ def _without_null_types(body: Body) -> str:
     return "; ".join(notes)
 
 
+def _without_hosted_items(body: Body) -> str:
+    """Do the same for tools that stand among the items of responses."""
+    notes: set[str] = set()
+
+    def item(given: Body) -> None:
+        if kind_of(given) == "additional_tools":
+            notes.update(filter(None, [_without_hosted_tools(given)]))
+
+    over(body, "input", item)
+    return "; ".join(sorted(notes))
+
+
 def _without_twins(body: Body) -> str:
     """Leave out a tool that is in the list already, word for word."""
     if not isinstance(tools := body.get("tools"), list):
@@ -244,6 +256,7 @@ _MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
     (frozenset({MESSAGES}), _anthropic_choice),
     (_ALL, _without_null_types),
     (_ALL, _without_hosted_tools),
+    (frozenset({RESPONSES}), _without_hosted_items),
     (_ALL, _without_twins),
     (frozenset({MESSAGES, RESPONSES}), nothing_said),
     (_ALL, texts_alone),
