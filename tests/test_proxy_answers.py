@@ -192,7 +192,7 @@ async def test_what_nobody_can_answer_is_an_error_that_clients_do_not_repeat(
 ) -> None:
     with pytest.raises(ApiError) as raised:
         await ask(ScriptedBackend(replies), body() | fields)
-    assert (raised.value.status, raised.value.code) == (422, code)
+    assert (raised.value.status, raised.value.code) == (400, code)
 
 
 async def test_a_call_copied_from_the_conversation_does_not_run() -> None:
@@ -509,7 +509,7 @@ async def test_what_ran_does_not_run_again_because_the_server_died() -> None:
     backend = ScriptedBackend([block(("double", {"n": 4})), ["It", BackendUnavailable("gone")]])
     with pytest.raises(ApiError) as raised:
         await ask(backend, body(tools=()), hosts=OWN, allowed=["*"])
-    assert (raised.value.status, raised.value.code) == (422, "failed_after_tools")
+    assert (raised.value.status, raised.value.code) == (400, "failed_after_tools")
 
 
 async def test_a_call_never_runs_on_a_server_that_it_was_not_offered_for() -> None:
@@ -699,7 +699,7 @@ async def test_a_model_that_has_no_answer_is_an_error(reply: str, code: str) -> 
     backend = ScriptedBackend([reply] * 9)
     with pytest.raises(ApiError, match="no answer") as raised:
         await ask(backend, body())
-    assert (raised.value.status, raised.value.code, len(backend.requests)) == (422, code, 3)
+    assert (raised.value.status, raised.value.code, len(backend.requests)) == (400, code, 3)
 
 
 async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame() -> None:

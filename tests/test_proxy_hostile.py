@@ -112,6 +112,8 @@ def error_of(form: str, content: bytes) -> str:
     if form == "ollama":
         assert data.keys() == {"error"}
         return str(data["error"])
+    if form == "anthropic":  # only a refused thread has more
+        assert data["error"].pop("details", None) in (None, {"error_code": "thread_unsupported_request"})
     assert data.keys() == ({"type", "error"} if form == "anthropic" else {"error"})
     more = set() if form == "anthropic" else {"param", "code"}
     assert data["error"].keys() - {"details"} == {"type", "message"} | more
@@ -374,7 +376,7 @@ def with_value(data: Any, place: tuple[Any, ...], value: Any) -> Any:
 @pytest.mark.parametrize("strict", [True, False])
 async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pytest.LogCaptureFixture) -> None:
     body, statuses = whole_body(path), set()
-    failed = 502 if strict else 422  # this model does not call as it is told to
+    failed = 502 if strict else 400  # this model does not call as it is told to
     async with client_of(strict=strict) as client:
         for place, value in itertools.product(places(body), parts("values")):
             changed = with_value(body, place, value) | {"stream": False}

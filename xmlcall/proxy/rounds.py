@@ -397,10 +397,10 @@ def _why(reason: str, answered: Answered) -> str:
 
 
 def _failed(state: Answering, message: str, code: str) -> ApiError:
-    """Make an error of the model's own failure; clients ask again after a 502, which would only cost as much once more."""
+    """Make an error of the model's own failure, of a status that no client repeats: LangChain.js asks 7 times after a 422."""
     if state.strict:
         return ApiError(message, status=502, kind="server_error", code=code)
-    return ApiError(message, status=422, code=code)
+    return ApiError(message, code=code)
 
 
 def _remember(state: Answering, answered: Answered) -> None:
