@@ -94,10 +94,18 @@ async def test_what_is_asked() -> None:
 
 async def test_habits_are_asked_for_once() -> None:
     backend, choices = Names(EVEN, EVEN), ToolChoices()
-    for _ in range(2):
-        await choices.choose(backend, question(), catalog_of(*EVEN), DIALECT)
+    for said in ("What is in this folder?", "And in that?"):
+        await choices.choose(backend, question(said), catalog_of(*EVEN), DIALECT)
     idle = [request for request in backend.requests if NEEDS_NONE in str(request.messages)]
     assert len(idle) * 2 == len(backend.requests) - len(idle)
+
+
+async def test_the_first_message_of_a_conversation_is_asked_about_once() -> None:
+    backend, choices = Names({"list": 1, "read": 3}, {"list": 1, "read": 1}, 1), ToolChoices()
+    await choices.moved(backend, question(), catalog_of("list", "read"), DIALECT)
+    asked = len(backend.requests)
+    assert (await choices.choose(backend, question(), catalog_of("list", "read"), DIALECT)) == ("read", Usage())
+    assert len(backend.requests) == asked
 
 
 async def test_one_tool_costs_nothing() -> None:

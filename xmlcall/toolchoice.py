@@ -20,7 +20,7 @@ All are measured: docs/decisions.md, "Which tool, and whether any".
 A name is several tokens, so it is read token by token: a token is written, and the tools whose names do not go on like that are
 out. Behind names stands what ends them, so that `list` is no beginning of `list_all`; a name that no tool has
 cannot come out. Costs a token for each place where names part, two or three for 30 tools, and as many for the habit, which is
-kept for each tool prompt.
+kept for each tool prompt. A conversation's first message is asked about once for both.
 """
 
 import math
@@ -48,6 +48,7 @@ NAME_STEPS: Final = 4  # tokens of the only tool's name that are asked about: a 
 LEAST_PROBABILITY: Final = 1e-12  # of what is not among the tokens that are told
 LEAST_SHARE: Final = 0.05  # of the probability behind a place, below which the names there are not looked at
 KEPT: Final = 500  # places in tool prompts
+LAST: Final = 20  # places behind a person's words: those of the message that is looked at
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
@@ -76,6 +77,7 @@ class ToolChoices:
 
     def __init__(self) -> None:
         self._habits: OrderedDict[tuple[str, str], Candidates] = OrderedDict()
+        self._asked: OrderedDict[tuple[tuple[str, str], ...], FirstToken] = OrderedDict()  # behind a person's words, just now
 
     async def choose(self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect) -> tuple[str, Usage]:
         """Choose the tool that is called for a person's last words.
@@ -171,8 +173,19 @@ class ToolChoices:
     async def _place(self, backend: Backend, request: CompletionRequest, written: str, left: Names) -> _Place:
         """Ask how the model goes on with the names that are left."""
         habit, usage = await self._habit(backend, request, written)
-        told = await _told(backend, _begun(request, written)) if habit else _UNTOLD
+        told = await self._here(backend, request, written) if habit else _UNTOLD
         return _Place(here=_shares(left, told.candidates), habit=_shares(left, habit), usage=usage + told.usage)
+
+    async def _here(self, backend: Backend, request: CompletionRequest, written: str) -> FirstToken:
+        """Ask how the model goes on; the first message of a conversation is asked about alone and for the choice: once."""
+        begun = _begun(request, written)
+        key = tuple((message.role, message.content) for message in begun.messages)
+        if key in self._asked:
+            return replace(self._asked[key], usage=Usage())
+        self._asked[key] = told = await _told(backend, begun)
+        while len(self._asked) > LAST:
+            self._asked.popitem(last=False)
+        return told
 
     async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
         """Return what the model goes on with where no tool is needed, and what it cost to ask."""
