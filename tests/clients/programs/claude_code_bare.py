@@ -3,5 +3,7 @@
 import agents
 import claude_code
 
+claude_code.VARIABLES["CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"] = "1"  # with them it sends what is refused six times
+
 if __name__ == "__main__":
     agents.main(lambda url, folder, question: claude_code.ask(url, folder, question, "--bare"))

@@ -15,9 +15,9 @@ def ask(url, folder, question):
 
 def last_said(lines):
     """Return the answer or the error; without `--json` the results of tools stand among the text."""
-    events = [json.loads(line).get("event", {}) for line in lines.splitlines()]
+    events = [json.loads(line).get("event", {}) for line in lines.splitlines() if line.startswith("{")]
     ends = [event for event in events if event.get("type") in ("done", "error")]
-    return ends[-1].get("text") or ends[-1]["error"]["message"]
+    return (ends[-1].get("text") or ends[-1]["error"]["message"]) if ends else lines
 
 
 if __name__ == "__main__":

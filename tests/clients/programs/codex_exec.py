@@ -16,6 +16,8 @@ name = "xmlcall"
 base_url = "http://127.0.0.1:8485/v1"
 wire_api = "responses"
 stream_idle_timeout_ms = 3000000
+request_max_retries = 1
+stream_max_retries = 0
 
 [features]
 goals = false

@@ -19,9 +19,10 @@ def ask(url, folder, question):
 
 def last_said(events):
     """Return the last message; with `--mode text` an error is not shown."""
-    told = [event for event in map(json.loads, events.splitlines()) if event["type"] == "message_end"]
-    message = [event["message"] for event in told if event["message"]["role"] == "assistant"][-1]
-    return message.get("errorMessage") or "".join(part.get("text", "") for part in message["content"])
+    read = [json.loads(line) for line in events.splitlines() if line.startswith("{")]
+    ended = [event["message"] for event in read if event["type"] == "message_end"]
+    said = [message for message in ended if message["role"] == "assistant"]
+    return (said[-1].get("errorMessage") or "".join(part.get("text", "") for part in said[-1]["content"])) if said else events
 
 
 if __name__ == "__main__":
