@@ -12,6 +12,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +68,8 @@ def parser() -> argparse.ArgumentParser:
 def tried(client: Client, model: str, *, is_recorded: bool) -> Outcomes:
     """Run a client that is installed."""
     if model != "scripted":
-        with served(model) as url:
-            return outcomes(client, url)
+        with served(model) as url:  # which refuses no prompt of a few words
+            return outcomes(replace(client, ways=[way for way in client.ways if way != "error"]), url)
     written = CALL if client.call["name"] == "multiply" else call_of(client.call["name"], client.call["arguments"])
     recorder = recording.Recorder(create_app(MultiplyingModel(written), mode="xml"))
     with run_server(recorder, lifespan="on") as url:
