@@ -15,7 +15,7 @@ from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.catalog import SIZES, catalog_cases
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.bench.suites import cases_of
-from xmlcall.schema import find_issues, validator_of
+from xmlcall.schema import find_issues
 from xmlcall.signature import example_arguments
 
 HERE = Path(xmlcall.bench.catalog.__file__)
@@ -71,7 +71,7 @@ def test_every_tool_can_be_called(server: str) -> None:
     catalog = Catalog(row for row in RECORD["tools"] if row["server"] == server)
     for tool in catalog:
         arguments = example_arguments(tool)
-        assert find_issues(validator_of(catalog, tool), arguments) == (), tool.name
+        assert find_issues(catalog.validator(tool.name), arguments) == (), tool.name
         read_back([(tool.name, arguments)], catalog)
 
 

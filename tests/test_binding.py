@@ -151,9 +151,9 @@ def test_validators_are_compiled_once_a_catalog() -> None:
     catalog = Catalog([tool_for({"type": "integer"})])
     raw = RawCall(index=0, name="f")
     bind(raw, catalog)
-    first = catalog.validators["f"]
+    first = catalog.validator("f")
     bind(raw, catalog)
-    assert catalog.validators["f"] is first
+    assert catalog.validator("f") is first
 
 
 def test_catalogs_take_every_form_of_a_tool() -> None:

@@ -16,7 +16,7 @@ from .conversion import Ambiguous, Fit, Fitter
 from .names import match_name
 from .parameters import Parameter, parameter_of
 from .references import MAX_DEPTH, deeper_than
-from .schema import describe, find_issues, limited, validator_of
+from .schema import describe, find_issues, limited
 from .types import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 
 __all__ = ["bind"]
@@ -133,7 +133,7 @@ class _Draft:
         """Validate all arguments together; mend what is invalid, and list what stays so."""
         assert self._tool is not None
         self._unwrap()
-        validator = validator_of(self._catalog, self._tool)
+        validator = self._catalog.validator(self._tool.name)
         if isinstance(validator, str):
             self.issues.append(Issue(code="invalid-value", message=f"The tool cannot be called: {validator}."))
             return

@@ -1,7 +1,7 @@
 """Tools by name, with what the parser asks of them: which parameters are declared.
 
 A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that `schema.py` compiles each tool's validator
-once; it keeps them in `validators`, and `parameters.py` what it found in `declarations`: caches of these two and nobody else.
+once (`validator`), and `parameters.py` keeps in `declarations` what it found: a cache of its own and nobody else's.
 
 Its tools have mended schemas (`schemamend.py`), so that parser, prompt, conversion and validation all see the same.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from .errors import UsageError
 from .names import ToolNames
 from .references import resolve
+from .schema import compiled
 from .schemamend import mended, sentence
 from .types import Tool
 
@@ -36,7 +37,7 @@ class Catalog:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_names", "_parameters", "_tools", "declarations", "notices", "validators")
+    __slots__ = ("_names", "_parameters", "_tools", "_validators", "declarations", "notices")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -47,7 +48,7 @@ class Catalog:
             self._tools[tool.name] = self._mended(tool)
         self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
         self._names = ToolNames(self._tools)
-        self.validators: dict[str, Any] = {}
+        self._validators: dict[str, Any] = {}
         self.declarations: dict[tuple[str, str], Any] = {}
 
     def _mended(self, tool: Tool) -> Tool:
@@ -78,6 +79,12 @@ class Catalog:
     def meant_by(self, name: str) -> str | None:
         """Return the one tool that a name means, exactly or but for its spelling; None if there is none or more than one."""
         return self._names.meant_by(name)
+
+    def validator(self, name: str) -> Any:
+        """Return the validator of a tool, compiled once; a string with the reason if its schema cannot be used."""
+        if name not in self._validators:
+            self._validators[name] = compiled(self._tools[name].input_schema)
+        return self._validators[name]
 
     def names(self) -> tuple[str, ...]:
         """Return the names in order."""

@@ -13,14 +13,13 @@ from typing import Any
 
 import regex
 
-from .catalog import Catalog
 from .references import MAX_DEPTH, nodes, resolve
 from .schemacost import MAX_STEPS, costs_too_much
 from .schemapattern import TooMuchWork, is_covered, limited, usable_pattern, with_time_limit
 from .schemaplaces import Places
-from .types import MISSING, Issue, Tool
+from .types import MISSING, Issue
 
-__all__ = ["MAX_NODES", "check_schema", "describe", "find_issues", "is_valid", "limited", "types_of", "validator_of"]
+__all__ = ["MAX_NODES", "check_schema", "compiled", "describe", "find_issues", "is_valid", "limited", "types_of"]
 
 MAX_NODES = 20_000
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
@@ -108,24 +107,22 @@ def _class_for(schema: Mapping[str, Any]) -> Any:
     return validator_for(schema, default=Draft202012Validator)
 
 
-def validator_of(catalog: Catalog, tool: Tool) -> Any:
-    """Return the tool's validator, compiled once per catalog; a string with the reason if its schema cannot be used."""
-    if tool.name not in catalog.validators and (problem := check_schema(tool.input_schema)):
-        catalog.validators[tool.name] = problem
-    elif tool.name not in catalog.validators:
-        from jsonschema import FormatChecker
-        from referencing.jsonschema import EMPTY_REGISTRY
+def compiled(schema: Mapping[str, Any]) -> Any:
+    """Return a validator for a schema; a string with the reason if the schema cannot be used."""
+    if problem := check_schema(schema):
+        return problem
+    from jsonschema import FormatChecker
+    from referencing.jsonschema import EMPTY_REGISTRY
 
-        make = with_time_limit(_class_for(tool.input_schema))
-        catalog.validators[tool.name] = make(tool.input_schema, registry=EMPTY_REGISTRY, format_checker=FormatChecker())
-    return catalog.validators[tool.name]
+    make = with_time_limit(_class_for(schema))
+    return make(schema, registry=EMPTY_REGISTRY, format_checker=FormatChecker())
 
 
 def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     """List every way in which a value breaks its schema.
 
     Args:
-        validator: from `validator_of`.
+        validator: from `compiled`.
         value: a JSON value.
 
     Returns:

@@ -14,9 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from ..catalog import Catalog
-from ..schema import is_valid, validator_of
-from ..types import Tool
+from ..schema import compiled, is_valid
 from .turn import CallOpened, TextPiece, TurnEnded, TurnEvent
 
 __all__ = ["formed", "value_in", "wordless"]
@@ -89,8 +87,7 @@ def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
         text: of a reply.
         schema: a JSON Schema; one that cannot be used is fitted by any value.
     """
-    tool = Tool(name="answer", input_schema=schema)
-    validator = validator_of(Catalog([tool]), tool)
+    validator = compiled(schema)
     for candidate in _candidates(text):
         try:
             value = json.loads(candidate)
