@@ -31,7 +31,8 @@ PROGRAMS = {
     "messages": (anthropic_sdk, ""),
     "ollama": (ollama_sdk, ""),
 }
-CONVERSATIONS = [(name, how) for name, (program, _) in PROGRAMS.items() for how in program.HOWS]
+WAYS = ("whole", "streamed", "async whole", "async streamed")
+CONVERSATIONS = [(name, how) for name in PROGRAMS for how in WAYS]
 
 
 @pytest.fixture(scope="module")
