@@ -31,7 +31,7 @@ def install(client: Client) -> None:
     Raises:
         subprocess.CalledProcessError: its packages cannot be had.
     """
-    folder, pins = folder_of(client), json.dumps([client.requires, client.npm])
+    folder, pins = folder_of(client), json.dumps([client.requires, client.npm, client.python, client.without])
     stamp = folder / "pins.json"
     if stamp.exists() and stamp.read_text() == pins:
         return
@@ -46,9 +46,11 @@ def install(client: Client) -> None:
 def _install_python(client: Client, folder: Path) -> None:
     uv = [sys.executable, "-m", "uv", "--quiet", "--no-config"]
     python = folder / "venv" / "bin" / "python"
-    _run([*uv, "venv", "--python", sys.executable, str(folder / "venv")], folder)
+    _run([*uv, "venv", "--python", client.python or sys.executable, str(folder / "venv")], folder)
+    excluded = folder / "excluded.txt"
+    excluded.write_text("\n".join(client.without))
     if client.requires:
-        _run([*uv, "pip", "install", "--python", str(python), *client.requires], folder)
+        _run([*uv, "pip", "install", "--python", str(python), "--excludes", str(excluded), *client.requires], folder)
 
 
 def _install_node(client: Client, folder: Path) -> None:

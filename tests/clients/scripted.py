@@ -9,6 +9,7 @@ What a client asks for decides what the model says:
 | neither | calls its tool; answers in words once the product has come, by a tool `final_answer` if one is offered |
 
 The same three hold for requests without tools, where there is nothing to call.
+A reply that is constrained to a schema is the object.
 """
 
 import json
@@ -56,7 +57,7 @@ class MultiplyingModel(ScriptedBackend):
         self.requests.append(request)
         if _question_holds(request.messages, "too long"):
             raise ContextOverflow(REFUSAL, backend="scripted", status_code=400, prompt_tokens=20000, context_length=8192)
-        text = self._reply_to(request.messages)
+        text = OBJECT if request.json_schema else self._reply_to(request.messages)
         for start in range(0, len(text), CHUNK_CHARACTERS):
             yield Chunk(text=text[start : start + CHUNK_CHARACTERS])
         yield Chunk(finish_reason="stop", usage=Usage(prompt_tokens=100, completion_tokens=10))

@@ -34,6 +34,8 @@ class Client:
     ways: Sequence[str]
     requires: Sequence[str] = ()
     npm: Sequence[str] = ()
+    python: str = ""
+    without: Sequence[str] = ()
     path: str = ""
     call: Mapping[str, Any] = field(default_factory=lambda: {"name": "multiply", "arguments": {"a": 1234, "b": 5678}})
     setting: str = ""

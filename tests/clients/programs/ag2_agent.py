@@ -1,0 +1,54 @@
+"""AG2: python tests/clients/programs/ag2_agent.py http://127.0.0.1:8485/v1"""
+
+import asyncio
+import sys
+
+from ag2 import Agent, tool
+from ag2.config import OpenAIConfig
+from pydantic import BaseModel
+
+QUESTION = "What is 1234 times 5678?"
+
+
+class Product(BaseModel):
+    product: int
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+def agent_at(url, **options):
+    model = OpenAIConfig(model="local", base_url=url, api_key="none", temperature=0, **options)
+    return Agent("helper", config=model, tools=[multiply])
+
+
+async def async_whole(url):
+    reply = await agent_at(url).ask(QUESTION)
+    return reply.body
+
+
+async def async_streamed(url):
+    reply = await agent_at(url, streaming=True).ask(QUESTION)
+    return reply.body
+
+
+async def structured(url):
+    reply = await agent_at(url).ask(f"{QUESTION} Answer as an object.", response_schema=Product)
+    return await reply.content()
+
+
+async def error(url):
+    try:
+        return await agent_at(url).ask("This is too long.")
+    except Exception as refused:
+        return refused
+
+
+HOWS = {"async whole": async_whole, "async streamed": async_streamed, "structured": structured, "error": error}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        print(f"{how}: {asyncio.run(ask(sys.argv[1]))}", flush=True)

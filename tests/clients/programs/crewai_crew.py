@@ -1,0 +1,55 @@
+"""CrewAI: python tests/clients/programs/crewai_crew.py http://127.0.0.1:8485/v1"""
+
+import os
+import sys
+
+os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
+
+from crewai import LLM, Agent, Crew, Task
+from crewai.tools import tool
+from pydantic import BaseModel
+
+QUESTION = "What is 1234 times 5678?"
+
+
+class Product(BaseModel):
+    product: int
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+def crew_at(url, question, stream=False, **options):
+    model = LLM(model="openai/local", base_url=url, api_key="none", temperature=0, stream=stream)
+    helper = Agent(role="helper", goal="Answer questions.", backstory="You can multiply.", llm=model, tools=[multiply])
+    task = Task(description=question, expected_output="The product.", agent=helper, **options)
+    return Crew(agents=[helper], tasks=[task])
+
+
+def whole(url):
+    return crew_at(url, QUESTION).kickoff().raw
+
+
+def streamed(url):
+    return crew_at(url, QUESTION, stream=True).kickoff().raw
+
+
+def structured(url):
+    return crew_at(url, f"{QUESTION} Answer as an object.", output_pydantic=Product).kickoff().pydantic
+
+
+def error(url):
+    try:
+        return crew_at(url, "This is too long.").kickoff().raw
+    except Exception as refused:
+        return refused
+
+
+HOWS = {"whole": whole, "streamed": streamed, "structured": structured, "error": error}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        print(f"{how}: {ask(sys.argv[1])}", flush=True)

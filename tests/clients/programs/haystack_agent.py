@@ -1,0 +1,63 @@
+"""Haystack: python tests/clients/programs/haystack_agent.py http://127.0.0.1:8485/v1"""
+
+import os
+import sys
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack.tools import tool
+from haystack.utils import Secret
+from pydantic import BaseModel
+
+QUESTION = "What is 1234 times 5678?"
+
+
+class Product(BaseModel):
+    product: int
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+def agent_at(url, streaming_callback=None, **asked):
+    key, asked = Secret.from_token("none"), {"temperature": 0} | asked
+    model = OpenAIChatGenerator(model="local", api_base_url=url, api_key=key, generation_kwargs=asked, tools_strict=True)
+    return Agent(chat_generator=model, tools=[multiply], streaming_callback=streaming_callback)
+
+
+def said(agent, question):
+    return agent.run(messages=[ChatMessage.from_user(question)])["last_message"].text
+
+
+def whole(url):
+    return said(agent_at(url), QUESTION)
+
+
+def streamed(url):
+    parts = []
+    agent = agent_at(url, streaming_callback=parts.append)
+    return said(agent, QUESTION)
+
+
+def structured(url):
+    return Product.model_validate_json(said(agent_at(url, response_format=Product), f"{QUESTION} Answer as an object."))
+
+
+def error(url):
+    try:
+        return said(agent_at(url), "This is too long.")
+    except Exception as refused:
+        return refused
+
+
+HOWS = {"whole": whole, "streamed": streamed, "structured": structured, "error": error}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        print(f"{how}: {ask(sys.argv[1])}", flush=True)

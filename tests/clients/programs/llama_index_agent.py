@@ -1,0 +1,66 @@
+"""LlamaIndex: python tests/clients/programs/llama_index_agent.py http://127.0.0.1:8485/v1"""
+
+import asyncio
+import sys
+
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.llms.openai_like import OpenAILike
+from pydantic import BaseModel
+
+QUESTION = "What is 1234 times 5678?"
+
+
+class Product(BaseModel):
+    product: int
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
+
+def model_at(url):
+    kinds = {"is_chat_model": True, "is_function_calling_model": True}
+    return OpenAILike(model="local", api_base=url, api_key="none", temperature=0, context_window=8192, **kinds)
+
+
+def agent_at(url, **options):
+    return FunctionAgent(tools=[multiply], llm=model_at(url), **options)
+
+
+async def async_whole(url):
+    return await agent_at(url, streaming=False).run(QUESTION)
+
+
+async def async_streamed(url):
+    return await agent_at(url, streaming=True).run(QUESTION)
+
+
+async def structured(url):
+    result = await agent_at(url, output_cls=Product).run(f"{QUESTION} Answer as an object.")
+    return result.structured_response
+
+
+def structured_of_a_model(url):
+    return model_at(url).as_structured_llm(Product).complete(f"{QUESTION} Answer as an object.").raw
+
+
+async def error(url):
+    try:
+        return await agent_at(url).run("This is too long.")
+    except Exception as refused:
+        return refused
+
+
+HOWS = {
+    "async whole": async_whole,
+    "async streamed": async_streamed,
+    "structured": structured,
+    "structured by a model": structured_of_a_model,
+    "error": error,
+}
+
+if __name__ == "__main__":
+    for how, ask in HOWS.items():
+        answer = ask(sys.argv[1])
+        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
