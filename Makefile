@@ -50,12 +50,12 @@ fix: $(VENV)/.dev  ## format and repair what the linter can
 	$(BIN)/ruff check --fix .
 
 golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
-	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/test_prompt.py
+	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/prompting/test_prompt.py
 
 FUZZ_SECONDS ?= 1800
 fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzing for FUZZ_SECONDS
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
-	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/test_parser_corpus.py
+	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/parsing/test_parser_corpus.py
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
 

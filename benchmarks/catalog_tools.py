@@ -20,9 +20,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from xmlcall.config import StdioServer
-from xmlcall.hosts.mcp import McpHost
-from xmlcall.types import Tool
+from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.types.calls import Tool
 
 OUTPUT = Path(__file__).resolve().parent.parent / "xmlcall" / "bench" / "catalog.json"
 ABOUT = (

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xmlcall.agent.tool_need import ToolNeed
 from xmlcall.bench.stats import area
-from xmlcall.completion import Usage
-from xmlcall.toolneed import ToolNeed
+from xmlcall.types.completion import Usage
 
 RESULTS = Path(__file__).parent / "results"
 FOLLOW_UP = "follow-up"

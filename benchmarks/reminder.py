@@ -24,13 +24,13 @@ from typing import Any
 
 import httpx2
 
-from xmlcall import prompt
+from xmlcall.agent.tool_need import CALL_BEGINS, log_odds
 from xmlcall.bench.case import Case
 from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
-from xmlcall.tool import Tool
-from xmlcall.toolneed import CALL_BEGINS, log_odds
+from xmlcall.prompting import system as prompt
+from xmlcall.types.tool import Tool
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
+from xmlcall.agent.events import CallStarted, RetryAsked, TurnEnded
 from xmlcall.backends.base import Backend, Capabilities
 from xmlcall.backends.keptopen import KeptOpen
 from xmlcall.bench.bfcl import read_cases
@@ -35,11 +36,10 @@ from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import oracle_calls
-from xmlcall.completion import Chunk, CompletionRequest
 from xmlcall.dialects import DIALECTS
 from xmlcall.hosts.local import LocalHost
-from xmlcall.loop_events import CallStarted, RetryAsked, TurnEnded
-from xmlcall.reply import write
+from xmlcall.parsing.reply import write
+from xmlcall.types.completion import Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"
 WAYS = ("constrained", "feedback")

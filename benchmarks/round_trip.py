@@ -22,10 +22,10 @@ from schema_values import value_of
 
 from xmlcall import Catalog, Tool, ToolCall, UsageError, parse, render
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
-from xmlcall.config import StdioServer
 from xmlcall.dialects import DIALECTS
-from xmlcall.hosts.mcp import McpHost
-from xmlcall.schema import find_issues, validator_of
+from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.schema.validation import find_issues
 
 
 async def tools_of(command: list[str]) -> list[Tool]:
@@ -76,7 +76,7 @@ def main() -> int:
     arguments.add_argument("--server", action="append", default=[], help="a server's command line; may be repeated")
     arguments.add_argument("--draws", type=int, default=10_000)
     options = arguments.parse_args()
-    tools = asyncio.run(tools_of([sys.executable, "-m", "xmlcall.demo"]))
+    tools = asyncio.run(tools_of([sys.executable, "-m", "xmlcall.hosts.demo_server"]))
     for line in options.server:
         tools += asyncio.run(tools_of(line.split()))
     bfcl = list(bfcl_tools(options.wheel)) if options.wheel else []
@@ -97,7 +97,7 @@ def draw(tool: Tool, chooser: random.Random) -> str | None:
     """Return the outcome of one draw in one format; None if the values drawn are not valid."""
     arguments = value_of(tool.input_schema, tool.input_schema, chooser)
     catalog = Catalog([tool])
-    if find_issues(validator_of(catalog, tool), arguments):
+    if find_issues(catalog.validator(tool.name), arguments):
         return None
     return outcome(tool, arguments, chooser.choice(list(DIALECTS)))
 

@@ -8,7 +8,7 @@ import sys
 
 import xmlcall
 
-SERVER = xmlcall.StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
+SERVER = xmlcall.StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))
 
 
 async def ask(proposal: xmlcall.Proposal) -> xmlcall.Decision:

@@ -5,9 +5,9 @@ from contextlib import aclosing
 from typing import Any
 
 from xmlcall.backends.base import Backend
-from xmlcall.proxy.chat import CHAT
-from xmlcall.proxy.engine import Engine
-from xmlcall.proxy.turn import Turn, TurnEvent, whole_turn
+from xmlcall.proxy.engine.engine import Engine
+from xmlcall.proxy.formats.contract import Turn, TurnEvent, whole_turn
+from xmlcall.proxy.formats.openai_chat import CHAT
 
 __all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "events_of", "function", "texts"]
 

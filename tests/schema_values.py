@@ -7,7 +7,7 @@ from typing import Any
 from soup import COMMON, JSON, PIECES, pieces_of
 
 from xmlcall.dialects import DIALECTS
-from xmlcall.references import resolve
+from xmlcall.schema.references import resolve
 
 HOSTILE = [*PIECES, *COMMON, *JSON, *(piece for dialect in DIALECTS.values() for piece in pieces_of(dialect))]
 WORDS = ["x", "a b", "", " ", "\n", "null", "true", "5", "1.0", "[1]", "{}", "é", "日本", "\u202e", "🙂", "a,b", "'", '"', "\t"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from xmlcall import Parser, Repaired, ToolCall, coalesce, parse
 from xmlcall.dialects import Dialect
-from xmlcall.events import Event, ToolCallEnd, ToolCallStart
+from xmlcall.types.events import Event, ToolCallEnd, ToolCallStart
 
 PIECES = [
     "<function_calls>",

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "xmlcall"
 
-# What each module or folder may import from the package, lowest layer first. Everything above the line does I/O.
+# What each folder may import from the package, lowest layer first. Everything above the line does I/O.
 LAYERS: dict[str, set[str]] = {}
 
 
@@ -18,94 +18,23 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = """
-errors tool types references events catalog schema dialects scanner states value calldraft valuereader callreader fork opening
-prose parser schemacost jsonstring jsonmachine jsonish jsonextent jsoncall jsonbody barejson openings xmlvalue schemapattern
-names parameters conversion binding reply runaway repeated schemaplaces schemawords schemamend
-"""
+CORE = "errors types loosejson schema tools dialects binding parsing prompting"
 layer("errors", "")
-layer("tool", "errors")
-layer("types", "tool")
-layer("events", "types")
-layer("references", "types")
-layer("names", "")
-layer("schemapattern", "")
-layer("schemaplaces", "types references")
-layer("schemawords", "types schemapattern")
-layer("schemamend", "types references schemaplaces schemawords")
-layer("completion", "types")
+layer("types", "errors")
+layer("loosejson", "types")
+layer("schema", "errors types")
+layer("tools", "errors types schema")
 layer("dialects", "errors")
-layer("scanner", "dialects")
-layer("states", "")
-layer("value", "types events dialects scanner")
-layer("calldraft", "types events dialects scanner value jsonish jsoncall")
-layer("fork", "scanner")
-layer("valuereader", "names events dialects scanner states value calldraft fork")
-layer("callreader", "events scanner states valuereader")
-layer("opening", "scanner")
-layer("jsonextent", "")
-layer("jsoncall", "types events dialects jsonish")
-layer("jsonbody", "types dialects scanner jsonextent jsoncall")
-layer("barejson", "types dialects scanner jsonextent jsoncall")
-layer("prose", "events scanner states")
-layer("openings", "catalog dialects scanner states jsoncall opening prose")
-layer("parser", "errors events catalog dialects scanner states callreader jsonbody barejson jsoncall openings")
-layer("jsonstring", "")
-layer("jsonmachine", "types jsonstring")
-layer("jsonish", "types jsonmachine jsonstring")
-layer("schemacost", "references")
-layer("schema", "errors tool types references schemapattern schemaplaces schemacost")
-layer("catalog", "errors tool types references names schema schemamend")
-layer("parameters", "types references catalog")
-layer("xmlvalue", "references")
-layer("conversion", "references schema jsonish xmlvalue")
-layer("binding", "types references catalog schema names parameters jsonish conversion")
-layer("reply", "errors types events catalog dialects parser parameters binding")
-layer("content", "types")
-layer("signature", "types references schema")
-layer("prompt", "errors types names catalog dialects content reply signature")
-layer("feedback", "types names catalog dialects content reply signature prompt")
-layer("offering", "types")
-layer("echo", "types catalog references signature")
-layer("runaway", "")
-layer("repeated", "types")
-layer("leaks", "types events prompt")
-layer("wire", "errors types completion catalog")
-layer("fitting", "types")
+layer("binding", "types loosejson schema tools")
+layer("parsing", "errors types loosejson tools dialects binding")
+layer("prompting", "errors types schema tools dialects parsing")
 # -- I/O --
-layer("download", "errors")
-layer("sources", "errors download")
-layer("models", "errors download sources")
-layer("config", "errors")
-layer("policy", "types")
-layer("backends", "errors types completion fitting wire models download")
-layer("hosts", "errors types schema schemamend wire config")
-layer("demo", "")
-layer("ending", "events leaks")
-layer("generation", "errors types events completion catalog parser reply runaway leaks ending backends")
-layer("native", "types events completion catalog parser reply leaks ending backends generation")
-layer("constrained", "errors types events completion tool catalog reply backends generation")
-layer("firsttoken", "completion backends")
-layer("toolchoice", "errors types completion catalog dialects reply backends firsttoken generation")
-layer("toolneed", "errors types completion catalog dialects prompt reply backends firsttoken toolchoice")
-layer("loop_events", "types events completion fitting leaks generation toolneed")
-layer("repair", "errors types policy")
-layer("calling", "errors types catalog echo policy repair hosts loop_events")
-layer(
-    "loop",
-    """errors types tool completion catalog content dialects reply prompt feedback offering fitting echo leaks repeated policy
-    repair backends hosts generation native constrained toolneed calling loop_events""",
-)
-layer(
-    "bench",
-    """errors types tool events completion catalog names content dialects signature prompt feedback offering wire parser reply
-    backends hosts config generation native toolneed loop loop_events policy repair models download sources""",
-)
-layer(
-    "proxy",
-    """errors types references tool completion events catalog schema content dialects prompt feedback offering fitting echo leaks
-    repeated wire binding reply policy repair backends hosts generation native constrained toolneed loop_events calling""",
-)
+layer("models", "errors")
+layer("backends", "errors types prompting models")
+layer("hosts", "errors types schema")
+layer("agent", "errors types schema tools dialects binding parsing prompting backends hosts")
+layer("bench", "errors types tools dialects parsing prompting models backends hosts agent")
+layer("proxy", "errors types schema tools dialects binding parsing prompting backends hosts agent")
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")

@@ -27,14 +27,14 @@ from xmlcall import (
     render,
     system_prompt,
 )
-from xmlcall.completion import CompletionRequest
-from xmlcall.constrained import generate_call
-from xmlcall.generation import Generated, generate
-from xmlcall.loop_events import LoopEvent
+from xmlcall.agent.events import LoopEvent
+from xmlcall.agent.forced_call import generate_call
+from xmlcall.agent.generate import Generated, generate
+from xmlcall.types.completion import CompletionRequest
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
-DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
+DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))
 
 
 async def run(loop: ToolLoop, *messages: Message) -> list[LoopEvent]:
@@ -80,7 +80,7 @@ async def test_native_mode_on_a_template_without_tools() -> None:
 async def test_the_prompt_fits_small_contexts() -> None:
     """The five tools of the golden prompt cost at most a third of a 4,096-token context."""
     async with connect("smollm2-135m") as backend:
-        from xmlcall.completion import CompletionRequest
+        from xmlcall.types.completion import CompletionRequest
 
         messages = (Message(role="system", content=system_prompt(ALL)), Message(role="user", content="Hi"))
         usage = None

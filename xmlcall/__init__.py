@@ -7,29 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backends.base import Backend, Capabilities
-    from .backends.connect import connect
-    from .binding import bind
-    from .catalog import Catalog
-    from .completion import Chunk, CompletionRequest, Usage
-    from .config import HttpServer, StdioServer, load_servers
-    from .errors import BackendError, ToolHostError, UsageError, XmlcallError
-    from .events import (
-        Event,
-        Markup,
-        ReasoningDelta,
-        Repaired,
-        TextDelta,
-        ToolArgumentDelta,
-        ToolCallEnd,
-        ToolCallStart,
-        coalesce,
-    )
-    from .generation import Continued
-    from .hosts.local import LocalHost
-    from .hosts.mcp import McpHost
-    from .loop import ToolLoop
-    from .loop_events import (
+    from .agent.events import (
         Answer,
         AskedAgain,
         CallDenied,
@@ -43,47 +21,58 @@ if TYPE_CHECKING:
         TurnEnded,
         TurnStarted,
     )
-    from .parser import Parser
-    from .policy import Decision, Policy, Proposal, allow
-    from .prompt import system_prompt
-    from .repair import RepairPolicy
-    from .reply import parse, render
-    from .toolneed import ToolNeed
-    from .types import (
-        InvalidCall,
-        Issue,
-        Message,
-        RawArgument,
-        RawCall,
-        Repair,
-        Reply,
-        Tool,
-        ToolCall,
-        ToolResult,
+    from .agent.generate import Continued
+    from .agent.loop import ToolLoop
+    from .agent.policy import Decision, Policy, Proposal, allow
+    from .agent.retries import RepairPolicy
+    from .agent.tool_need import ToolNeed
+    from .backends.base import Backend, Capabilities
+    from .backends.connect import connect
+    from .binding.bind import bind
+    from .errors import BackendError, ToolHostError, UsageError, XmlcallError
+    from .hosts.config import HttpServer, StdioServer, load_servers
+    from .hosts.local import LocalHost
+    from .hosts.mcp.host import McpHost
+    from .parsing.parser import Parser
+    from .parsing.reply import parse, render
+    from .prompting.system import system_prompt
+    from .tools.catalog import Catalog
+    from .types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Repair, Reply, Tool, ToolCall, ToolResult
+    from .types.completion import Chunk, CompletionRequest, Usage
+    from .types.events import (
+        Event,
+        Markup,
+        ReasoningDelta,
+        Repaired,
+        TextDelta,
+        ToolArgumentDelta,
+        ToolCallEnd,
+        ToolCallStart,
+        coalesce,
     )
 
 _MODULES = {
     ".backends.base": "Backend Capabilities",
     ".backends.connect": "connect",
-    ".binding": "bind",
-    ".catalog": "Catalog",
-    ".completion": "Chunk CompletionRequest Usage",
-    ".config": "HttpServer StdioServer load_servers",
+    ".binding.bind": "bind",
+    ".tools.catalog": "Catalog",
+    ".types.completion": "Chunk CompletionRequest Usage",
+    ".hosts.config": "HttpServer StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
-    ".events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",
+    ".types.events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",
     ".hosts.local": "LocalHost",
-    ".hosts.mcp": "McpHost",
-    ".loop": "ToolLoop",
-    ".loop_events": "Answer AskedAgain CallDenied CallFinished CallProgress CallRejected CallStarted LoopEvent RetryAsked "
+    ".hosts.mcp.host": "McpHost",
+    ".agent.loop": "ToolLoop",
+    ".agent.events": "Answer AskedAgain CallDenied CallFinished CallProgress CallRejected CallStarted LoopEvent RetryAsked "
     "Shortened TurnEnded TurnStarted",
-    ".generation": "Continued",
-    ".parser": "Parser",
-    ".policy": "Decision Policy Proposal allow",
-    ".prompt": "system_prompt",
-    ".repair": "RepairPolicy",
-    ".reply": "parse render",
-    ".toolneed": "ToolNeed",
-    ".types": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
+    ".agent.generate": "Continued",
+    ".parsing.parser": "Parser",
+    ".agent.policy": "Decision Policy Proposal allow",
+    ".prompting.system": "system_prompt",
+    ".agent.retries": "RepairPolicy",
+    ".parsing.reply": "parse render",
+    ".agent.tool_need": "ToolNeed",
+    ".types.calls": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

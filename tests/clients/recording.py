@@ -2,7 +2,7 @@
 
 A kept conversation is a file of lines, a JSON object each: the request, its answer's status, and what the answer said. Of
 requests of the same shape the first is kept. Long texts are cut to the lines that the scripted model goes by, since what matters
-is the shape of a request; names, keywords and short texts stay as they are. `tests/test_clients_recorded.py` plays them again.
+is the shape of a request; names, keywords and short texts stay as they are. `test_clients_recorded.py` plays them again.
 """
 
 import json

@@ -18,9 +18,9 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.completion import Chunk, CompletionRequest, Usage
 from xmlcall.errors import ContextOverflow
-from xmlcall.types import Message
+from xmlcall.types.calls import Message
+from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
 __all__ = ["ANSWER", "CALL", "PRODUCT", "MultiplyingModel", "call_of"]
 

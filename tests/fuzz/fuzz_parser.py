@@ -16,7 +16,7 @@ with atheris.instrument_imports(include=["xmlcall"]):
 
     from xmlcall import UsageError, parse, render
     from xmlcall.dialects import DIALECTS
-    from xmlcall.jsonish import read as read_json
+    from xmlcall.loosejson.reader import read as read_json
 
 ALL = list(dict.fromkeys([*PIECES, *JSON, *(piece for dialect in DIALECTS.values() for piece in pieces_of(dialect))]))
 NAMES = list(DIALECTS)

@@ -1,4 +1,4 @@
-"""The tools of `xmlcall.demo` once more, on the SDK's low-level server: schemas and results written by hand, over stdio."""
+"""The tools of the demo server once more, on the SDK's low-level server: schemas and results written by hand, over stdio."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from mcp.server import Server
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 
-from xmlcall import demo
+from xmlcall.hosts import demo_server as demo
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}

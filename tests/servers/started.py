@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from xmlcall.config import HttpServer, ServerConfig, StdioServer
+from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 
 from .node import node_server
 from .run_server import free_port
 
 __all__ = ["DEMO", "ProcessFiles", "demo_server", "everything_http", "everything_server", "is_alive", "printed_url", "until"]
 
-DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.demo"))
+DEMO = StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))
 START_SECONDS = 20.0
 
 
@@ -60,7 +60,7 @@ def demo_server(transport: str) -> Iterator[ServerConfig]:
     if transport == "stdio":
         yield DEMO
         return
-    with printed_url("-m", "xmlcall.demo", f"--{transport}", "0") as (url, _):
+    with printed_url("-m", "xmlcall.hosts.demo_server", f"--{transport}", "0") as (url, _):
         yield HttpServer(name="demo", url=url, transport="sse" if transport == "sse" else "http")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from ..completion import Chunk, CompletionRequest
+from ..types.completion import Chunk, CompletionRequest
 
 __all__ = ["Backend", "Capabilities", "Relayed", "Relaying"]
 

@@ -17,7 +17,7 @@ from ..errors import UsageError
 from .base import Backend
 
 if TYPE_CHECKING:
-    from ..models import Progress, ProgressCallback
+    from ..models.known import Progress, ProgressCallback
 
 __all__ = ["FORMS", "connect"]
 
@@ -85,7 +85,7 @@ def _file(match: re.Match[str], options: Options) -> Backend:
 
 
 def _known(match: re.Match[str], options: Options) -> Backend:
-    from .. import models
+    from ..models import known as models
 
     name = models.DEFAULT_MODEL if match[0] == "local" else match[0]
     if name not in models.KNOWN:
@@ -129,7 +129,7 @@ FORMS: Final = (
 
 async def _pull(name: str, progress: "ProgressCallback | None") -> Path:
     """Fetch a model in a thread; a cancelled wait ends the download at its next step."""
-    from .. import models
+    from ..models import known as models
 
     cancelled = threading.Event()
 
@@ -151,7 +151,7 @@ def _refuse_key(options: Options) -> None:
 
 
 def _unknown(model: str) -> UsageError:
-    from .. import models
+    from ..models import known as models
 
     forms = ", ".join(form.example for form in FORMS)
     shown = model.rpartition("@")[2][:100]  # what stands before may be a password

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..completion import Chunk, CompletionRequest
 from ..errors import BackendUnavailable, UsageError
+from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
 from .contextsize import context_for
 from .openai import OpenAIBackend

@@ -13,9 +13,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from ..completion import Chunk, CompletionRequest
 from ..errors import ContextOverflow
-from ..fitting import Fitted, Scale, estimate, estimate_tools, fit
+from ..prompting.fitting import Fitted, Scale, estimate, estimate_tools, fit
+from ..types.completion import Chunk, CompletionRequest
 from .base import Backend
 from .keptopen import KeptOpen
 

@@ -15,7 +15,7 @@ import httpx
 import httpx2
 
 from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
-from ..wire.openai import ServerError
+from .openai_wire import ServerError
 
 __all__ = [
     "CONNECT_SECONDS",

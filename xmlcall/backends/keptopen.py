@@ -5,7 +5,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
-from ..completion import Chunk, CompletionRequest
+from ..types.completion import Chunk, CompletionRequest
 from .base import Backend, Capabilities
 
 __all__ = ["KeptOpen", "Recorder"]

@@ -18,12 +18,12 @@ from typing import Any, Final, Self, cast
 import httpx
 import ollama
 
-from ..completion import Chunk, CompletionRequest, Usage
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
-from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
-from ..wire.openai import read_error
+from ..types.completion import Chunk, CompletionRequest, Usage
 from .base import Capabilities, Relayed
 from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
+from .ollama_wire import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
+from .openai_wire import read_error
 
 __all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]
 

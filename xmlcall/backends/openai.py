@@ -22,12 +22,12 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from ..completion import Chunk, CompletionRequest
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
-from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
-from ..wire.sse import EventDecoder
+from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
 from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, status_error, timeouts
+from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from .sse import EventDecoder
 
 __all__ = ["OpenAIBackend"]
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from types import TracebackType
 from typing import Self
 
-from ..completion import Chunk, CompletionRequest
 from ..errors import UsageError
+from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities
 
 __all__ = ["ScriptedBackend"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..tool import Tool
+from ..types.tool import Tool
 from .case import Case, Expects
 
 __all__ = ["AST_CATEGORIES", "DISPUTED", "read_cases", "schema_of"]

@@ -1,6 +1,6 @@
 """Measure a model's call threshold: which log-odds of a call tell questions that need a tool from those that need none.
 
-Every question is asked for one token (`toolneed`). A threshold loses the calls below it and spares false ones; since the first
+Every question is asked for one token (`tool_need`). A threshold loses the calls below it and spares false ones; since the first
 cannot be had back, the threshold that is suggested is the highest that keeps a wanted share of the calls. It is as good as the
 questions are many and like those that will be asked: judge it on others than those that it was measured on.
 """
@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from ..agent.tool_need import ask_need
 from ..backends.base import Backend
-from ..completion import CompletionRequest
 from ..errors import UsageError, XmlcallError
-from ..toolneed import ask_need
+from ..types.completion import CompletionRequest
 from .case import Case
 from .runner import PatientBackend
 from .stats import area

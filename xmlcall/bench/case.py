@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ..tool import Tool
+from ..types.tool import Tool
 from .judge import Call, judge
 
 __all__ = ["Case", "Expects", "case_to_json", "group_of", "judge_case"]

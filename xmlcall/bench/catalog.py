@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..tool import Tool
+from ..types.tool import Tool
 from .case import Case
 
 __all__ = ["SIZES", "catalog_cases"]

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from ..download import SourceFailed, sha256_of
 from ..errors import BackendUnavailable
-from ..sources import pip_download, scratch_folder
+from ..models.download import SourceFailed, sha256_of
+from ..models.sources import pip_download, scratch_folder
 
 __all__ = ["BFCL_WHEEL", "bfcl_wheel", "folder"]
 

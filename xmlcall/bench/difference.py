@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..types import MISSING, InvalidCall, ToolCall
+from ..types.calls import MISSING, InvalidCall, ToolCall
 from .case import Case
 from .judge import Call, judge
 from .oracle import oracle_calls

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..agent.generate import Generated
+from ..agent.retries import none_can_run
 from ..backends.base import Capabilities
+from ..backends.openai_wire import FINISHED, native_call
 from ..backends.scripted import ScriptedBackend
-from ..completion import Chunk
-from ..generation import Generated
-from ..repair import none_can_run
-from ..types import InvalidCall, Issue, Reply, ToolCall
-from ..wire.openai import FINISHED, native_call
+from ..types.calls import InvalidCall, Issue, Reply, ToolCall
+from ..types.completion import Chunk
 from .attempt import attempted, spoken
 from .case import Case, judge_case
 from .talk.judge import is_admitted, judge_turn, speaks

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tool import Tool
+from ..types.tool import Tool
 
 __all__ = ["Call", "judge"]
 

@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..backends.keptopen import Recorder
-from ..catalog import Catalog
-from ..completion import Usage
-from ..content import result_text
 from ..errors import ContextOverflow
-from ..loop import ToolLoop
-from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
-from ..types import Message
+from ..prompting.results import result_text
+from ..tools.catalog import Catalog
+from ..types.calls import Message
+from ..types.completion import Usage
 from .judge import Call
 from .statehost import StateHost, read_call
 

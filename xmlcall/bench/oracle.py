@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from ..catalog import Catalog
-from ..completion import Chunk
+from ..backends.openai_wire import json_text, native_call
 from ..dialects import DIALECTS
-from ..reply import write
-from ..signature import example_arguments
-from ..tool import Tool
-from ..wire.openai import json_text, native_call
+from ..parsing.reply import write
+from ..tools.catalog import Catalog
+from ..tools.outline import example_arguments
+from ..types.completion import Chunk
+from ..types.tool import Tool
 from .case import Case
 from .judge import Call
 from .ways import Way

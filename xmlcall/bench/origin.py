@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..tool import Tool
+from ..types.tool import Tool
 
 __all__ = ["origin_prompt"]
 

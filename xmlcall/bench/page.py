@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..errors import REPAIRS
-from ..types import Message
+from ..types.calls import Message
 from .case import Case
 from .difference import arguments_of, call_text, difference, expected_of, to_json
 from .funnel import METRICS, Verdict, rates

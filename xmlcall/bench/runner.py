@@ -15,14 +15,14 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
+from ..agent.generate import Generated
+from ..agent.retries import RepairPolicy, none_can_run
 from ..backends.base import Backend
 from ..backends.keptopen import KeptOpen
-from ..completion import Chunk, CompletionRequest
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
-from ..feedback import results
-from ..generation import Generated
-from ..repair import RepairPolicy, none_can_run
-from ..types import Message, RawCall
+from ..prompting.feedback import results
+from ..types.calls import Message, RawCall
+from ..types.completion import Chunk, CompletionRequest
 from .case import Case
 from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..tool import Tool
+from ..types.tool import Tool
 from .case import Case
 
 __all__ = ["smoke_cases"]

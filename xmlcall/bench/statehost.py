@@ -20,12 +20,12 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final, Self
 
-from ..download import sha256_of
 from ..errors import ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
-from ..sources import scratch_folder
-from ..tool import Tool
-from ..types import TextContent, ToolResult
+from ..models.download import sha256_of
+from ..models.sources import scratch_folder
+from ..types.calls import TextContent, ToolResult
+from ..types.tool import Tool
 from .bfcl import schema_of
 from .data import bfcl_wheel, folder
 from .judge import Call

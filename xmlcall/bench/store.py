@@ -22,8 +22,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from ..errors import UsageError, XmlcallError
-from ..tool import Tool
-from ..types import Message
+from ..types.calls import Message
+from ..types.tool import Tool
 from .case import Case, case_to_json
 from .kept import ABOUT, ADDED, REPLY, conversation
 from .ways import Settings, Way

@@ -12,8 +12,8 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
-from ..completion import Chunk
 from ..errors import UsageError
+from ..types.completion import Chunk
 from .case import Case
 from .multiturn import MultiTurnCase, Reference
 from .oracle import calling, oracle_calls

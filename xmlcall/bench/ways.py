@@ -11,18 +11,18 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .. import prompt
+from ..agent.generate import generate
+from ..agent.native import generate_native
+from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
 from ..backends.base import Backend
-from ..catalog import Catalog
-from ..completion import CompletionRequest, Usage
 from ..dialects import DIALECTS
 from ..errors import UsageError
-from ..generation import generate
-from ..native import generate_native
-from ..offering import with_reminder, with_system
-from ..tool import Tool
-from ..toolneed import Threshold, ToolNeed, ToolNeeds
-from ..types import Message
+from ..prompting import system as prompt
+from ..prompting.placement import with_reminder, with_system
+from ..tools.catalog import Catalog
+from ..types.calls import Message
+from ..types.completion import CompletionRequest, Usage
+from ..types.tool import Tool
 from .case import Case
 from .origin import origin_prompt
 
@@ -54,7 +54,7 @@ class Settings:
         seed: of the sampling and of the choice of cases.
         feedback: how many times a reply without a valid call is answered with what is wrong.
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
-            in the ways that have a reminder; or `auto` (see `toolneed`).
+            in the ways that have a reminder; or `auto` (see `tool_need`).
     """
 
     lang: str = "en"

@@ -9,8 +9,8 @@ import shlex
 import sys
 from enum import Enum
 
+from ..agent.policy import Decision, Policy, Proposal, allow
 from ..errors import XmlcallError
-from ..policy import Decision, Policy, Proposal, allow
 from .display import Display
 from .lines import LineReader
 

@@ -17,7 +17,7 @@ from .exits import FAILED, OK, complain, run_async
 from .options import add_call_threshold, call_threshold_of, number
 
 if TYPE_CHECKING:
-    from ..toolneed import Threshold
+    from ..agent.tool_need import Threshold
 
 __all__ = ["Bar", "declare", "execute", "opened", "threshold_of"]
 
@@ -181,7 +181,7 @@ def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: l
 
 def _file_of(model: str, backend: Any) -> dict[str, Any]:
     """Return the model's file: one that we opened by its name in full, of another server what that says of it."""
-    from ..models import DEFAULT_MODEL, KNOWN
+    from ..models.known import DEFAULT_MODEL, KNOWN
 
     if known := KNOWN.get(DEFAULT_MODEL if model == "local" else model):
         return {"file": known.file, "sha256": known.sha256}

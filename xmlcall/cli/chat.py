@@ -12,9 +12,9 @@ from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
+from ..agent.events import Answer
 from ..errors import XmlcallError
-from ..loop_events import Answer
-from ..types import Message
+from ..types.calls import Message
 from .approval import is_interactive
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text

@@ -14,11 +14,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..completion import PromptProgress, Usage
-from ..content import result_text
-from ..events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from ..generation import Continued
-from ..loop_events import (
+from ..agent.events import (
     Answer,
     AskedAgain,
     CallDenied,
@@ -32,9 +28,13 @@ from ..loop_events import (
     TurnEnded,
     TurnStarted,
 )
-from ..policy import Proposal
-from ..toolneed import ToolNeed
-from ..types import InvalidCall, Issue, Reply, ToolCall
+from ..agent.generate import Continued
+from ..agent.policy import Proposal
+from ..agent.tool_need import ToolNeed
+from ..prompting.results import result_text
+from ..types.calls import InvalidCall, Issue, Reply, ToolCall
+from ..types.completion import PromptProgress, Usage
+from ..types.events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .jsonform import json_text
 from .plain import PlainStream, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console

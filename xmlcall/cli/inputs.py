@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..catalog import Catalog, as_tool
 from ..errors import UsageError
-from ..schema import check_schema
-from ..types import Tool
+from ..schema.validation import check_schema
+from ..tools.catalog import Catalog, as_tool
+from ..types.calls import Tool
 from .exits import complain
 
 __all__ = ["checked_text", "read_bytes", "read_text", "read_tools"]
@@ -73,7 +73,7 @@ def checked_text(text: str, what: str) -> str:
 
 
 def read_tools(path: str) -> Catalog:
-    """Read a list of tools: MCP's `tools/list`, whole or in part, or the `tools` of an OpenAI request.
+    """Read a list of tools: MCP's `list`, whole or in part, or the `tools` of an OpenAI request.
 
     Args:
         path: of the JSON file, `-` for standard input.

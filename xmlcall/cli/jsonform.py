@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ..errors import XmlcallError
-from ..types import MISSING
+from ..types.calls import MISSING
 
 __all__ = ["json_text", "to_json"]
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from ..config import HttpServer, ServerConfig, StdioServer, load_servers
 from ..errors import UsageError
+from ..hosts.config import HttpServer, ServerConfig, StdioServer, load_servers
 
 __all__ = ["FORMS", "servers_given"]
 

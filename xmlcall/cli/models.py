@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable
 
-from .. import models
-from ..models import KnownModel
+from ..models import known as models
+from ..models.known import KnownModel
 from .exits import FAILED, OK, complain
 from .jsonform import json_text
 

@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 
-from ..catalog import Catalog
-from ..events import Event
-from ..parser import Parser
-from ..reply import parse
+from ..parsing.parser import Parser
+from ..parsing.reply import parse
+from ..tools.catalog import Catalog
+from ..types.events import Event
 from .exits import OK
 from .inputs import read_bytes, read_tools
 from .jsonform import json_text

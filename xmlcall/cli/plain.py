@@ -7,7 +7,7 @@ has to judge (arguments, names, commands), where nothing may be dropped and ever
 import json
 import re
 
-from ..tool import Tool
+from ..types.tool import Tool
 
 __all__ = ["PlainStream", "plain", "shortened", "title_of", "visible"]
 

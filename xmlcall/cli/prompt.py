@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from .. import prompt
-from ..catalog import Catalog
 from ..errors import UsageError
+from ..prompting import system as prompt
+from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
 from .jsonform import json_text

@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..content import result_text
+from ..agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
+from ..agent.tool_need import ToolNeed
 from ..hosts.router import Router
-from ..loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
-from ..toolneed import ToolNeed
-from ..types import InvalidCall, ToolCall
+from ..prompting.results import result_text
+from ..types.calls import InvalidCall, ToolCall
 
 __all__ = ["Record"]
 

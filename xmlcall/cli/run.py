@@ -3,7 +3,7 @@
 import argparse
 from contextlib import aclosing
 
-from ..types import Message
+from ..types.calls import Message
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text, read_text
 from .jsonform import json_text

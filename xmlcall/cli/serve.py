@@ -26,7 +26,7 @@ from .words import speaker
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from ..proxy.engine import Engine
+    from ..proxy.engine.engine import Engine
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -48,7 +48,7 @@ STOP_SECONDS = 5  # for answers that are under way when the server is stopped
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from ..prompt import LANGUAGES
+    from ..prompting.system import LANGUAGES
 
     model = parser.add_argument_group("the model")
     add_model_choice(model)
@@ -134,8 +134,8 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 
 async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.app import app_of
-    from ..proxy.engine import Engine
-    from ..proxy.guard import Guard
+    from ..proxy.engine.engine import Engine
+    from ..proxy.http.access import Guard
 
     opening = Opening(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from ..config import ServerConfig, StdioServer
 from ..hosts.base import Host
+from ..hosts.config import ServerConfig, StdioServer
 from ..hosts.router import Router
 from .exits import complain
 from .mcp_option import servers_given
@@ -26,13 +26,13 @@ def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
     """
     if not options.mcp:
         # -P: no file of the current folder takes the place of a module.
-        return (StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.demo")),)
+        return (StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.hosts.demo_server")),)
     return servers_given(options.mcp)
 
 
 def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace) -> list[Host]:
     """Make the hosts; opening them starts the servers."""
-    from ..hosts.mcp import McpHost  # half a second of imports
+    from ..hosts.mcp.host import McpHost  # half a second of imports
 
     return [McpHost(server, connect_timeout=options.timeout or _CONNECT_SECONDS) for server in servers]
 

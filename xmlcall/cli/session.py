@@ -5,11 +5,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from ..agent.events import Answer
+from ..agent.loop import ToolLoop
+from ..agent.retries import RepairPolicy
 from ..backends.connect import connect
-from ..loop import ToolLoop
-from ..loop_events import Answer
-from ..repair import RepairPolicy
-from ..types import Message
+from ..types.calls import Message
 from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from ..hosts.mcp.wire import tool_to_mcp
 from ..hosts.router import Router
-from ..signature import Parameter, parameters_of
-from ..types import Tool
-from ..wire.mcp import tool_to_mcp
+from ..tools.outline import Parameter, parameters_of
+from ..types.calls import Tool
 from .exits import FAILED, OK, run_async
 from .jsonform import json_text
 from .options import add_server_options

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from ..models import Progress
+from ..models.known import Progress
 from .plain import visible
 from .words import Say
 

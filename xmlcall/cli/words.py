@@ -1,6 +1,6 @@
 """What the command line says to a person in `run` and `chat`, in each language. Messages of exceptions stay English.
 
-Every language has the same keys with the same placeholders (tests/test_cli_words.py).
+Every language has the same keys with the same placeholders (tests/cli/test_cli_words.py).
 """
 
 from collections.abc import Callable

@@ -8,14 +8,7 @@ server is asked. `xmlcall.clients.ollama` stands in for the `ollama` package. Th
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .transports import (
-        AsyncTransport,
-        Transport,
-        async_httpx2_client,
-        async_httpx_client,
-        httpx2_client,
-        httpx_client,
-    )
+    from .transports import AsyncTransport, Transport, async_httpx2_client, async_httpx_client, httpx2_client, httpx_client
 
 __all__ = ["AsyncTransport", "Transport", "async_httpx2_client", "async_httpx_client", "httpx2_client", "httpx_client"]
 

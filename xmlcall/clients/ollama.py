@@ -18,11 +18,11 @@ import ollama
 from pydantic import BaseModel
 
 from ..backends.ollama import OllamaBackend
-from ..types import Tool
+from ..types.calls import Tool
 from .transports import ADDRESS, AsyncTransport, Transport
 
 if TYPE_CHECKING:
-    from ..proxy.engine import Mode
+    from ..proxy.engine.engine import Mode
 
 __all__ = ["AsyncClient", "ChatResponse", "Client", "Message", "ToolCall"]
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Backend
 from ..errors import UsageError, XmlcallError
-from ..proxy import answering, create_app
-from ..proxy.endpoints import format_of
+from ..proxy import create_app
+from ..proxy.http import exchange as answering
+from ..proxy.http.routes import format_of
 from .asgi import AppError, Exchange, Headers, Lifespan
 
 if TYPE_CHECKING:

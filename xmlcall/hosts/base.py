@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from ..types import Tool, ToolResult
+from ..types.calls import Tool, ToolResult
 
 __all__ = ["Host", "OnProgress"]
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
-from ..types import TextContent, Tool, ToolResult
+from ..types.calls import TextContent, Tool, ToolResult
 from .base import OnProgress
 
 __all__ = ["LocalHost"]

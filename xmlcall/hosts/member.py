@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from ..errors import ToolHostError
-from ..types import Tool
+from ..types.calls import Tool
 from .base import Host
 
 __all__ = ["PAUSES", "Member"]

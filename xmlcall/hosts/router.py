@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import ToolHostError, UsageError
-from ..types import Tool, ToolResult
+from ..types.calls import Tool, ToolResult
 from .base import Host, OnProgress
 from .member import Member
 

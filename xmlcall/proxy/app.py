@@ -11,17 +11,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from ..agent.tool_need import Threshold
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
-from ..toolneed import Threshold
-from .answering import Exchange
-from .description import description
-from .endpoints import ENDPOINTS, QUESTIONS, RELAYED, Answer, Handler, format_of
-from .engine import Engine, Mode
-from .guard import Guard
-from .paths import TolerantPaths
-from .turn import ApiError
+from .engine.engine import Engine, Mode
+from .formats.contract import ApiError
+from .http.access import Guard
+from .http.exchange import Exchange
+from .http.openapi import description
+from .http.paths import TolerantPaths
+from .http.routes import ENDPOINTS, QUESTIONS, RELAYED, Answer, Handler, format_of
 
 __all__ = ["app_of", "create_app"]
 
@@ -52,7 +52,7 @@ def create_app(
         stream_arguments: whether arguments go out before their call is complete.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `toolneed`); None
+        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
             leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.

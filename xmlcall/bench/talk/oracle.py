@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from ...backends.keptopen import KeptOpen
 from ...backends.scripted import ScriptedBackend
-from ...catalog import Catalog
-from ...completion import Chunk, CompletionRequest
-from ...types import Message
+from ...tools.catalog import Catalog
+from ...types.calls import Message
+from ...types.completion import Chunk, CompletionRequest
 from ..case import Case
 from ..oracle import calling
 from ..ways import Way

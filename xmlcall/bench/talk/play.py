@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ...agent.loop import ToolLoop
+from ...agent.tool_need import ToolNeed
 from ...backends.base import Backend
 from ...backends.keptopen import Recorder
-from ...completion import Usage
-from ...content import result_text
 from ...errors import ContextOverflow
-from ...hosts.mcp import McpHost
-from ...loop import ToolLoop
-from ...loop_events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
-from ...toolneed import ToolNeed
-from ...types import Message
+from ...hosts.mcp.host import McpHost
+from ...prompting.results import result_text
+from ...types.calls import Message
+from ...types.completion import Usage
 from ..case import Case
 from .judge import judge_turn
 from .servers import lay_out, occupied, server_of

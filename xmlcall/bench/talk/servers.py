@@ -20,9 +20,9 @@ from typing import Final
 
 import filelock
 
-from ...config import StdioServer
 from ...errors import UsageError
-from ...sources import scratch_folder
+from ...hosts.config import StdioServer
+from ...models.sources import scratch_folder
 from ..data import folder
 from .node import node_program, npm_install
 
@@ -183,7 +183,7 @@ _DATA: Final[Mapping[str, Callable[[Path, str], None]]] = {"files": _notes, "git
 
 def _demo(place: Path) -> StdioServer:
     del place
-    return StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.demo"))
+    return StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.hosts.demo_server"))
 
 
 def _time(place: Path) -> StdioServer:

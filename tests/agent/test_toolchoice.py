@@ -1,0 +1,202 @@
+"""Which tool a begun call is for: what a model finds likely, less what it finds likely whatever is said."""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xmlcall import Catalog, Message
+from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices, divergence
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.dialects import DIALECTS
+from xmlcall.errors import BackendStatusError
+from xmlcall.parsing.reply import beginning
+from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.tool import Tool
+
+DIALECT = DIALECTS["function_calls"]
+BEGUN = beginning(DIALECT)
+CAPABILITIES = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
+
+
+class Names(ScriptedBackend):
+    """A model that writes names of tools with given probabilities, in pieces of some characters.
+
+    Args:
+        asked: name -> its share behind the person's words.
+        idle: the same behind words that need no tool.
+        length: of a piece, in characters.
+    """
+
+    def __init__(self, asked: Mapping[str, float], idle: Mapping[str, float], length: int = 4) -> None:
+        super().__init__([], capabilities=CAPABILITIES)
+        self._shares, self._length = {False: asked, True: idle}, length
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        self.requests.append(request)
+        question, begun = (message.content for message in request.messages[-2:])
+        pieces: dict[str, float] = {}
+        for name, share in self._shares[question == NEEDS_NONE].items():
+            whole = beginning(DIALECT, name)
+            if whole.startswith(begun):
+                piece = whole[len(begun) :][: self._length]
+                pieces[piece] = pieces.get(piece, 0.0) + share
+        total = math.fsum(pieces.values())
+        yield Chunk(text="x", top_logprobs=tuple((piece, math.log(share / total)) for piece, share in pieces.items()))
+        yield Chunk(finish_reason="length", usage=Usage(prompt_tokens=10, completion_tokens=1))
+
+
+def question(*said: str) -> CompletionRequest:
+    messages = (Message(role="user", content=text) for text in said or ("What is in this folder?",))
+    return CompletionRequest(messages=(Message(role="system", content="Tools."), *messages))
+
+
+def catalog_of(*names: str) -> Catalog:
+    return Catalog([Tool(name=name) for name in names])
+
+
+EVEN = {"list": 1, "list_all": 1, "read": 1}
+
+# shares behind the question, shares behind "Thanks!" -> the tool
+CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [
+    ("no habits", {"list": 1, "list_all": 2, "read": 4}, EVEN, "read"),
+    ("a habit", {"list": 3, "list_all": 1, "read": 4}, {"list": 1, "list_all": 1, "read": 8}, "list"),
+    ("a habit of names that begin alike", {"list": 3, "list_all": 2, "read": 0.1}, {"list": 9, "list_all": 1}, "list_all"),
+    ("a habit that the words outweigh", {"list": 1, "read": 9}, {"list": 1, "read": 25}, "read"),
+    ("unheard of, and unlikely", {"list": 100, "read": 1}, {"list": 1, "read": 1e-3}, "list"),
+    ("the same as always", {"list": 3, "read": 2}, {"list": 3, "read": 2}, "list"),
+]
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 100])
+@pytest.mark.parametrize(("asked", "idle", "expected"), [row[1:] for row in CHOICES], ids=[row[0] for row in CHOICES])
+async def test_the_tool_that_gains_most_is_called(
+    asked: dict[str, float], idle: dict[str, float], expected: str, length: int
+) -> None:
+    names = dict.fromkeys([*asked, *idle])
+    name, usage = await ToolChoices().choose(Names(asked, idle, length), question(), catalog_of(*names), DIALECT)
+    assert name == expected
+    assert usage.completion_tokens
+
+
+async def test_what_is_asked() -> None:
+    backend = Names({"a": 1, "b": 2}, {"a": 2, "b": 1})
+    await ToolChoices().choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
+    said = [[message.content for message in request.messages] for request in backend.requests]
+    assert said == [["Tools.", NEEDS_NONE, BEGUN], ["Tools.", "Hi", "List it.", BEGUN]]
+    assert {(request.max_tokens, request.temperature, request.top_logprobs) for request in backend.requests} == {(1, 0.0, 100)}
+
+
+async def test_habits_are_asked_for_once() -> None:
+    backend, choices = Names(EVEN, EVEN), ToolChoices()
+    for said in ("What is in this folder?", "And in that?"):
+        await choices.choose(backend, question(said), catalog_of(*EVEN), DIALECT)
+    idle = [request for request in backend.requests if NEEDS_NONE in str(request.messages)]
+    assert len(idle) * 2 == len(backend.requests) - len(idle)
+
+
+async def test_the_first_message_of_a_conversation_is_asked_about_once() -> None:
+    backend, choices = Names({"list": 1, "read": 3}, {"list": 1, "read": 1}, 1), ToolChoices()
+    await choices.moved(backend, question(), catalog_of("list", "read"), DIALECT)
+    asked = len(backend.requests)
+    assert (await choices.choose(backend, question(), catalog_of("list", "read"), DIALECT)) == ("read", Usage())
+    assert len(backend.requests) == asked
+
+
+async def test_one_tool_costs_nothing() -> None:
+    backend = ScriptedBackend([])
+    assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())
+
+
+UNTOLD_IDS = ["refused", "no probabilities", "no name of a tool"]
+UNTOLD: list[list[Any]] = [
+    [BackendStatusError("the last message must be the user's", status_code=400)],
+    ["read", "read"],
+    [[Chunk(text="x", top_logprobs=(("zzz", -0.1),))]] * 2,
+]
+
+
+@pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
+async def test_where_the_choice_is_left_to_the_model(replies: list[Any]) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT))[0] == ""
+
+
+async def test_a_server_that_is_busy_is_no_refusal() -> None:
+    backend = ScriptedBackend([BackendStatusError("busy", status_code=503)], capabilities=CAPABILITIES)
+    with pytest.raises(BackendStatusError):
+        await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT)
+
+
+NAME = st.text("ab_", min_size=1, max_size=6)
+TOKENS = st.lists(st.tuples(st.text('ab_">\n', max_size=4), st.floats(-20, 0)), max_size=8).map(tuple)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(deadline=None)
+@given(names=st.sets(NAME, min_size=1, max_size=5), tokens=st.lists(TOKENS, min_size=4, max_size=4))
+def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], tokens: list[Any]) -> None:
+    replies: list[Any] = [[Chunk(text="x", top_logprobs=each)] for each in tokens] * MOST_STEPS
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    name, _ = asyncio.run(ToolChoices().choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
+    assert name in {"", *names}
+
+
+# -- how far words move the choice -----------------------------------------------------------------------------------------
+
+MOVED: list[tuple[str, dict[str, float], dict[str, float], float]] = [
+    ("not at all", {"list": 3, "read": 2}, {"list": 3, "read": 2}, 0.0),
+    ("to one of two", {"list": 1, "read": 1e-9}, {"list": 1, "read": 1}, math.log(2)),
+    ("to one of three alike", {"l_a": 1, "l_b": 1e-9, "l_c": 1e-9}, {"l_a": 1, "l_b": 1, "l_c": 1}, math.log(3)),
+    ("to the favourite of others", {"list": 1, "read": 3}, {"list": 3, "read": 1}, 0.5 * math.log(3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 3, 100])
+@pytest.mark.parametrize(("asked", "idle", "nats"), [row[1:] for row in MOVED], ids=[row[0] for row in MOVED])
+async def test_how_far_words_move_the_choice(asked: dict[str, float], idle: dict[str, float], nats: float, length: int) -> None:
+    moved, usage = await ToolChoices().moved(Names(asked, idle, length), question(), catalog_of(*asked), DIALECT)
+    assert moved == pytest.approx(nats, abs=1e-3)
+    assert usage.completion_tokens
+
+
+@pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
+async def test_where_nothing_is_told_nothing_moves(replies: list[Any]) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().moved(backend, question(), catalog_of("list", "read"), DIALECT))[0] is None
+
+
+@given(*[st.dictionaries(st.text(max_size=3), st.floats(1e-300, 1), min_size=1, max_size=5)] * 2)
+def test_a_divergence_is_finite_and_not_negative(here: dict[str, float], habit: dict[str, float]) -> None:
+    whole = math.fsum(here.values())
+    assert 0 <= divergence({token: share / whole for token, share in here.items() if share / whole}, habit) < math.inf
+
+
+# -- whether the only tool is meant ------------------------------------------------------------------------------------------
+
+NAMED: list[tuple[str, dict[str, float], float]] = [
+    ("surely", {"list": 1}, 0.0),
+    ("as likely as another", {"list": 1, "read": 1}, math.log(0.5)),
+    ("what another begins like", {"list": 1, "line": 3}, math.log(0.25)),
+]
+
+
+@pytest.mark.parametrize("length", [1, 3, 100])
+@pytest.mark.parametrize(("asked", "nats"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])
+async def test_how_surely_the_only_tool_is_named(asked: dict[str, float], nats: float, length: int) -> None:
+    named, usage = await ToolChoices().named(Names(asked, asked, length), question(), catalog_of("list"), DIALECT)
+    assert named == pytest.approx(nats, abs=1e-3)
+    assert usage.completion_tokens
+
+
+@pytest.mark.parametrize(
+    ("replies", "named"), [(UNTOLD[0], None), (UNTOLD[1], None), (UNTOLD[2], math.log(1e-12))], ids=UNTOLD_IDS
+)
+async def test_where_the_only_tool_is_not_named(replies: list[Any], named: float | None) -> None:
+    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
+    assert (await ToolChoices().named(backend, question(), catalog_of("list"), DIALECT))[0] == named

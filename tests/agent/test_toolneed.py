@@ -1,0 +1,787 @@
+"""Does a question need a tool? The model's probabilities against a threshold, through the loop, the proxy and the harness."""
+
+import argparse
+import asyncio
+import itertools
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proxy_harness import add, ask, block, body, texts
+
+from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
+from xmlcall.agent import tool_need as toolneed
+from xmlcall.agent.events import LoopEvent
+from xmlcall.agent.tool_need import LEAST_SPREAD, LONGEST, NEEDS_NONE, SURE, Threshold, ToolNeeds, ask_need, log_odds
+from xmlcall.backends import ollama_wire as ollama
+from xmlcall.backends import openai_wire as openai
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench import runner
+from xmlcall.bench.calibrate import Measured, calibration, report
+from xmlcall.bench.case import Case
+from xmlcall.bench.store import create_or_resume
+from xmlcall.bench.subjects import model_subject
+from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, way_of
+from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
+from xmlcall.cli.record import Record
+from xmlcall.dialects import DIALECTS
+from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
+from xmlcall.hosts.router import Router
+from xmlcall.parsing.reply import beginning
+from xmlcall.prompting import system as prompt
+from xmlcall.prompting.system import plain_request
+from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from xmlcall.types.tool import Tool
+
+PLAIN, CALL = "(Answer in plain words", "(If one of the tools is for this"
+ADD = block(("plus", {"a": 1, "b": 2}))
+
+
+def first_token(*shares: tuple[str, float]) -> list[Chunk]:
+    """Make the answer to a request for one token with its probabilities."""
+    candidates = tuple((token, math.log(share)) for token, share in shares)
+    usage = Usage(prompt_tokens=10, completion_tokens=1)
+    return [Chunk(text=candidates[0][0], top_logprobs=candidates), Chunk(finish_reason="length", usage=usage)]
+
+
+LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9), ("<", 0.1))
+NAMING = first_token(('plus">\n', 1.0))  # how surely the only tool would be named
+DIALECT = DIALECTS["function_calls"]
+BEGUN = beginning(DIALECT, "plus")
+REST = ADD.removeprefix(BEGUN)
+CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
+REFUSED = BackendStatusError("this template ends in no message of the assistant's", status_code=400)
+
+
+def odds(*values: float) -> list[list[Chunk]]:
+    """Make an answer to a request for one token for each of these log-odds of a call."""
+    shares = [1 / (1 + math.exp(-value)) for value in values]
+    return [first_token(("<", share), ("The", 1 - share)) for share in shares]
+
+
+def plus(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def ping() -> str:
+    """Check the connection."""
+    return "pong"
+
+
+# -- probabilities -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ([("<", 0.5), ("The", 0.5)], 0.0),
+        ([("<", 0.6), ("```", 0.2), ("The", 0.2)], math.log(4)),
+        ([("<function", 0.1), (" <", 0.1), ("The", 0.8)], math.log(0.25)),
+        ([("{", 0.25), ("[", 0.25), ("I", 0.5)], 0.0),
+        ([("The", 1.0)], -SURE),
+        ([("<", 1.0)], SURE),
+        ([("<", 1.0), ("```", 1.0)], SURE),
+        ([("<think>", 0.9), ("The", 0.1)], math.log(9)),
+        ([("", 1.0)], -SURE),
+    ],
+)
+def test_log_odds_of_a_call(shares: list[tuple[str, float]], expected: float) -> None:
+    assert log_odds([(token, math.log(share)) for token, share in shares]) == pytest.approx(expected, abs=0.01)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["<", "```", "The", "{", ""]), st.floats(max_value=0.01))))
+def test_log_odds_are_finite_whatever_a_server_says(candidates: list[tuple[str, float]]) -> None:
+    assert -SURE <= log_odds(candidates) <= SURE
+
+
+def test_requests_ask_for_probabilities_only_if_told() -> None:
+    messages = (Message(role="user", content="Hi"),)
+    asking, usual = CompletionRequest(messages=messages, top_logprobs=20), CompletionRequest(messages=messages)
+    for written in (openai.request_body(asking, "m"), ollama.chat_body(asking, "m", num_ctx=10)):
+        assert (written["logprobs"], written["top_logprobs"]) == (True, 20)
+    for written in (openai.request_body(usual, "m"), ollama.chat_body(usual, "m", num_ctx=10)):
+        assert not {"logprobs", "top_logprobs"} & written.keys()
+
+
+STRANGE = [("a", math.nan), ("b", math.inf), ("c", 10**400), ("d", -(10**400)), ("e", -math.inf), ("f", True), ("g", 5)]
+
+TOLD: list[tuple[Any, tuple[tuple[str, float], ...]]] = [
+    (
+        [{"token": "<", "top_logprobs": [{"token": "<", "logprob": -0.5}, {"token": "I", "logprob": -1}]}],
+        (("<", -0.5), ("I", -1.0)),
+    ),
+    ([{"token": "<", "top_logprobs": [{"token": 3, "logprob": "x"}, {"logprob": -1}, 7]}], (("", -1.0),)),
+    ([{"token": "<", "top_logprobs": [{"token": t, "logprob": v} for t, v in STRANGE]}], (("d", -1e6), ("e", -1e6))),
+    ([{"token": "<", "logprob": -0.5}], ()),
+    ([], ()),
+    ("<", ()),
+    (None, ()),
+]
+
+
+@pytest.mark.parametrize(("tokens", "expected"), TOLD)
+def test_probabilities_as_servers_tell_them(tokens: Any, expected: tuple[tuple[str, float], ...]) -> None:
+    chunk = openai.StreamReader().feed({"choices": [{"index": 0, "delta": {"content": "<"}, "logprobs": {"content": tokens}}]})
+    line = ollama.stream_chunk({"message": {"content": "<"}, "logprobs": tokens}, calls_before=0)
+    assert chunk is not None
+    assert line is not None
+    assert chunk.top_logprobs == line.top_logprobs == expected
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+
+
+def request_of(*said: str, system: str = "Tools.") -> CompletionRequest:
+    """A conversation in which the person speaks first and last."""
+    roles = itertools.cycle(("user", "assistant"))
+    messages = (Message(role=role, content=text) for role, text in zip(roles, said, strict=False))  # type: ignore[arg-type]
+    return CompletionRequest(messages=(Message(role="system", content=system), *messages))
+
+
+async def test_a_message_is_asked_about_alone() -> None:
+    backend = ScriptedBackend([UNLIKELY], capabilities=CONTINUES)
+    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0)
+    (asked,) = backend.requests
+    assert [(message.role, message.content) for message in asked.messages] == [("system", "Tools."), ("user", "1 + 2?")]
+    assert (asked.max_tokens, asked.temperature, asked.top_logprobs) == (1, 0.0, CONTINUES.most_logprobs)
+
+
+@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1, 100 * LONGEST])
+async def test_a_long_message_is_cut_in_its_middle(length: int) -> None:
+    half = length // 2
+    text = "b" * half + "e" * (length - half)
+    backend = ScriptedBackend([UNLIKELY])
+    await ask_need(backend, request_of(text), 0.0)
+    kept = LONGEST // 2
+    shown = text if length <= LONGEST else f"{'b' * kept}\n...\n{'e' * kept}"
+    assert backend.requests[0].messages[-1].content == shown
+
+
+# -- auto --------------------------------------------------------------------------------------------------------------
+
+TWO = Catalog([Tool(name="plus", description="Add."), Tool(name="ping"), Tool(name="echo")])
+ANCHORS = odds(-8, -10, -9, -9, 3, 5)
+ASKED = len(ANCHORS)
+
+
+async def test_auto_takes_the_middle_between_messages_of_which_the_answer_is_known() -> None:
+    backend = ScriptedBackend([*ANCHORS, *odds(-2, -3)])
+    needs = ToolNeeds("auto")
+    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, DIALECT) for _ in range(2)]
+    assert (first, second) != (None, None)
+    assert first is not None
+    assert second is not None
+    assert (first.threshold, second.threshold) == (-2.5, -2.5)
+    assert (first.needs_tool, second.needs_tool) == (True, False)
+    words = [request.messages[-1].content for request in backend.requests]
+    tools = list(TWO)
+    assert words == [*NEEDS_NONE, plain_request(tools[0]), plain_request(tools[-1]), "1 + 2?", "1 + 2?"]
+    assert {len(request.messages) for request in backend.requests} == {2}
+    assert (first.usage.completion_tokens, second.usage.completion_tokens) == (ASKED + 1, 1)
+
+
+async def test_auto_keeps_the_thresholds_of_the_tool_prompts_asked_about_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolneed, "KEPT", 2)
+    needs, costs = ToolNeeds("auto"), []
+    for system in "ABACBC":
+        backend = ScriptedBackend([*ANCHORS, LIKELY] if len(costs) in (0, 1, 3, 4) else [LIKELY])
+        need = await needs.ask(backend, request_of("Hi", system=system), TWO, DIALECT)
+        assert need is not None
+        assert need.threshold == -2.5
+        costs.append(len(backend.requests))
+    assert costs == [ASKED + 1, ASKED + 1, 1, ASKED + 1, ASKED + 1, 1]
+
+
+async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() -> None:
+    backend = ScriptedBackend([*ANCHORS, LIKELY, LIKELY])
+    needs = ToolNeeds("auto")
+    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, DIALECT) for text in ("Hi", "1 + 2?")))
+    assert [need.threshold for need in found if need] == [-2.5, -2.5]
+    assert len(backend.requests) == ASKED + 2
+
+
+@pytest.mark.parametrize(
+    ("replies", "count"),
+    [
+        (odds(-1, -1, -1, -1, LEAST_SPREAD - 1.1, LEAST_SPREAD - 1.1), ASKED),
+        (odds(5, 5, 5, 5, -5, -5), ASKED),
+        (["I"], 1),
+        ([REFUSED], 1),
+        ([*odds(-9), [Chunk(reasoning="Okay"), Chunk(finish_reason="length")]], 2),
+    ],
+    ids=["little spread", "upside down", "no probabilities", "refused", "thinks"],
+)
+async def test_where_auto_decides_nothing_it_is_not_tried_again(replies: list[Any], count: int) -> None:
+    backend = ScriptedBackend([*replies, "Hello.", "Hello again."])
+    async with ToolLoop(backend, [LocalHost([plus, ping])], call_threshold="auto") as loop:
+        first = [event async for event in loop.run([Message(role="user", content="Hi")])]
+        assert len(backend.requests) == count + 1
+        answer = first[-1]
+        assert isinstance(answer, Answer)
+        second = [event async for event in loop.run([*answer.messages, Message(role="user", content="Hi again")])]
+    assert not [event for event in (*first, *second) if isinstance(event, ToolNeed)]
+    assert len(backend.requests) == count + 2
+    assert [CALL in message.content for message in backend.requests[-1].messages[1:]] == [True, False, True]
+
+
+async def test_a_context_that_is_too_small_for_the_tool_prompt_is_told() -> None:
+    overflow = ContextOverflow("too long", status_code=400)
+    with pytest.raises(ContextOverflow):
+        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO, DIALECT)
+
+
+async def test_a_failure_that_may_pass_is_no_reason_to_decide_nothing_from_then_on() -> None:
+    busy = BackendStatusError("loading", status_code=503)
+    backend, needs = ScriptedBackend([busy, *ANCHORS, LIKELY]), ToolNeeds("auto")
+    found = [await needs.ask(backend, request_of("1 + 2?"), TWO, DIALECT) for _ in range(2)]
+    assert [need and need.threshold for need in found] == [None, -2.5]
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+
+async def events_of(backend: ScriptedBackend, *said: Message, **options: Any) -> list[LoopEvent]:
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], **options) as loop:
+        return [event async for event in loop.run(said or (Message(role="user", content="1 + 2?"),))]
+
+
+def recorded(events: Iterable[LoopEvent]) -> dict[str, Any]:
+    """What `xmlcall run --json` prints."""
+    record = Record(Router([]))
+    for event in events:
+        record.note(event)
+    return record.to_json()
+
+
+def last_words(backend: ScriptedBackend) -> list[str]:
+    return [request.messages[-1].content for request in backend.requests]
+
+
+async def test_a_question_below_the_threshold_gets_plain_words() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Good morning."])
+    events = await events_of(backend, call_threshold=-1.0)
+    need, answer = events[1], events[-1]
+    assert isinstance(need, ToolNeed)
+    assert isinstance(answer, Answer)
+    assert (need.log_odds, need.needs_tool) == (pytest.approx(-2.197), False)
+    assert last_words(backend) == ["1 + 2?", "1 + 2?\n\n(Answer in plain words, without a tool.)"]
+    assert [request.max_tokens for request in backend.requests] == [1, None]
+    assert answer.usage.completion_tokens == 1
+    assert answer.messages[0].content == "1 + 2?"
+    assert recorded(events)["tool_need"] == {
+        "log_odds": need.log_odds,
+        "moved": None,
+        "named": None,
+        "threshold": -1.0,
+        "tool": "",
+    }
+
+
+async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
+    backend = ScriptedBackend([UNLIKELY, ADD, "3."])
+    events = await events_of(backend, call_threshold=-3.0)
+    assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
+    words = last_words(backend)
+    assert (words[0], CALL in words[1]) == ("1 + 2?", True)
+    assert "<function_results>" in words[2]
+
+
+async def test_a_model_that_calls_nevertheless_is_read() -> None:
+    backend = ScriptedBackend([UNLIKELY, ADD, "3."])
+    answer = (await events_of(backend, call_threshold=0.0))[-1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.turns) == ("3.", 2)
+    assert [PLAIN in message.content for message in backend.requests[-1].messages[1:]] == [True, False, False]
+
+
+async def test_plain_words_are_asked_for_in_their_own_turn_only() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Hello.", UNLIKELY, "Welcome."])
+    async with ToolLoop(backend, [LocalHost([plus])], call_threshold=0.0) as loop:
+        hello = await loop.ask("Hi")
+        thanks = [event async for event in loop.run([*hello.messages, Message(role="user", content="Thanks")])][-1]
+    assert isinstance(thanks, Answer)
+    assert [message.content for message in thanks.messages] == ["Hi", "Hello.", "Thanks", "Welcome."]
+    assert [PLAIN in message.content for message in backend.requests[-1].messages[1:]] == [False, False, True]
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+async def test_a_call_that_is_needed_is_begun_for_the_model(chunk_size: int | None) -> None:
+    said: list[Any] = [LIKELY, NAMING, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
+    backend = ScriptedBackend(said, capabilities=CONTINUES, chunk_size=chunk_size)
+    events = await events_of(backend, call_threshold=0.0)
+    answer = events[-1]
+    assert isinstance(answer, Answer)
+    assert [message.content for message in answer.messages[:2]] == ["1 + 2?", ADD]
+    assert [(message.role, message.content) for message in backend.requests[2].messages[1:]] == [
+        ("user", "1 + 2?"),
+        ("assistant", BEGUN),
+    ]
+    assert backend.requests[3].messages[-1].role == "user"
+    assert sum(isinstance(event, PromptProgress) for event in events) == 1
+    assert not [request for request in backend.requests if CALL in str(request.messages[1:])]
+
+
+async def test_a_begun_call_of_nothing_but_the_example_is_taken_back() -> None:
+    copied = block(("plus", {"a": 3, "b": 3})).removeprefix(BEGUN)
+    backend = ScriptedBackend([LIKELY, NAMING, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=0.0) as loop:
+        answer = await loop.ask("Tell me a joke.")
+    assert [message.content for message in answer.messages] == ["Tell me a joke.", "Why did the chicken ..."]
+    assert PLAIN in backend.requests[3].messages[-1].content
+
+
+def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
+    """What is shown of replies and calls; ids are random."""
+    kinds = (Markup, TextDelta, ToolArgumentDelta, ToolCallStart, ToolCallEnd)
+    return [event for event in events if isinstance(event, kinds)]
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+async def test_a_server_that_refuses_the_beginning_gets_the_usual_reminder(chunk_size: int | None) -> None:
+    usual = ScriptedBackend([LIKELY, ADD, "3."], chunk_size=chunk_size)
+    refuses = ScriptedBackend([LIKELY, REFUSED, REFUSED, ADD, "3."], chunk_size=chunk_size, capabilities=CONTINUES)
+    expected, events = [await events_of(backend, call_threshold=0.0) for backend in (usual, refuses)]
+    assert parsed(events) == parsed(expected)
+    assert refuses.requests[3].messages == usual.requests[1].messages
+    assert CALL in refuses.requests[3].messages[-1].content
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [BackendStatusError("busy", status_code=503)],
+        [ContextOverflow("too long", status_code=400)],
+        [REST[:30], BackendStatusError("gone", status_code=400)],
+    ],
+    ids=["busy", "too long", "in the middle"],
+)
+async def test_other_failures_of_a_begun_reply_are_failures(said: list[Any]) -> None:
+    backend = ScriptedBackend([LIKELY, NAMING, said, ADD], capabilities=CONTINUES)
+    with pytest.raises(BackendStatusError):
+        await events_of(backend, call_threshold=0.0)
+
+
+def test_the_hash_of_a_prompt_covers_both_reminders(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashes() -> list[str]:
+        return [prompt_hash(way_of("xml"), Settings(call_threshold=threshold)) for threshold in (None, 0.0)]
+
+    usual, before = hashes(), prompt.reminder
+    monkeypatch.setattr(prompt, "reminder", lambda *args, **shown: before(*args, **shown) + "!" * (not shown["needs_tool"]))
+    assert (hashes()[0] == usual[0], hashes()[1] == usual[1]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "capabilities"),
+    [
+        ({}, None),
+        ({"call_threshold": 0.0, "reminder": False}, None),
+        ({"call_threshold": 0.0, "mode": "native"}, None),
+        ({"call_threshold": 0.0}, Capabilities(server="llama.cpp", reasoning_open=True)),
+    ],
+    ids=["no threshold", "no reminder", "native", "thinking"],
+)
+async def test_where_nothing_is_asked(options: dict[str, Any], capabilities: Capabilities | None) -> None:
+    backend = ScriptedBackend(["</think>3." if capabilities else "3."], capabilities=capabilities)
+    answer = (await events_of(backend, **options))[-1]
+    assert isinstance(answer, Answer)
+    assert answer.text == "3."
+    assert PLAIN not in last_words(backend)[0]
+
+
+async def test_no_threshold_without_tools() -> None:
+    backend = ScriptedBackend(["Hello."])
+    async with ToolLoop(backend, call_threshold=0.0) as loop:
+        assert (await loop.ask("Hi")).text == "Hello."
+
+
+async def test_a_server_that_tells_no_probabilities_is_reported() -> None:
+    with pytest.raises(BackendProtocolError, match="leave the threshold out"):
+        await events_of(ScriptedBackend(["<"]), call_threshold=0.0)
+
+
+@pytest.mark.parametrize(
+    "said_first",
+    [[Chunk(finish_reason="length")], [Chunk(reasoning="Okay", top_logprobs=(("Okay", -0.1),)), Chunk(finish_reason="length")]],
+    ids=["half a character", "thinking in a field of its own"],
+)
+async def test_a_first_token_that_decides_nothing(said_first: list[Chunk]) -> None:
+    backend = ScriptedBackend([said_first, "3."])
+    events = await events_of(backend, call_threshold=0.0)
+    assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
+    assert CALL in last_words(backend)[1]
+
+
+async def test_results_at_the_end_are_no_question() -> None:
+    said = (
+        Message(role="user", content="1 + 2?"),
+        Message(role="assistant", content=ADD),
+        Message(role="user", content='<function_results>\n<result name="plus">\n3\n</result>\n</function_results>'),
+    )
+    backend = ScriptedBackend(["3."])
+    assert not [event for event in await events_of(backend, *said, call_threshold=0.0) if isinstance(event, ToolNeed)]
+
+
+async def test_the_question_is_asked_without_the_callers_own_fields() -> None:
+    backend = ScriptedBackend([LIKELY, ADD])
+    extra = {"logprobs": False, "top_logprobs": 1, "n_predict": 50, "think": False}
+    asked = CompletionRequest(messages=(Message(role="user", content="Hi"),), stop=("x",), extra=extra)
+    await ask_need(backend, asked, 0.0)
+    assert (backend.requests[0].extra, backend.requests[0].stop) == ({"think": False}, ())
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "habit", "expected"),
+    [
+        (1.0, ("read", 0.9), (True, None)),  # whatever moves, it is a call
+        (-1.0, ("read", 0.9), (True, 1.758)),
+        (-1.0, ("list", 0.9), (False, 0.0)),
+        (0.5, ("list", 0.9), (False, 0.0)),
+        (-6.0, ("read", 0.9), (False, None)),
+    ],
+)
+async def test_how_far_the_choice_of_a_tool_is_moved_counts(
+    log_odds: float, habit: tuple[str, float], expected: tuple[bool, float | None]
+) -> None:
+    name, share = habit
+    idle = first_token((name, share), ("read" if name == "list" else "list", 1 - share))
+    here = first_token(("list", 0.9), ("read", 0.1))
+    backend = ScriptedBackend([*odds(log_odds), idle, here, here], capabilities=CONTINUES)
+    tools = Catalog([Tool(name="list"), Tool(name="read")])
+    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), tools, DIALECT)
+    assert need is not None
+    assert (need.needs_tool, need.moved) == expected
+    assert need.tool == ("list" if need.needs_tool else "")
+    if need.moved is not None:
+        assert [message.content for message in backend.requests[2].messages] == ["Tools.", "What is there?", beginning(DIALECT)]
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "share", "expected"),
+    [
+        (1.0, 0.99, (True, -0.01)),
+        (1.0, 0.8, (False, -0.223)),  # it would rather call what nobody offers
+        (-1.0, 0.99, (False, None)),  # no call anyway
+    ],
+)
+async def test_how_surely_the_only_tool_is_named_counts(
+    log_odds: float, share: float, expected: tuple[bool, float | None]
+) -> None:
+    naming = first_token(('list">\n', share), ("look_up", 1 - share))
+    backend = ScriptedBackend([*odds(log_odds), naming], capabilities=CONTINUES)
+    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), Catalog([Tool(name="list")]), DIALECT)
+    assert need is not None
+    assert (need.needs_tool, need.named) == expected
+    assert need.tool == ("list" if need.needs_tool else "")
+
+
+@pytest.mark.parametrize("threshold", [math.nan, math.inf])
+def test_a_threshold_is_a_number(threshold: float) -> None:
+    with pytest.raises(UsageError, match="finite number"):
+        ToolLoop(ScriptedBackend([]), call_threshold=threshold)
+
+
+async def test_a_conversation_goes_on() -> None:
+    """The question is asked without the reminder even if the caller sends back a message that has it."""
+    tool = Tool(name="plus", description="Add two numbers.")
+    said = Message(role="user", content=f"1 + 2?\n\n{prompt.reminder([tool])}")
+    backend = ScriptedBackend([LIKELY, "3."])
+    await events_of(backend, said, call_threshold=0.0)
+    assert last_words(backend) == ["1 + 2?", said.content]
+
+
+@pytest.mark.parametrize("lang", prompt.LANGUAGES)
+def test_both_reminders_are_in_all_languages(lang: str) -> None:
+    tool = Tool(name="plus")
+    usual, plain = (prompt.reminder([tool], lang=lang, needs_tool=needs_tool) for needs_tool in (True, False))
+    assert len({usual, plain, ""}) == 3
+    assert prompt.reminder([], lang=lang, needs_tool=False) == ""
+
+
+# -- the proxy ---------------------------------------------------------------------------------------------------------
+
+REMINDER = prompt.reminder([Tool(name="add"), Tool(name="echo")])
+PLAIN_ASIDE = prompt.reminder([Tool(name="add"), Tool(name="echo")], needs_tool=False)
+
+
+async def test_the_proxy_asks_before_it_answers() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Good morning."])
+    turn = await ask(backend, body("Good morning!"), call_threshold=0.0)
+    assert turn.text == "Good morning."
+    assert [messages[-1][1] for messages in (texts(backend, 0), texts(backend, 1))] == [
+        "Good morning!",
+        "Good morning!\n\n(Answer in plain words, without a tool.)",
+    ]
+    assert turn.usage.completion_tokens == 1
+
+
+TALK = ("Hi", {"role": "assistant", "content": "Hello."})
+
+
+async def test_the_proxy_begins_a_call_that_is_needed() -> None:
+    begun = beginning(DIALECT, "add")
+    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    backend = ScriptedBackend([LIKELY, *choosing, add(1, 2).removeprefix(begun)], capabilities=CONTINUES)
+    turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
+    assert [(call.name, call.arguments) for call in turn.calls] == [("add", {"a": 1, "b": 2})]
+    assert texts(backend, 0)[1:] == [("user", "1 + 2?")]
+    assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
+
+
+async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() -> None:
+    copied = add(3, 3).removeprefix(beginning(DIALECT, "add"))
+    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    backend = ScriptedBackend([LIKELY, *choosing, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    turn = await ask(backend, body(*TALK, "Tell me a joke."), call_threshold=0.0)
+    assert (turn.text, turn.calls, turn.finish_reason) == ("Why did the chicken ...", (), "stop")
+    assert texts(backend)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", f"Tell me a joke.\n\n{PLAIN_ASIDE}")]
+
+
+async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> None:
+    backend = ScriptedBackend([LIKELY, REFUSED, REFUSED, add(1, 2)], capabilities=CONTINUES)
+    turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
+    assert [call.name for call in turn.calls] == ["add"]
+    assert texts(backend)[-1] == ("user", f"1 + 2?\n\n{REMINDER}")
+
+
+async def test_the_proxy_asks_for_plain_words_in_their_own_turn_only() -> None:
+    backend = ScriptedBackend([UNLIKELY, "Welcome."])
+    assert (await ask(backend, body(*TALK, "Thanks"), call_threshold=0.0)).text == "Welcome."
+    assert texts(backend)[1:-1] == [("user", "Hi"), ("assistant", "Hello.")]
+    assert PLAIN in texts(backend)[-1][1]
+
+
+async def test_the_proxy_decides_nothing_where_auto_cannot_tell() -> None:
+    backend = ScriptedBackend(["I", "3."])
+    turn = await ask(backend, body("1 + 2?"), call_threshold="auto")
+    assert (turn.text, texts(backend)[-1]) == ("3.", ("user", f"1 + 2?\n\n{REMINDER}"))
+
+
+async def test_the_proxy_offers_tools_above_the_threshold() -> None:
+    backend = ScriptedBackend([LIKELY, add(1, 2)])
+    turn = await ask(backend, body("1 + 2?"), call_threshold=0.0)
+    assert [call.name for call in turn.calls] == ["add"]
+    assert CALL in texts(backend, 1)[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (body("1 + 2?", tool_choice="required"), {"call_threshold": 0.0}),
+        (body("1 + 2?", tool_choice={"type": "function", "function": {"name": "add"}}), {"call_threshold": 0.0}),
+        (
+            body(
+                "1 + 2?",
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
+                },
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+            ),
+            {"call_threshold": 0.0},
+        ),
+        (
+            body(
+                "1 + 2?",
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
+                },
+                {"role": "tool", "tool_call_id": "1", "content": "3"},
+                "Go on.",
+            ),
+            {"call_threshold": 0.0},
+        ),
+        (body("1 + 2?"), {"call_threshold": 0.0, "reminder": False}),
+        (body("1 + 2?"), {}),
+    ],
+    ids=["required", "named", "behind a result", "beside a result", "no reminder", "no threshold"],
+)
+async def test_where_the_proxy_asks_nothing(data: dict[str, Any], options: dict[str, Any]) -> None:
+    backend = ScriptedBackend([add(1, 2)])
+    await ask(backend, data, **options)
+    assert all(request.top_logprobs == 0 for request in backend.requests)
+
+
+# -- the harness -------------------------------------------------------------------------------------------------------
+
+TOOL = Tool(name="plus", input_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+CASES = [
+    Case(
+        id=name,
+        category="simple",
+        messages=({"role": "user", "content": f"{name}?"},),
+        tools=(TOOL,),
+        answers=({"plus": {"a": [1]}},) if expects == "calls" else (),
+        expects=expects,
+    )
+    for name, expects in (("one", "calls"), ("two", "no_call"))
+]
+
+
+async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> None:
+    settings = Settings(call_threshold=0.0)
+    about = {"ways": ["xml", "origin"], "settings": settings.to_json(), "model": "m", "suite": "s"}
+    run = create_or_resume(tmp_path / "run", about, CASES)
+    called = [Chunk(text=ADD), Chunk(finish_reason="stop", usage=Usage(prompt_tokens=20))]
+    backend = ScriptedBackend([LIKELY, called, "no.", UNLIKELY, "no.", "no."])
+    assert await runner.execute(run, [way_of("xml"), way_of("origin")], model_subject(backend)) == 0
+    rounds = [(reply["case"], reply["way"], reply["rounds"][0].get("log_odds")) for reply in run.replies]
+    assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -2.197), ("two", "origin", None)]
+    assert PLAIN in backend.requests[4].messages[-1].content
+    decided, origin = (reply["rounds"][0] for reply in run.replies[:2])
+    assert (decided["need_usage"]["prompt_tokens"], decided["usage"]["prompt_tokens"]) == (10, 20)
+    assert "need_usage" not in origin
+    shown = [
+        sent(way_of("xml"), case, settings, reply["rounds"])[-1].content
+        for case, reply in zip(CASES, run.replies[::2], strict=True)
+    ]
+    assert (CALL in shown[0], PLAIN in shown[1]) == (True, True)
+    assert run.settings == settings
+
+
+async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Path) -> None:
+    settings = Settings(call_threshold="auto")
+    about = {"ways": ["xml"], "settings": settings.to_json(), "model": "m", "suite": "s"}
+    run = create_or_resume(tmp_path / "run", about, CASES)
+    anchors = odds(-9, -9, -9, -9, 5)
+    backend = ScriptedBackend([*anchors, LIKELY, NAMING, REST, *anchors, *odds(-3), "no."], capabilities=CONTINUES)
+    assert await runner.execute(run, [way_of("xml")], model_subject(backend), concurrency=1) == 0
+    first, second = (reply["rounds"][0] for reply in create_or_resume(tmp_path / "run", about, CASES).replies)
+    assert (first["threshold"], first["begun"], first["text"]) == (-2.0, True, ADD)
+    assert (second["threshold"], "begun" in second) == (-2.0, False)
+    generating = [request.messages for request in backend.requests if not request.top_logprobs]
+    shown = [sent(way_of("xml"), case, settings, [kept]) for case, kept in zip(CASES, (first, second), strict=True)]
+    assert (*shown[0], Message(role="assistant", content=BEGUN)) == generating[0]
+    assert shown[1] == generating[1]
+    assert PLAIN in shown[1][-1].content
+
+
+@pytest.mark.parametrize(
+    ("need", "reminder"),
+    [
+        (None, CALL),
+        (ToolNeed(log_odds=SURE, threshold=0.0, usage=Usage(), is_sure=False), CALL),
+        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), CALL),
+        (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage(), begun=BEGUN), ""),
+        (ToolNeed(log_odds=-1.0, threshold=0.0, usage=Usage()), PLAIN),
+    ],
+    ids=["nothing", "not sure", "a call", "a call that can be begun", "plain words"],
+)
+def test_what_a_decision_does(need: ToolNeed | None, reminder: str) -> None:
+    messages = decided(way_of("xml"), CASES[0], Settings(), need)
+    assert messages[-1].content.removeprefix("one?").strip().startswith(reminder)
+    assert bool(reminder) == (messages[-1].content != "one?")
+
+
+def test_a_run_without_a_threshold_has_the_keys_that_it_always_had() -> None:
+    assert "call_threshold" not in Settings().to_json()
+
+
+async def test_ways_without_a_reminder_of_ours_are_not_asked() -> None:
+    backend = ScriptedBackend([])
+    for way in ("native", "origin"):
+        assert await need_of(way_of(way), CASES[0], backend, Settings(call_threshold=0.0)) is None
+
+
+def measured(calls: Iterable[float], others: Iterable[float]) -> list[Measured]:
+    rows = [(True, value) for value in calls] + [(False, value) for value in others]
+    return [
+        Measured(case=str(number), category="c", needs_tool=side, log_odds=value) for number, (side, value) in enumerate(rows)
+    ]
+
+
+def test_a_narrow_gap_is_not_rounded_over() -> None:
+    found = calibration(measured([1.397, 2.397, 3.397], [1.396]), 1.0)
+    assert (found.threshold, found.kept, found.refused) == (1.396, 3, 1)
+
+
+def test_the_suggested_threshold_keeps_the_calls_and_spares_what_it_can() -> None:
+    rows = measured([3, 2, 1, 0, -1, -2, -3, -4, -5, -6], [-3.5, -4.5, -8, 2.5])
+    assert [calibration(rows, share).threshold for share in (1.0, 0.9, 0.8, 0.0)] == [-7.0, -5.5, -4.25, 4.0]
+    assert [calibration(rows, share).refused for share in (1.0, 0.9, 0.8, 0.0)] == [1, 1, 2, 4]
+    found = report(rows, 0.9)
+    assert found["area"] == pytest.approx(26 / 40)
+
+
+ODDS = st.lists(st.integers(-1000, 1000).map(lambda value: value / 50), min_size=1, max_size=30)
+
+
+@given(ODDS, ODDS, st.sampled_from([0.0, 0.5, 0.9, 0.95, 1.0]))
+def test_a_suggestion_never_loses_more_than_it_may(calls: list[float], others: list[float], share: float) -> None:
+    found = calibration(measured(calls, others), share)
+    assert found.kept >= share * len(calls) - 1e-6
+    assert found.kept == sum(value > found.threshold for value in calls)
+    assert found.refused == sum(value <= found.threshold for value in others)
+
+
+@pytest.mark.parametrize("rows", [measured([1], []), measured([], [1]), []])
+def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None:
+    with pytest.raises(UsageError, match="with a call and without"):
+        calibration(rows, 0.95)
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model", "expected"),
+    [
+        ([], "local", "auto"),
+        ([], "ollama:gemma3:4b", "auto"),
+        (["--call-threshold", "auto"], "local", "auto"),
+        (["--call-threshold", "-2.5"], "local", -2.5),
+        (["--call-threshold", "0"], "ollama:gemma3:4b", 0.0),
+        (["--call-threshold", "off"], "local", None),
+    ],
+)
+def test_thresholds_on_the_command_line(arguments: list[str], model: str, expected: Threshold | None) -> None:
+    parser = CommandParser(prog="x", description="")
+    add_call_threshold(parser)
+    options = parser.parse_args(arguments, argparse.Namespace(model=model, lang="en", reminder=True))
+    assert call_threshold_of(options) == expected
+
+
+@pytest.mark.parametrize("more", [{"reminder": False}, {"mode": "native"}])
+def test_nothing_is_decided_where_nothing_would_come_of_it(more: dict[str, Any]) -> None:
+    options = argparse.Namespace(**{"model": "local", "lang": "en", "reminder": True, "call_threshold": None, **more})
+    assert call_threshold_of(options) is None
+
+
+@pytest.mark.parametrize("more", [{"reminder": False}, {"mode": "native"}])
+def test_thresholds_that_nothing_comes_of(more: dict[str, Any]) -> None:
+    options = argparse.Namespace(**{"model": "local", "lang": "en", "reminder": True, "call_threshold": 1.0, **more})
+    with pytest.raises(UsageError, match="--no-reminder"):
+        call_threshold_of(options)
+
+
+@pytest.mark.parametrize("word", ["on", "nan", "inf", ""])
+def test_thresholds_that_are_none(word: str) -> None:
+    parser = CommandParser(prog="x", description="")
+    add_call_threshold(parser)
+    with pytest.raises(UsageError, match="expected a number"):
+        parser.parse_args(["--call-threshold", word])
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("What is 1 + 2?", "en"),
+        ("/srv/notes-01/shopping.txt 里写了什么？", "zh"),
+        ("What does 你好 mean?", "en"),
+        ("Paris和Sydney现在哪个城市更暖和？", "zh"),
+        ("東京は今何時ですか", "en"),  # Japanese is none of ours
+        ("12 + 7", "en"),
+        ("看看 a//b_c.txt里的内容", "zh"),
+        (f"{'.' * 200_000} 你好", "zh"),  # in linear time
+    ],
+)
+def test_what_asks_for_plain_words_is_in_the_language_of_the_person(text: str, language: str) -> None:
+    assert prompt.language_of(text, "en") == language
+    assert prompt.language_of("12 + 7", "zh") == "zh"

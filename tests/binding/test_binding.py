@@ -1,0 +1,262 @@
+"""Binding: values by schema, names, duplicates, and schemas that cannot be used."""
+
+import json
+from typing import Any
+
+import pytest
+from cases import load
+from catalogs import ALL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xmlcall import Catalog, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse
+from xmlcall.backends.openai_wire import native_call
+from xmlcall.schema.validation import MAX_NODES, check_schema
+
+CASES = [pytest.param(case, id=name) for name, case in load("binding.toml")]
+SIZE = {"Size": {"type": "integer", "maximum": 10}}
+
+BOMBS = [
+    '{"allOf": [{"$ref": "@"}, {"$ref": "@"}]}',
+    '{"anyOf": [{"$ref": "@"}, {"$ref": "@"}]}',
+    '{"oneOf": [{"$ref": "@"}, {"not": {"$ref": "@"}}]}',
+    '{"if": {"$ref": "@"}, "then": {"$ref": "@"}}',
+    '{"dependentSchemas": {"a": {"$ref": "@"}, "b": {"$ref": "@"}}}',
+]
+
+
+def exploding(schema: str, levels: int = 40) -> dict[str, Any]:
+    """Make a schema of definitions, each of which applies the next one twice."""
+    definitions = {f"d{level}": json.loads(schema.replace("@", f"#/$defs/d{level + 1}")) for level in range(levels)}
+    return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**definitions, f"d{levels}": {"type": "string"}}}
+
+
+def tool_for(schema: Any, **rest: Any) -> Tool:
+    return Tool(name="f", input_schema={"type": "object", "properties": {"x": schema}, "$defs": SIZE, **rest})
+
+
+def bound(tool: Tool, *arguments: tuple[str, str]) -> ToolCall | InvalidCall:
+    raw = RawCall(index=0, name="f", arguments=tuple(RawArgument(name=name, text=text) for name, text in arguments))
+    return bind(raw, [tool])
+
+
+def codes(call: ToolCall | InvalidCall) -> list[str]:
+    return [issue.code for issue in call.issues] if isinstance(call, InvalidCall) else []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: dict[str, Any]) -> None:
+    text = case.get("text", "[" * case.get("nested", 0) + "]" * case.get("nested", 0))
+    if "repeat" in case:
+        text = case["repeat"][0] * case["repeat"][1]
+    tool = Tool(name="f", input_schema=case["tool"]) if "tool" in case else tool_for(case["schema"])
+    name = case.get("parameter", "x")
+    call = bound(tool, (name, text))
+    assert codes(call) == case.get("issues", [])
+    if isinstance(call, ToolCall):
+        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {name: case["value"]})
+        assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
+
+
+def test_all_issues_at_once() -> None:
+    tool = Tool(
+        name="f",
+        input_schema={
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}, "c": {"type": "string"}},
+            "required": ["c"],
+            "additionalProperties": False,
+        },
+    )
+    call = bound(tool, ("a", "x"), ("b", "1"), ("d", "y"))
+    assert isinstance(call, InvalidCall)
+    assert {(issue.code, issue.path) for issue in call.issues} == {
+        ("missing-argument", "$.c"),
+        ("unexpected-argument", "$.d"),
+        ("wrong-type", "$.a"),
+        ("wrong-type", "$.b"),
+    }
+    assert not hasattr(call, "arguments")
+
+
+def test_an_issue_says_what_was_expected_and_what_came() -> None:
+    call = bound(tool_for({"type": "integer", "minimum": 1, "maximum": 7}), ("x", "soon"))
+    assert isinstance(call, InvalidCall)
+    assert call.issues == (
+        Issue(
+            code="wrong-type",
+            path="$.x",
+            expected="integer, at least 1, at most 7",
+            got='"soon"',
+            message='Expected integer, at least 1, at most 7, got "soon".',
+        ),
+    )
+
+
+def test_an_unknown_tool_names_the_nearest() -> None:
+    call = bind(RawCall(index=3, name="get_wether"), ALL)
+    assert isinstance(call, InvalidCall)
+    assert call.id == "call_3"
+    assert call.issues[0].expected.startswith("get_weather")
+
+
+def test_duplicates() -> None:
+    tool = tool_for({"type": "integer"})
+    assert isinstance(bound(tool, ("x", "1"), ("x", "1.0")), ToolCall)
+    assert codes(bound(tool, ("x", "1"), ("x", "2"))) == ["duplicate-argument"]
+
+
+def test_without_tools_arguments_stay_as_written() -> None:
+    raw = RawCall(index=0, name="f", arguments=(RawArgument(name="x", text="1"), RawArgument(name="y", text="2", value=2)))
+    call = bind(raw, ())
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"x": "1", "y": 2}
+
+
+def test_a_typed_value_that_is_nested_too_deep() -> None:
+    text = "[" * 200 + "]" * 200
+    (call,) = parse(f'<invoke name="f"><parameter name="x" type="json">{text}</parameter></invoke>').calls
+    assert codes(call) == ["malformed-value"]
+
+
+def test_native_arguments_that_are_no_object() -> None:
+    raw = RawCall(index=0, name="f", arguments=(RawArgument(name="", text='{"x": '),), dialect="native")
+    assert codes(bind(raw, [tool_for({"type": "integer"})])) == ["malformed-value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value", "repairs"),
+    [
+        ('{"x": 1}', 1, []),
+        ('{"x": "1"}', 1, ["quoted-value"]),
+        ('{"x": "1,000"}', 1000, ["number-format"]),
+        ('{"x": 1.0}', 1, ["number-format"]),
+    ],
+)
+def test_a_number_in_quotes_is_a_conversion_wherever_json_is_written(arguments: str, value: int, repairs: list[str]) -> None:
+    tool = tool_for({"type": "integer"})
+    hermes = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+    for call in (bind(native_call(0, "f", arguments), [tool]), *parse(hermes, [tool]).calls):
+        assert isinstance(call, ToolCall)
+        assert call.arguments == {"x": value}
+        assert [repair.code for repair in call.repairs] == repairs
+
+
+def test_unfinished_calls_are_not_validated_but_refused() -> None:
+    (call,) = parse('<function_calls><invoke name="f"><parameter name="x">1', [tool_for({"type": "integer"})]).calls
+    assert codes(call) == ["truncated-call"]
+
+
+def test_validators_are_compiled_once_a_catalog() -> None:
+    catalog = Catalog([tool_for({"type": "integer"})])
+    raw = RawCall(index=0, name="f")
+    bind(raw, catalog)
+    first = catalog.validator("f")
+    bind(raw, catalog)
+    assert catalog.validator("f") is first
+
+
+def test_catalogs_take_every_form_of_a_tool() -> None:
+    openai = {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"x": {}}}}}
+    catalog = Catalog([Tool(name="a"), openai, {"name": "c", "inputSchema": {"type": "object"}}])
+    assert catalog.names() == ("a", "b", "c")
+    assert catalog.parameters("b") == {"x"}
+    assert catalog.parameters("c") is None
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [Tool(name="a"), Tool(name="a")],
+        [{"description": "no name"}],
+        ["a"],
+        [{"name": "a", "inputSchema": 1}],
+        [{"name": "a", "description": 1}],
+        [{"function": "a"}],
+    ],
+)
+def test_what_is_no_catalog(tools: Any) -> None:
+    with pytest.raises(UsageError):
+        Catalog(tools)
+
+
+def test_a_tool_of_a_function() -> None:
+    def greet(name: str, times: int = 1) -> str:
+        """Greet somebody."""
+        return name * times
+
+    tool = Tool.from_function(greet)
+    assert (tool.name, tool.description) == ("greet", "Greet somebody.")
+    assert tool.input_schema["required"] == ["name"]
+    assert check_schema(tool.input_schema) is None
+
+    def positional(name: str, /) -> str:
+        return name
+
+    with pytest.raises(UsageError, match="by keyword"):
+        Tool.from_function(positional)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"properties": {"x": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ([], "not a JSON object"),
+        ({"type": "objekt"}, "not valid JSON Schema"),
+        ({"properties": {"x": {"$ref": "http://example.com/s"}}}, "nothing is fetched"),
+        ({"properties": {"x": {"$ref": "#/$defs/nowhere"}}}, "leads nowhere"),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "in a circle"),
+        (nested(40), "nested deeper"),
+        ({"enum": [[] for _ in range(MAX_NODES)]}, "more than"),
+        ({"allOf": [{"$ref": "#"}]}, "without end"),
+        *((exploding(schema), "more than 5000 schemas") for schema in BOMBS),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "type": 1}, "not valid JSON Schema"),
+    ],
+)
+def test_schemas_that_cannot_be_used(schema: Any, reason: str) -> None:
+    assert reason in str(check_schema(schema))
+
+
+def test_a_schema_that_cannot_be_used_is_an_issue_and_not_an_exception() -> None:
+    assert codes(bound(tool_for({"allOf": [{"$ref": "#/properties/x"}]}), ("x", "3"))) == ["invalid-value"]
+
+
+def test_types_by_their_names_in_python() -> None:
+    properties = {"a": {"type": "int"}, "b": {"type": "list", "items": {"type": "float"}}, "type": {"type": "str"}}
+    schema = {"type": "dict", "properties": properties, "default": {"type": "int"}}
+    (tool,) = Catalog([Tool.from_mcp({"name": "f", "inputSchema": schema})])
+    assert check_schema(tool.input_schema) is None
+    assert tool.input_schema["default"] == {"type": "int"}
+    call = bound(tool, ("a", "1"), ("b", "[1, 2.5]"), ("type", "int"))
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"a": 1, "b": [1, 2.5], "type": "int"}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_a_value_that_doubles_the_work_with_each_level_ends(key: str) -> None:
+    again = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
+    call = bound(tool_for({key: [again, {**again, "required": ["missing"]}]}), ("x", '{"x":' * 40 + "1" + "}" * 40))
+    assert isinstance(call, InvalidCall)
+
+
+def test_schemas_that_can() -> None:
+    for tool in ALL:
+        assert check_schema(tool["inputSchema"]) is None
+    assert check_schema({"type": "object", "properties": {"next": {"$ref": "#"}}}) is None
+    assert check_schema({"$defs": {"a": {"$anchor": "here"}}, "properties": {"x": {"$ref": "#here"}}}) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(name=st.text(max_size=5), text=st.text(max_size=30), tool=st.sampled_from(ALL))
+def test_nothing_raises(name: str, text: str, tool: dict[str, Any]) -> None:
+    for parameter in [name, *tool["inputSchema"].get("properties", {})]:
+        raw = RawCall(index=0, name=tool["name"], arguments=(RawArgument(name=parameter, text=text),))
+        call = bind(raw, ALL)
+        assert isinstance(call, ToolCall) or call.issues

@@ -1,0 +1,143 @@
+"""Calls that the model copied from the prompt's example, and calls that it wrote more than once."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from xmlcall import Catalog, InvalidCall, Tool, ToolCall, parse, render
+from xmlcall.binding.echo import Sources, echo_of
+from xmlcall.parsing.repeated import is_asked_for, once
+from xmlcall.prompting.feedback import feedback
+from xmlcall.tools.outline import example_arguments
+
+
+def tool(name: str, **properties: Any) -> Tool:
+    return Tool(name=name, input_schema={"type": "object", "properties": properties, "required": list(properties)})
+
+
+NUMBER, INTEGER, STRING = {"type": "number"}, {"type": "integer"}, {"type": "string"}
+TOOLS = [
+    tool("calculator", operation={"enum": ["add", "subtract"]}, a=NUMBER, b=NUMBER),
+    tool("add", a=INTEGER, b=INTEGER),
+    tool("roll", dice=INTEGER),
+    tool("log", repo_path=STRING, limit={"type": "integer", "default": 5}),
+    tool("sum", values={"type": "array", "items": NUMBER}),
+    tool("send", to={"type": "object", "properties": {"city": STRING}, "required": ["city"]}),
+    tool("light", on={"type": "boolean"}, colour={"enum": ["red", "blue"]}, level={"type": "integer", "minimum": 10}),
+]
+CATALOG = Catalog(TOOLS)
+HALF = {"operation": "add", "a": 2.5, "b": 2.5}
+
+# tool, arguments, what the person says -> the parameters that were copied
+EXAMPLES: list[tuple[str, dict[str, Any], str, list[str]]] = [
+    ("calculator", HALF, "What is 7 plus 5?", ["$.a", "$.b"]),
+    ("calculator", HALF | {"operation": "subtract"}, "Hi", ["$.a", "$.b"]),
+    ("calculator", HALF, "Add 2.5 and 2.5.", []),
+    ("calculator", HALF, "2,5 + 2,5?", []),
+    ("calculator", HALF, "Twice two and a half?", []),
+    ("calculator", HALF, "2½ + 2½", []),
+    ("calculator", HALF | {"b": 7}, "What is 7 plus 5?", []),
+    ("calculator", HALF | {"a": 3.5}, "What is 7 plus 5?", []),
+    ("add", {"a": 3, "b": 3}, "What is 7 plus 5?", ["$.a", "$.b"]),
+    ("add", {"a": 4, "b": 4}, "What is 7 plus 5?", []),
+    ("add", {"a": 3, "b": 3}, "Three and three?", []),
+    ("add", {"a": 3, "b": 3}, "三加三等于几？", []),
+    ("add", {"a": 3, "b": 3}, "At 14:03", []),
+    ("roll", {"dice": 3}, "Roll some dice.", []),
+    ("log", {"repo_path": "repo_path value", "limit": 5}, "Show the log.", ["$.repo_path"]),
+    ("log", {"repo_path": "repo_path value", "limit": 5}, "Is 'repo_path value' a path?", []),
+    ("log", {"repo_path": "path value", "limit": 5}, "Show the log.", []),
+    ("sum", {"values": [2.5]}, "Sum up.", ["$.values"]),
+    ("sum", {"values": [2.5, 1]}, "Sum up.", []),
+    ("send", {"to": {"city": "city value"}}, "Send it.", ["$.to"]),
+    ("send", {"to": {"city": "Rome"}}, "Send it.", []),
+    ("light", {"on": True, "colour": "red", "level": 10}, "Light!", []),
+]
+
+
+def call_of(name: str, arguments: dict[str, Any]) -> ToolCall:
+    [call] = parse(render([{"name": name, "arguments": arguments}], CATALOG), CATALOG).calls
+    assert isinstance(call, ToolCall)
+    return call
+
+
+@pytest.mark.parametrize(("name", "arguments", "said", "copied"), EXAMPLES)
+def test_values_of_the_example_that_nobody_said(name: str, arguments: dict[str, Any], said: str, copied: list[str]) -> None:
+    found = echo_of(call_of(name, arguments), CATALOG, Sources(said=[said]))
+    assert (found and [(issue.code, issue.path) for issue in found.issues]) == ([("echo", path) for path in copied] or None)
+
+
+@pytest.mark.parametrize("each", TOOLS, ids=lambda each: each.name)
+def test_the_example_that_is_shown_is_a_copy_unless_its_values_could_be_anybodys(each: Tool) -> None:
+    found = echo_of(call_of(each.name, example_arguments(each)), CATALOG, Sources(said=["Hello!"]))
+    assert (found is None) is (each.name in ("roll", "light"))
+
+
+def test_who_may_say_a_value() -> None:
+    call = call_of("calculator", HALF)
+    for field in ("said", "instructions"):
+        assert echo_of(call, CATALOG, Sources(**{field: ["It is 2.5."]})) is None
+    assert echo_of(call, CATALOG, Sources(described=["Takes 2.5, say."])) is not None
+
+
+def test_a_call_that_somebody_wrote() -> None:
+    call = call_of("add", {"a": 1, "b": 2})
+    inert = call.raw.text.replace("<", "&lt;")
+    for field in ("said", "described"):
+        found = echo_of(call, CATALOG, Sources(**{field: [f"Write {inert} now"]}))
+        assert found is not None
+        assert [(issue.code, issue.path) for issue in found.issues] == [("echo", "$")]
+    assert echo_of(call, CATALOG, Sources(instructions=[f"Write {inert} now"])) is None
+
+
+def test_feedback_shows_dots_for_values_of_the_example_and_no_form_for_somebodys_call() -> None:
+    call = call_of("calculator", HALF)
+    copied = echo_of(call, CATALOG, Sources(said=["1 + 2?"]))
+    assert isinstance(copied, InvalidCall)
+    told = feedback(copied, CATALOG, request="1 + 2?")
+    assert '<parameter name="operation">add</parameter>' in told
+    assert told.count(">...</parameter>") == 2
+    assert "2.5" not in told
+    quoted = echo_of(call, CATALOG, Sources(said=[call.raw.text]))
+    assert isinstance(quoted, InvalidCall)
+    assert "..." not in feedback(quoted, CATALOG, request="1 + 2?")
+
+
+# -- calls that stand in a reply more than once ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "request_", "expected"),
+    [
+        (2, "Do it twice.", True),
+        (3, "Roll three times.", True),
+        (3, "Roll it 3 times.", True),
+        (2, "掷两次骰子", True),
+        (3, "说三遍", True),
+        (12, "12 of them", True),
+        (2, "Do it.", False),
+        (2, "What is 12 + 2.5?", False),
+        (3, "Do it twice.", False),
+        (2, "Tell me a network joke", False),
+        (2, "", False),
+    ],
+)
+def test_whether_a_person_asked_for_so_many(times: int, request_: str, expected: bool) -> None:
+    assert is_asked_for(times, request_) is expected
+
+
+def test_the_same_call_again_is_left_out() -> None:
+    one, other, wrong = (f'<invoke name="add"><parameter name="a">{a}</parameter>{b}</invoke>' for a, b in (
+        (1, '<parameter name="b">2</parameter>'),
+        (1, '<parameter name="b">3</parameter>'),
+        (1, ""),
+    ))  # fmt: skip
+    reply = parse(f"<function_calls>{one}{other}{wrong}{one}{wrong}{one}</function_calls>", CATALOG)
+    reply = replace(reply, calls=tuple(replace(call, id=str(number)) for number, call in enumerate(reply.calls)))
+    kept, repeated = once(reply, "Add.")
+    assert [call.id for call in kept.calls] == ["0", "1", "2"]
+    assert [repair.code for repair in kept.repairs] == [*(repair.code for repair in reply.repairs), *["repeated-call"] * 3]
+    assert repeated == {"0", "2"}
+    assert [call.id for call in once(reply, "Three times!")[0].calls] == ["0", "1", "2", "3", "5"]
+    assert once(kept, "Add.") == (kept, frozenset())

@@ -1,0 +1,208 @@
+"""`xmlcall bench` as a person uses it, with stand-ins."""
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from servers.fake_openai import DONE, FakeOpenAI, chunk, event
+from servers.run_server import run_server
+from starlette.requests import Request
+from starlette.responses import Response
+
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench import runner
+from xmlcall.bench.case import Case
+from xmlcall.bench.ways import way_of
+from xmlcall.cli import bench_run
+from xmlcall.errors import UsageError
+from xmlcall.models.known import DEFAULT_MODEL, KNOWN
+
+
+def bench(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "xmlcall", "bench", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, ways in (("oracle", ("xml", "native")), ("mutator", ("xml",))):
+        options = [each for way in ways for each in ("--way", way)]
+        done = bench("run", "--model", name, "--suite", "smoke", *options, "--out", folder / name)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert f"xmlcall bench report {folder / name}" in done.stdout
+    return folder
+
+
+def test_a_report_as_json(runs: Path) -> None:
+    done = bench("report", runs / "oracle", "--json", "--fail-under", "task_correct=1")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert report["metrics"]["task_correct"] == {"count": 50, "total": 50, "low": 0.9287, "high": 1.0}
+    assert set(report["ways"]) == {"xml", "native"}
+    for key in ("commit", "command", "prompts", "xmlcall", "settings", "cases"):
+        assert report["run"][key]
+
+
+def test_a_report_for_people(runs: Path) -> None:
+    table = bench("report", runs / "mutator").stdout
+    assert "call_correct" in table
+    assert "unknown_tool 8" in table
+    markdown = bench("report", runs / "oracle", runs / "mutator", "--markdown").stdout
+    assert markdown.count("| call_correct |") == 2
+    assert "| call_correct | 100.0 % [91-100]  40/40 | 100.0 % [91-100]  40/40 |" in markdown
+
+
+def test_gates(runs: Path) -> None:
+    done = bench("report", runs / "mutator", "--fail-under", "call_correct=0.9")
+    assert done.returncode == 1
+    assert "xml: call_correct is 0.400 (16/40), expected at least 0.9" in done.stderr
+    assert bench("report", runs / "mutator", "--fail-under", "beauty=1").returncode == 2
+
+
+def test_a_gate_needs_a_whole_run(runs: Path, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    shutil.copytree(runs / "oracle", part)
+    first = (part / "replies.jsonl").read_text().splitlines()[:2]
+    (part / "replies.jsonl").write_text("\n".join(first) + "\n")
+    assert bench("report", part).returncode == 0
+    done = bench("report", part, "--fail-under", "task_correct=1")
+    assert done.returncode == 1
+    assert "1 of 50 cases were answered; a gate needs all" in done.stderr
+    assert bench("compare", f"{runs}/oracle:xml", f"{part}:xml", "--max-drop", "2").returncode == 1
+    assert bench("compare", f"{runs}/oracle:xml", f"{part}:xml").returncode == 0
+
+
+def test_names_of_models_are_only_text(runs: Path, tmp_path: Path) -> None:
+    """What a server says of itself stands in every report."""
+    shutil.copytree(runs / "oracle", odd := tmp_path / "odd")
+    about = json.loads((odd / "run.json").read_text())
+    (odd / "run.json").write_text(json.dumps(about | {"model": "odd\x1b]0;OWNED\x07\x1b[2J\ufffe\uffff|x"}))
+    for form in ([], ["--markdown"]):
+        shown = bench("report", odd, *form).stdout
+        assert ("\x1b" in shown, "OWNED" in shown) == (False, True)
+    assert bench("report", odd, runs / "mutator", "--html", tmp_path / "page.html").returncode == 0
+
+
+def test_two_runs_compared(runs: Path) -> None:
+    done = bench("compare", f"{runs}/oracle:xml", runs / "mutator", "--json", "--max-drop", "2")
+    assert done.returncode == 1
+    assert "call_correct fell from 40 to 16 of 40" in done.stderr
+    assert json.loads(done.stdout)["metrics"]["call_correct"]["only_first"] == 24
+    shown = bench("compare", f"{runs}/oracle:native", runs / "mutator").stdout
+    assert "only B is right: none" in shown
+    wrong = bench("compare", runs / "oracle", runs / "mutator")
+    assert wrong.returncode == 2
+    assert "expected RUN:WAY" in wrong.stderr
+
+
+def test_a_case_is_shown(runs: Path) -> None:
+    shown = bench("show", runs / "mutator", "smoke-en-01").stdout
+    for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
+        assert part in shown
+    assert bench("show", runs / "mutator", "nothing").returncode == 2
+
+
+def test_a_run_is_judged_again(runs: Path) -> None:
+    assert bench("rescore", runs / "mutator").stdout == "50 replies judged again, 0 changed\n"
+    assert bench("rescore", runs / "mutator", "--json").stdout == "[]\n"
+
+
+def test_a_run_is_not_made_twice(runs: Path) -> None:
+    before = (runs / "oracle" / "replies.jsonl").read_bytes()
+    done = bench("run", "--model", "oracle", "--suite", "smoke", "--way", "xml", "--way", "native", "--out", runs / "oracle")
+    assert done.returncode == 0
+    assert (runs / "oracle" / "replies.jsonl").read_bytes() == before
+    other = bench("run", "--model", "oracle", "--suite", "smoke", "--out", runs / "oracle")
+    assert other.returncode == 2
+    assert "another configuration" in other.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--way", "telepathy"],
+        ["--suite", "nothing"],
+        ["--limit", "0"],
+        ["--call-threshold", "1"],
+        ["--limit", "1", "--half", "report"],
+        ["--model", "mutator", "--way", "hermes"],
+        ["--model", "local", "--way", "native", "--call-threshold", "1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
+    done = bench("run", "--model", "oracle", "--out", tmp_path / "run", *wrong)
+    assert done.returncode == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
+    task = Case(id="a", category="c", messages=(), tools=(), expects="task")
+    with pytest.raises(UsageError, match="not origin"):
+        runner.check_ways([task], [way_of("xml"), way_of("origin")])
+
+
+def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
+    backend = ScriptedBackend([], capabilities=Capabilities(server="llama.cpp", model_file="mine-q4_k_m.gguf"))
+    known = KNOWN[DEFAULT_MODEL]
+    assert bench_run._file_of("local", backend) == {"file": known.file, "sha256": known.sha256}
+    assert bench_run._file_of(f"http://127.0.0.1:1/v1#{DEFAULT_MODEL}", backend) == {"file": "mine-q4_k_m.gguf"}
+    assert bench_run._file_of("ollama:x", ScriptedBackend([])) == {}
+
+
+def test_a_threshold_is_found_for_our_own_format() -> None:
+    parser = argparse.ArgumentParser()
+    bench_run.declare(parser)
+    usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
+    assert bench_run.threshold_of(usual, {"xml", "native"}) == "auto"
+    assert bench_run.threshold_of(usual, {"xml", "hermes"}) is None
+    assert bench_run.threshold_of(given, {"xml", "hermes"}) == 1
+
+
+# -- thresholds --------------------------------------------------------------------------------------------------------
+
+
+class Inclined(FakeOpenAI):
+    """Begins a call with a probability that depends on the question alone."""
+
+    async def _chat(self, request: Request) -> Response:
+        body = await request.json()
+        share = 0.9 if len(body["messages"][-1]["content"]) % 2 else 0.2
+        candidates = [{"token": "<", "logprob": math.log(share)}, {"token": "I", "logprob": math.log(1 - share)}]
+        token = {"token": "<", "logprob": math.log(share), "top_logprobs": candidates}
+        choice = {"index": 0, "delta": {"content": "<"}, "logprobs": {"content": [token]}, "finish_reason": None}
+        self.steps = [event({"choices": [choice]}), chunk({}, "length"), DONE]
+        return await super()._chat(request)
+
+
+def test_a_threshold_is_measured(tmp_path: Path) -> None:
+    fake = Inclined()
+    with run_server(fake.app) as url:
+        done = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--out", tmp_path / "odds.jsonl", "--json")
+        table = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--limit", 20)
+    assert (done.returncode, done.stderr) == (0, "")
+    found, rows = json.loads(done.stdout), (tmp_path / "odds.jsonl").read_text().splitlines()
+    assert {body["max_tokens"] for body in fake.bodies} == {1}
+    assert (len(rows), found["suggested"]["calls"], found["suggested"]["others"]) == (50, 40, 10)
+    assert {json.loads(row)["log_odds"] for row in rows} == {2.197, -1.386}
+    assert found["suggested"] == found["thresholds"][1]
+    assert "suggested: --call-threshold " in table.stdout
+
+
+def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: Path) -> None:
+    with run_server(FakeOpenAI().app) as url:
+        silent = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke")
+        one_kind = bench("calibrate", "--model", f"{url}/v1", "--suite", "wire")
+        native = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--way", "native")
+    assert (silent.returncode, one_kind.returncode, native.returncode) == (1, 2, 2)
+    assert "tells the probabilities of tokens" in silent.stderr
+    assert "questions with a call and without" in one_kind.stderr
+    assert "has no reminder behind the question" in native.stderr
+    assert bench("calibrate", "--keep", "1.5").returncode == 2

@@ -1,0 +1,367 @@
+"""The commands that need no model: help, parse, prompt, tools, models."""
+
+import errno
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_harness import HOSTILE, call, environment, run_cli
+
+from xmlcall.cli import COMMANDS, main
+from xmlcall.models import known as models
+from xmlcall.models.download import Download, SourceFailed
+from xmlcall.models.known import KnownModel
+from xmlcall.prompting import system as prompt
+from xmlcall.tools.catalog import Catalog
+from xmlcall.types.calls import Tool
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+MCP_TOOL = {"name": "count", "description": "Count.", "inputSchema": SCHEMA}
+OPENAI_TOOL = {"type": "function", "function": {"name": "count", "description": "Count.", "parameters": SCHEMA}}
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def tools_file(tmp_path: Path) -> str:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps({"tools": [MCP_TOOL]}))
+    return str(path)
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_shows_examples(command: str | None, capsys: Capture):
+    assert main([command, "--help"] if command else ["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert f"usage: xmlcall {command or 'COMMAND'}" in out
+    assert "examples:\n  " in out
+    assert err == ""
+
+
+def test_the_overview_names_every_command(capsys: Capture):
+    main(["-h"])
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+def test_version(capsys: Capture):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "xmlcall 0.1.0\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "parse --help", "prompt --help", "models list"])
+def test_light_commands_import_nothing_heavy(arguments: str):
+    code = "import sys; from xmlcall.cli import main; code = main(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments.split()], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "xmlcall.cli" in loaded
+    assert not loaded & {"rich", "prompt_toolkit", "mcp", "httpx", "pydantic", "starlette", "xllamacpp"}
+
+
+# -- parse -------------------------------------------------------------------------------------------------------------
+
+
+def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture):
+    text = tmp_path / "reply.txt"
+    text.write_text(f"Counting.\r\n{call('count', n='3')}", newline="")
+    assert main(["parse", "--tools", tools_file, str(text)]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["type"], reply["text"], reply["finish_reason"]) == ("Reply", "Counting.\r\n", "stop")
+    [made] = reply["calls"]
+    assert (made["type"], made["name"], made["arguments"]) == ("ToolCall", "count", {"n": 3})
+    assert made["raw"]["arguments"] == [
+        {"type": "RawArgument", "name": "n", "text": "3", "span": made["raw"]["arguments"][0]["span"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "code"),
+    [
+        (["--tools"], call("count", n="three"), "wrong-type"),
+        (["--tools"], call("sum", n="3"), "unknown-tool"),
+        (["--finish-reason", "length"], call("count", n="3").partition("</parameter>")[0], "truncated-call"),
+    ],
+)
+def test_calls_that_cannot_run_are_no_failure(
+    options: list[str], text: str, code: str, tmp_path: Path, tools_file: str, capsys: Capture
+):
+    (tmp_path / "reply.txt").write_text(text)
+    given = [*options, tools_file] if options == ["--tools"] else options
+    assert main(["parse", *given, str(tmp_path / "reply.txt")]) == 0
+    [made] = json.loads(capsys.readouterr().out)["calls"]
+    assert made["type"] == "InvalidCall"
+    assert [issue["code"] for issue in made["issues"]] == [code]
+
+
+def test_reasoning_that_is_open_from_the_start(tmp_path: Path, capsys: Capture):
+    (tmp_path / "reply.txt").write_text("Hm.</think>Yes.")
+    assert main(["parse", "--reasoning-open", str(tmp_path / "reply.txt")]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["reasoning"], reply["text"]) == ("Hm.", "Yes.")
+
+
+def test_events_come_a_line_each(tmp_path: Path, capsys: Capture):
+    (tmp_path / "reply.txt").write_text(f"Hi\n{call('f', a='中')}")
+    assert main(["parse", "--events", str(tmp_path / "reply.txt")]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = [event["type"] for event in events if event["type"] != "Markup"]
+    assert kinds == ["TextDelta", "ToolCallStart", "ToolArgumentDelta", "ToolCallEnd"]
+    assert events[0] == {"type": "TextDelta", "text": "Hi\n", "span": [0, 3]}
+    [end] = [event for event in events if event["type"] == "ToolCallEnd"]
+    assert end["raw"]["text"].startswith('<invoke name="f">')
+
+
+def test_events_come_while_the_text_is_still_being_written():
+    command = [sys.executable, "-m", "xmlcall", "parse", "--events"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        euro = "€ ".encode()
+        process.stdin.write(b"Hello " + euro[:1])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["text"] == "Hello "
+        process.stdin.write(euro[1:] + b"\xff")
+        process.stdin.close()
+        assert "".join(json.loads(line)["text"] for line in process.stdout) == "€ \N{REPLACEMENT CHARACTER}"
+
+
+# -- prompt ------------------------------------------------------------------------------------------------------------
+
+
+def test_prompt_tells_what_was_changed_in_a_schema(tmp_path: Path, capsys: Capture):
+    path = tmp_path / "tools.json"
+    path.write_text('[{"name": "f", "inputSchema": {"type": "OBJECT", "properties": {"x": {"type": "INTEGER"}}}}]')
+    assert main(["prompt", "--tools", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "- x: integer (optional)" in out
+    assert '$.type "OBJECT" read as "object"; $.properties.x.type "INTEGER" read as "integer"' in err
+
+
+@pytest.mark.parametrize(
+    "document", [{"tools": [MCP_TOOL]}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP_TOOL]}}, [MCP_TOOL], [OPENAI_TOOL]]
+)
+def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, capsys: Capture):
+    path = tmp_path / "tools.json"
+    path.write_text("\ufeff" + json.dumps(document))
+    assert main(["prompt", "--tools", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == prompt.system_prompt([MCP_TOOL]).rstrip("\n") + "\n"
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "keywords"), [(["--no-parallel"], {"parallel": False}), (["--lang", "zh"], {"lang": "zh"}), ([], {})]
+)
+def test_prompt_options(options: list[str], keywords: dict[str, Any], tools_file: str, capsys: Capture):
+    assert main(["prompt", "--tools", tools_file, *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    lang = keywords.get("lang", "en")
+    assert printed == {
+        "system_prompt": prompt.system_prompt([MCP_TOOL], **keywords),
+        "reminder": prompt.reminder([MCP_TOOL], lang=lang),
+    }
+
+
+def test_prompt_prints_the_reminder(tools_file: str, capsys: Capture):
+    assert main(["prompt", "--tools", tools_file, "--reminder"]) == 0
+    assert capsys.readouterr().out == prompt.reminder([MCP_TOOL]) + "\n"
+
+
+def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([MCP_TOOL | {"description": "Count\x1b[2J."}]))
+    assert main(["prompt", "--tools", str(path)]) == 0
+    assert "Count\x1b[2J." in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["prompt", "--tools", str(path)]) == 0
+    assert "Count." in capsys.readouterr().out
+
+
+def test_tools_of_the_demo_server_go_through_a_pipe_into_a_prompt(tmp_path: Path):
+    listed = run_cli("tools", "--json", home=tmp_path)
+    assert listed.returncode == 0
+    document = json.loads(listed.stdout)
+    assert [tool["name"] for tool in document["tools"]] == ["calculator", "text_analyzer", "get_weather"]
+    assert {tool["_meta"]["xmlcall/server"] for tool in document["tools"]} == {"demo"}
+    printed = run_cli("prompt", "--tools", "-", home=tmp_path, stdin=listed.stdout)
+    assert printed.stdout == prompt.system_prompt(Catalog(document["tools"])).rstrip("\n") + "\n"
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def configured(tmp_path: Path, **modes: str) -> str:
+    """Write a configuration of misbehaving servers, each by its mode."""
+    servers = {name: {"command": sys.executable, "args": [HOSTILE, mode]} for name, mode in modes.items()}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return str(path)
+
+
+def test_tools_tells_where_each_tool_lives(tmp_path: Path, capsys: Capture):
+    assert main(["tools", "--mcp", configured(tmp_path, one="good", two="good")]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "one.echo(text?: string)  (for the model: one__echo)",
+        "    The tool echo.",
+        "two.echo(text?: string)  (for the model: two__echo)",
+        "    The tool echo.",
+    ]
+    assert err == ""
+
+
+def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, capsys: Capture):
+    assert main(["tools", "--mcp", configured(tmp_path, files="broken_schema")]) == 0
+    out, err = capsys.readouterr()
+    assert [line.partition("(")[0] for line in out.splitlines()[::2]] == [
+        "files.echo",
+        "files.bad_type",
+        "files.bad_pattern",
+        "files.network",
+        "files.draft7",
+    ]
+    notices = err.splitlines()
+    assert len(notices) == 3
+    assert all(
+        notice.startswith("xmlcall: files: The tool ") and "a changed schema: $.properties.a" in notice for notice in notices
+    )
+
+
+def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture):
+    assert main(["tools", "--mcp", configured(tmp_path, broken="exit", files="good")]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "files.echo(text?: string)"
+    [notice] = err.splitlines()
+    assert re.fullmatch(r"xmlcall: broken: .* ended before .* set API_KEY.* \(its tools are left out until it answers\)", notice)
+
+
+def test_prompt_says_whose_instructions_they_are(tmp_path: Path, capsys: Capture):
+    assert main(["prompt", "--mcp", configured(tmp_path, files="good")]) == 0
+    assert "> Be careful." in capsys.readouterr().out
+
+
+def test_descriptions_cannot_act_on_the_terminal(capsys: Capture):
+    from xmlcall.cli.tools import tool_lines
+
+    class Origin:
+        name = "a\x1b[2Jb"
+
+    class Router:
+        def origin(self, name: str) -> tuple[Any, str]:
+            return Origin(), name
+
+    tool = Tool(name="t", description="\x1b[31mred\x07\nsecond line", input_schema={"properties": {"\x9b1m": {"enum": ["\x1b"]}}})
+    router: Any = Router()
+    assert tool_lines([tool], router) == [r'a\u001b[2Jb.t(\u009b1m?: "\u001b")', "    red"]
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+DATA = b"GGUF" + bytes(1000)
+
+
+class Source:
+    """Delivers `DATA`, something else of its size, or an exception."""
+
+    def __init__(self, data: bytes = DATA, failure: Exception | None = None) -> None:
+        self._data, self._failure = data, failure
+
+    def __str__(self) -> str:
+        return "the fake source"
+
+    def deliver(self, download: Download) -> None:
+        if self._failure:
+            raise self._failure
+        for end in (500, len(self._data)):
+            download.part.write_bytes(self._data[:end])
+            download.report()
+
+
+def know(monkeypatch: pytest.MonkeyPatch, folder: Path, source: Source) -> None:
+    model = KnownModel(
+        name="tiny", file="tiny.gguf", size=len(DATA), sha256=hashlib.sha256(DATA).hexdigest(), license="MIT", sources=(source,)
+    )
+    monkeypatch.setattr(models, "KNOWN", {"tiny": model})
+    monkeypatch.setattr(models, "DEFAULT_MODEL", "tiny")
+    monkeypatch.setenv("XMLCALL_MODELS", str(folder))
+
+
+def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture):
+    know(monkeypatch, tmp_path, Source())
+    file = tmp_path / "tiny.gguf"
+
+    def said(*arguments: str, code: int = 0) -> tuple[str, str]:
+        assert main(["models", *arguments]) == code
+        return tuple(capsys.readouterr())  # type: ignore[return-value]
+
+    assert said("list") == ("tiny                     0 MB  MIT          not fetched  (default)\n", "")
+    assert said("path", code=1) == ("", f"xmlcall: tiny is not in {tmp_path}; fetch it with: xmlcall models pull tiny\n")
+    out, err = said("pull", "local")
+    assert out == f"{file}\n"
+    assert err.startswith("fetching tiny: 0 of 0 MB\n")
+    assert file.read_bytes() == DATA
+    assert said("pull", "tiny", "--json") == (json.dumps({"name": "tiny", "path": str(file)}, indent=2) + "\n", "")
+    assert said("path") == (f"{file}\n", "")
+    assert "here  (default)" in said("list")[0]
+    [listed] = json.loads(said("list", "--json")[0])["models"]
+    assert listed == {
+        "name": "tiny", "size": 1004, "license": "MIT", "default": True,
+        "present": True, "path": str(file),
+    }  # fmt: skip
+    assert said("rm", "tiny") == (f"removed tiny (0 MB) from {tmp_path}\n", "")
+    assert said("rm", "tiny") == (f"nothing to remove: tiny is not in {tmp_path}\n", "")
+    assert json.loads(said("rm", "tiny", "--json")[0]) == {"name": "tiny", "removed": False}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Source(failure=SourceFailed("no such \x1b[31mhost")), "no such"),
+        (Source(data=bytes(len(DATA))), "sha256"),
+        (Source(failure=OSError(errno.ENOSPC, "No space left on device")), "free some space"),
+    ],
+)
+def test_a_download_that_fails_is_one_message(
+    source: Source, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+):
+    know(monkeypatch, tmp_path, source)
+    assert main(["models", "pull"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith("xmlcall: ")
+    assert message in err.splitlines()[-1]
+    assert "\x1b" not in err
+    assert not [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "err"),
+    [
+        ("{} parse --events < text | head -n 1 > first", 0, ""),
+        ("{} parse text > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
+        ("{} models list > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
+        ("{} parse text >&-", 0, ""),
+        ("{} models list >&- 2>&- <&-", 0, ""),
+        ("{} parse <&- > empty", 0, ""),
+        ("PYTHONIOENCODING=ascii {} parse text > ascii", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_full_or_narrow(shell: str, code: int, err: str, tmp_path: Path):
+    (tmp_path / "text").write_text("中文 " + call("f", a="x" * 100_000))
+    command = shell.format(f"{sys.executable} -m xmlcall")
+    buffered = environment(tmp_path, {"PYTHONUNBUFFERED": ""})  # what is left in a buffer fails again when the interpreter ends
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, env=buffered, check=False)
+    assert (done.returncode, done.stderr) == (code, err)
+    if (tmp_path / "ascii").exists():
+        assert json.loads((tmp_path / "ascii").read_text())["text"] == "中文 "

@@ -1,0 +1,93 @@
+"""What stands behind `--mcp`: files, URLs, scripts and command lines, mixed."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from cli_harness import HOSTILE, run_cli
+from servers.started import demo_server
+
+from xmlcall.cli.mcp_option import servers_given
+from xmlcall.errors import UsageError
+from xmlcall.hosts.config import HttpServer, StdioServer
+
+COMMANDS = [
+    ("python3 -I tools/weather.py --units c", "weather", "python3", ("-I", "tools/weather.py", "--units", "c")),
+    ("sh -c 'exit 1'", "exit-1", "sh", ("-c", "exit 1")),
+    ("env npx -y @modelcontextprotocol/server-filesystem@2.1 '/my data'", "server-filesystem", "env", None),
+    ("cat", "cat", "cat", ()),
+    ("bash", "bash", "bash", ()),
+    ("python3 -m some.server", "some-server", "python3", ("-m", "some.server")),
+    ("cat $HOME `x` ${Y}", "cat", "cat", ("$HOME", "`x`", "${Y}")),  # no shell
+]
+
+
+@pytest.mark.parametrize(("given", "name", "command", "args"), COMMANDS)
+def test_a_command_line_is_a_server(given: str, name: str, command: str, args: tuple[str, ...] | None):
+    [server] = servers_given([given])
+    assert isinstance(server, StdioServer)
+    assert (server.name, server.command) == (name, command)
+    assert server.args == (tuple(shlex.split(given)[1:]) if args is None else args)
+
+
+@pytest.mark.parametrize("arguments", ["", " --fast"])
+def test_a_script_runs_with_this_python(arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my_server.py").write_text("print()")
+    [server] = servers_given([f"my_server.py{arguments}"])
+    assert isinstance(server, StdioServer)
+    assert (server.name, server.command) == ("my_server", sys.executable)
+    assert server.args == ("my_server.py", *arguments.split())
+
+
+def test_a_script_whose_path_has_white_space(tmp_path: Path):
+    script = tmp_path / "my server.py"
+    script.write_text("print()")
+    [server] = servers_given([str(script)])
+    assert isinstance(server, StdioServer)
+    assert (server.name, server.args) == ("my-server", (str(script),))
+
+
+@pytest.mark.parametrize(
+    ("url", "name"), [("http://127.0.0.1:8000/mcp", "127-0-0-1"), ("https://search.example/mcp?key=s3cret", "search-example")]
+)
+def test_a_url_is_a_server(url: str, name: str):
+    [server] = servers_given([url])
+    assert isinstance(server, HttpServer)
+    assert (server.name, server.url, server.transport) == (name, url, "http")
+    assert "s3cret" not in repr(server)
+
+
+@pytest.mark.parametrize("name", ["servers.json", "servers"])
+def test_a_json_file_is_a_configuration(name: str, tmp_path: Path):
+    path = tmp_path / name
+    path.write_text("\ufeff // mine\n" + json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://h/"}}}))
+    assert [server.name for server in servers_given([str(path)])] == ["a", "b"]
+
+
+def test_forms_are_mixed_and_made_up_names_give_way_to_configured_ones(tmp_path: Path):
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"cat": {"command": "x"}}}))
+    names = [server.name for server in servers_given(["cat a", "http://host/1", "cat b", str(path), "http://host/2"])]
+    assert names == ["cat-2", "host", "cat-3", "cat", "host-2"]
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1", "https://host/\x1b[2J", "http://ho st/"])
+def test_a_url_that_is_none(url: str):
+    with pytest.raises(UsageError, match="expected a URL") as caught:
+        servers_given([url])
+    assert "\x1b" not in str(caught.value)
+
+
+def test_servers_of_every_form_serve(tmp_path: Path):
+    script = tmp_path / "echo.py"
+    script.write_text(f"import runpy, sys\nsys.argv = ['x', 'good']\nrunpy.run_path({HOSTILE!r}, run_name='__main__')\n")
+    with demo_server("http") as server:
+        assert isinstance(server, HttpServer)
+        given = [server.url, str(script), f"{shlex.quote(sys.executable)} {shlex.quote(HOSTILE)} good"]
+        done = run_cli("tools", *(word for each in given for word in ("--mcp", each)), home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    heads = [line.partition("(")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert {"127-0-0-1.calculator", "echo.echo", "hostile.echo"} <= set(heads)

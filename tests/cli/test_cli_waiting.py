@@ -1,0 +1,116 @@
+"""What is shown while something takes long: on a terminal and elsewhere."""
+
+import asyncio
+import io
+import threading
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from xmlcall.cli import waiting
+from xmlcall.cli.waiting import DownloadBar, Opening, SlowStatus
+from xmlcall.cli.words import speaker
+from xmlcall.models.known import Progress
+
+MB = 1_000_000
+
+
+def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    kind: dict[str, Any] = {
+        "force_terminal": terminal,
+        "force_interactive": terminal,
+        "width": 100,
+        "_environ": {"TERM": "xterm"},
+    }
+    return Console(file=file, markup=False, highlight=False, soft_wrap=True, **kind), file
+
+
+def step(done: int, note: str = "") -> Progress:
+    return Progress(done=done * MB, total=491 * MB, note=note)
+
+
+def test_a_download_is_a_bar_on_a_terminal_and_leaves_nothing_behind():
+    to, file = console(terminal=True)
+    with DownloadBar(to, "tiny[bold]") as bar:
+        for done in (0, 100, 200, 491):
+            bar(step(done))
+            assert bar.active == (done < 491)
+    drawn = file.getvalue()
+    assert "fetching tiny[bold]" in drawn
+    assert "491.0/491.0 MB" in drawn
+    assert drawn.endswith("\x1b[2K")  # the line is erased
+
+
+def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    to, file = console(terminal=False)
+    with DownloadBar(to, "tiny") as bar:
+        for done in range(250):
+            now[0] += 0.125
+            bar(step(done))
+    assert file.getvalue().splitlines() == [
+        "fetching tiny: 0 of 491 MB",
+        "fetching tiny: 80 of 491 MB",
+        "fetching tiny: 160 of 491 MB",
+        "fetching tiny: 240 of 491 MB",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    to, file = console(terminal=terminal)
+    with DownloadBar(to, "tiny") as bar:
+        for second in range(25):
+            now[0] += 1
+            bar(step(0, f"another process is fetching: waiting ({second} s)"))
+        bar(step(0, "example.com\x1b[2J failed"))
+    notes = [line for line in file.getvalue().splitlines() if "waiting" in line or "failed" in line]
+    assert len(notes) == 4
+    assert r"example.com\u001b[2J failed" in notes[-1]
+
+
+async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch):
+    to, file = console(terminal=True)
+    status = SlowStatus(to, speaker("en"))
+    status.start("quick")
+    await asyncio.sleep(0.01)
+    status.stop()
+    assert file.getvalue() == ""
+    status.start("slow [b]", after=0)
+    await asyncio.sleep(0.2)
+    status.stop()
+    status.stop()
+    assert "slow [b]" in file.getvalue()
+    assert "quick" not in file.getvalue()
+
+
+@pytest.mark.parametrize(("line", "shown"), [(True, "slow ...\n"), (False, "")])
+async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, shown: str):
+    to, file = console(terminal=False)
+    status = SlowStatus(to, speaker("en"), line=line)
+    status.start("slow", after=0)
+    await asyncio.sleep(0.01)
+    status.stop()
+    assert file.getvalue() == shown
+
+
+async def test_opening_shows_the_download_and_then_that_it_loads():
+    to, file = console(terminal=True)
+    opening = Opening(to, speaker("en"))
+    opening.model = "tiny\x1b[2J"
+    async with opening:
+        download = threading.Thread(target=lambda: [opening.progress(step(done)) for done in (0, 100, 491)])
+        download.start()
+        await asyncio.sleep(0.2)
+        download.join()
+    opening.progress(step(5))  # too late: nothing more is drawn
+    await asyncio.sleep(0)
+    drawn = file.getvalue()
+    assert "\x1b[2J" not in drawn
+    assert 0 < drawn.index("fetching tiny") < drawn.index("491.0/491.0 MB") < drawn.index("Loading tiny")
+    assert "5.0/491.0 MB" not in drawn

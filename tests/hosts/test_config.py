@@ -1,0 +1,226 @@
+"""The `mcpServers` file: the spellings of many clients, variables, and errors that say where and show no secret."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xmlcall.errors import UsageError
+from xmlcall.hosts.config import HttpServer, StdioServer, load_servers, parse_servers
+
+ENVIRON = {"TOKEN": "s3cret", "HOME": "/home/me", "EMPTY": "", "NESTED": "${TOKEN}", "NEWLINE": "s3cret\n"}
+
+
+def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
+    return parse_servers(json.dumps({root: {"srv": entry}}), ENVIRON, "file.json")["srv"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"command": "x"}, StdioServer(name="srv", command="x")),
+        ({"type": "stdio", "command": "x", "args": ["-m", "y"]}, StdioServer(name="srv", command="x", args=("-m", "y"))),
+        ({"type": "local", "command": "x", "cwd": "/tmp"}, StdioServer(name="srv", command="x", cwd="/tmp")),
+        ({"command": "x", "env": {"K": "v"}}, StdioServer(name="srv", command="x", env={"K": "v"})),
+        ({"url": "http://h/mcp"}, HttpServer(name="srv", url="http://h/mcp")),
+        ({"serverUrl": "http://h/mcp"}, HttpServer(name="srv", url="http://h/mcp")),
+        ({"httpUrl": "http://h/mcp"}, HttpServer(name="srv", url="http://h/mcp")),
+        ({"type": "http", "url": "https://h"}, HttpServer(name="srv", url="https://h")),
+        ({"type": "streamable-http", "url": "https://h"}, HttpServer(name="srv", url="https://h")),
+        ({"type": "streamableHttp", "url": "https://h"}, HttpServer(name="srv", url="https://h")),
+        ({"transport": "streamable_http", "url": "https://h"}, HttpServer(name="srv", url="https://h")),
+        ({"transport": "sse", "url": "https://h/sse"}, HttpServer(name="srv", url="https://h/sse", transport="sse")),
+        ({"url": "http://h", "headers": {"A": "b"}}, HttpServer(name="srv", url="http://h", headers={"A": "b"})),
+        ({"command": "x", "timeout": 1500}, StdioServer(name="srv", command="x", timeout=1.5)),
+        ({"command": "x", "includeTools": ["a*"]}, StdioServer(name="srv", command="x", include_tools=("a*",))),
+        ({"command": "x", "excludeTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
+        ({"command": "x", "disabledTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
+        ({"command": "x", "autoApprove": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
+        ({"command": "x", "alwaysAllow": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
+        ({"command": "x", "enabled": True, "disabled": False}, StdioServer(name="srv", command="x")),
+        ({"command": "x", "dev": {"a": 1}}, StdioServer(name="srv", command="x", extra={"dev": {"a": 1}})),
+    ],
+)
+@pytest.mark.parametrize("root", ["mcpServers", "servers"])
+def test_spellings(entry: dict[str, Any], expected: object, root: str) -> None:
+    assert read(entry, root) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("${TOKEN}", "s3cret"),
+        ("a-${TOKEN}-${HOME}", "a-s3cret-/home/me"),
+        ("${env:TOKEN}", "s3cret"),
+        ("${MISSING:-fallback}", "fallback"),
+        ("${MISSING:-}", ""),
+        ("${EMPTY:-fallback}", "fallback"),
+        ("${EMPTY}", ""),
+        ("${MISSING:-a:-b}", "a:-b"),
+        ("${env:MISSING:-x}", "x"),
+        ("${env:MISSING | env:TOKEN}", "s3cret"),
+        ("${env:MISSING | value:plain}", "plain"),
+        ("${NESTED}", "${TOKEN}"),  # one pass: a value is never expanded again
+        ("$TOKEN", "$TOKEN"),
+        ("{TOKEN}", "{TOKEN}"),
+    ],
+)
+def test_variables(written: str, expected: str) -> None:
+    server = read({"command": "x", "args": [written], "env": {"K": written}})
+    assert server.args == (expected,)
+    assert server.env == {"K": expected}
+
+
+def test_variables_are_expanded_where_they_may_be_and_nowhere_else() -> None:
+    remote = read({"url": "https://${env:TOKEN}.example/mcp", "headers": {"Authorization": "Bearer ${NEWLINE}"}})
+    assert (remote.url, remote.headers) == ("https://s3cret.example/mcp", {"Authorization": "Bearer s3cret"})
+    local = read({"command": "${HOME}/x", "cwd": "${HOME}", "includeTools": ["${TOKEN}"], "note": "${TOKEN}"})
+    assert (local.command, local.cwd, local.include_tools) == ("/home/me/x", "/home/me", ("${TOKEN}",))
+    assert local.extra == {"note": "${TOKEN}"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "parts"),
+    [
+        ({"command": "x", "env": {"K": "${MISSING}"}}, ["srv.env.K", "'MISSING'", "not set"]),
+        ({"command": "x", "args": ["${env:MISSING}"]}, ["srv.args", "MISSING", "not set"]),
+        ({"url": "http://h/${MISSING}"}, ["srv.url", "'MISSING'"]),
+        ({"url": "http://h", "headers": {"A": "${input:token}"}}, ["srv.headers.A", "${input:token}", "asks the person"]),
+        ({"command": "${A%b}"}, ["srv.command", "${A%b}"]),
+        ({"command": "x", "args": ["${TOKEN"]}, ["srv.args", "without its"]),
+        ({"command": "x", "env": {"PORT": 8080}}, ["srv.env.PORT", "a string in quotes", "8080"]),
+        ({"command": "x", "args": "-m y"}, ["srv.args", "a list of strings", "a string"]),
+        ({"command": ["x"]}, ["srv.command", "a string", "a list"]),
+        ({"command": ""}, ["srv.command", "a string"]),
+        ({"command": "x", "timeout": 0}, ["srv.timeout", "milliseconds", "0"]),
+        ({"command": "x", "timeout": "60"}, ["srv.timeout", "milliseconds"]),
+        ({"command": "x", "timeout": True}, ["srv.timeout", "milliseconds", "true"]),
+        ({"command": "x", "timeout": 10**400}, ["srv.timeout", "milliseconds"]),
+        ({"command": "x", "disabled": "yes"}, ["srv.disabled", "true or false"]),
+        ({"type": "websocket", "url": "ws://h"}, ["srv.type", '"websocket"', '"sse"']),
+        ({"type": ["http"], "url": "http://h"}, ["srv.type"]),
+        ({"type": "stdio"}, ["srv.command", "nothing"]),
+        ({"type": "http", "command": "x"}, ["srv.url"]),
+        ({"command": "x", "url": "http://h"}, ["srv", 'either "command" or "url"']),
+        ({}, ["srv", 'either "command" or "url"']),
+        ({"url": "ftp://h"}, ["srv.url", "http://"]),
+        ({"url": "http://"}, ["srv.url", "names a host"]),
+        ({"url": "http://[::1"}, ["srv.url"]),
+        ({"serverUrl": "nonsense"}, ["srv.serverUrl"]),
+        ({"url": "http://h", "serverUrl": "http://i"}, ["srv.serverUrl", "srv.url", "keep one"]),
+        ({"url": "http://h", "headers": {"A": "a\r\nB: c"}}, ["srv.headers", "control characters"]),
+        ("x", ["srv", "an object", "a string"]),
+    ],
+)
+def test_a_wrong_entry_is_one_clear_error(entry: Any, parts: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(entry)
+    message = str(caught.value)
+    assert message.startswith("file.json: ")
+    assert "\n" not in message
+    assert [part for part in parts if part not in message] == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "x", "args": ["--key", "${TOKEN}"], "env": {"K": "${TOKEN}"}},
+        {"url": "https://u:${TOKEN}@h/${TOKEN}?key=${TOKEN}", "headers": {"K": "${TOKEN}"}},
+    ],
+)
+def test_secrets_do_not_show(entry: dict[str, Any]) -> None:
+    server = read(entry)
+    assert "s3cret" not in repr(server) + str(server) + server.address
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"url": "${TOKEN}"},
+        {"url": "http://${TOKEN}:port"},
+        {"url": "http://h", "headers": {"K": "a\n${TOKEN}"}},
+        {"command": "x", "args": ["${TOKEN}", "${MISSING}"]},
+    ],
+)
+def test_an_error_shows_no_expanded_value(entry: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(entry)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_disabled_server_is_left_out_before_its_variables_are_read() -> None:
+    entries = {"off": {"command": "${MISSING}", "disabled": True}, "no": {"url": "${MISSING}", "enabled": False}}
+    assert parse_servers(json.dumps({"mcpServers": entries}), {}) == {}
+
+
+def test_the_order_of_the_file_is_kept() -> None:
+    entries = {name: {"command": "x"} for name in ("z", "a", "m")}
+    assert list(parse_servers(json.dumps({"mcpServers": entries}), {})) == ["z", "a", "m"]
+
+
+def test_comments_and_trailing_commas() -> None:
+    text = """\ufeff// servers
+    {"mcpServers": { /* all
+      of them */ "a": {"command": "x", "args": ["http://h//p", "/* no */", "a,]", "\\"//"],}, // the end
+    },}"""
+    assert parse_servers(text.lstrip("\ufeff"), {})["a"].args == ("http://h//p", "/* no */", "a,]", '"//')  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('{\n  "mcpServers": {"a" 1},\n}', ["not JSON", "line 2", "column 22"]),
+        ('// a comment\n{"mcpServers" /* b */ 5}', ["not JSON", "line 2", "column 23"]),
+        ("", ["not JSON", "line 1"]),
+        ("[]", ['{"mcpServers"', "a list"]),
+        ('{"projects": {}}', ['{"mcpServers"', "'projects'"]),
+        ('{"mcpServers": []}', ['{"mcpServers"']),
+        ("null", ["nothing"]),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', ["'a'", "twice"]),
+        ('{"mcpServers": {"": {"command": "x"}}}', ["empty name"]),
+        ("[" * 100_000, ["not JSON"]),
+        ('{"mcpServers": ' + "1" * 5000 + "}", ["not JSON"]),
+    ],
+)
+def test_a_wrong_file_is_one_clear_error(tmp_path: Path, text: str, parts: list[str]) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load_servers(path, ENVIRON)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert [part for part in parts if part not in message] == []
+
+
+def test_a_missing_or_unreadable_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*absent\.json.*No such file"):
+        load_servers(tmp_path / "absent.json")
+    with pytest.raises(UsageError, match=r"cannot read .*directory"):
+        load_servers(tmp_path)
+    (tmp_path / "latin.json").write_bytes(b'{"mcpServers": {"\xe4": {}}}')
+    with pytest.raises(UsageError, match="UTF-8"):
+        load_servers(tmp_path / "latin.json")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "x"}}}', encoding="utf-8-sig")
+    assert list(load_servers(path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "offered"),
+    [
+        (("*",), (), {"read_file", "write_file", "odd[1]"}),
+        (("read_*",), (), {"read_file"}),
+        (("*",), ("write_*",), {"read_file", "odd[1]"}),
+        (("*_file",), ("read_file",), {"write_file"}),
+        (("odd[1]",), (), {"odd[1]"}),  # a name is not taken for a glob only
+        ((), (), set()),
+        (("READ_FILE",), (), set()),
+    ],
+)
+def test_tool_filters(include: tuple[str, ...], exclude: tuple[str, ...], offered: set[str]) -> None:
+    server = StdioServer(name="s", command="x", include_tools=include, exclude_tools=exclude)
+    assert {name for name in ("read_file", "write_file", "odd[1]") if server.offers(name)} == offered

@@ -1,0 +1,282 @@
+"""A conversation that is larger than the context: what is cut, and where; without a model server."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmlcall.prompting.feedback import results
+from xmlcall.prompting.fitting import LENGTHS, NOTES, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.system import LANGUAGES
+from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
+
+SYSTEM = Message(role="system", content="Tools: read_file, list_files. " * 20)
+
+
+def person(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def model(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
+def told(*texts: str, name: str = "read_file", lang: str = "en") -> Message:
+    """Results, as the loop gives them back."""
+    answered = [(call_of("", name, {}, 0), ToolResult(content=(TextContent(text=text),))) for text in texts]
+    return person(results(answered, lang=lang))
+
+
+def turn(number: int, *texts: str) -> list[Message]:
+    """A question, a call with results, an answer."""
+    calls = [model(f"call {number}"), told(*texts)] if texts else []
+    return [person(f"question {number}"), *calls, model(f"answer {number}")]
+
+
+def contents(fitted: Fitted) -> str:
+    return "\n".join(message.content for message in fitted.messages)
+
+
+# -- the order of what goes --------------------------------------------------------------------------------------------
+
+
+def test_what_fits_is_not_touched() -> None:
+    messages = (SYSTEM, *turn(1, "x" * 5000), person("And now?"))
+    assert fit(messages, estimate(messages)) == Fitted(messages=messages)
+
+
+def test_a_large_result_keeps_its_beginning_its_end_its_frame_and_the_instruction() -> None:
+    text = "BEGIN" + "word " * 20_000 + "END"
+    whole = told(text)
+    fitted = fit([SYSTEM, person("Read it."), model("call"), whole], 2000)
+    short = fitted.messages[-1].content
+    (cut,) = fitted.cuts
+    assert fitted.fits
+    assert fitted.messages[:-1] == (SYSTEM, person("Read it."), model("call"))
+    assert short.startswith('<function_results>\n<result name="read_file">\nBEGINword ')
+    assert short.endswith(whole.content[whole.content.index("END\n</result>") :])
+    assert f"[... {cut.left_out:,} characters of this result are left out here: " in short
+    assert (cut.name, cut.characters, cut.characters - cut.left_out in LENGTHS) == ("read_file", len(text), True)
+    assert estimate(fitted.messages) > 1400, "more was cut than had to be"
+
+
+def test_old_results_go_before_old_turns_and_before_new_results() -> None:
+    messages = [SYSTEM, *turn(1, "a" * 20_000), *turn(2, "b" * 20_000), person("question 3"), model("call"), told("c" * 5000)]
+    fitted = fit(messages, 4000)
+    assert [cut.left_out for cut in fitted.cuts] == [20_000 - 1024] * 2
+    assert fitted.left_out == 0
+    assert "c" * 5000 in contents(fitted)
+
+
+def test_the_oldest_turns_are_left_out_with_a_note() -> None:
+    chat = [message for number in range(60) for message in turn(number, f"result {number} " * 30)]
+    fitted = fit([SYSTEM, *chat, person("And now?")], 2000)
+    kept = [message.content for message in fitted.messages]
+    assert fitted.fits
+    assert fitted.left_out % 4 == 0
+    assert kept[0] == SYSTEM.content
+    assert kept[1].startswith(f"[{fitted.left_out} earlier messages of this conversation are left out: ")
+    assert kept[1].endswith(f"\n\nquestion {fitted.left_out // 4}")
+    assert kept[-2:] == ["answer 59", "And now?"]
+    assert not fitted.cuts
+
+
+def test_a_large_new_result_takes_at_most_half_from_the_conversation() -> None:
+    chat = [message for number in range(60) for message in turn(number)]
+    fitted = fit([SYSTEM, *chat, person("Read."), model("call"), told("word " * 50_000)], 2000)
+    text = contents(fitted)
+    assert fitted.fits
+    assert "answer 59" in text
+    assert text.count("word ") * 5 > 0.35 * 2000 * 3
+
+
+def test_results_of_one_message_share_what_is_left() -> None:
+    fitted = fit([SYSTEM, person("Go."), model("calls"), told("a" * 90_000, "small", "b" * 30_000)], 3000)
+    assert fitted.fits
+    assert "\nsmall\n" in contents(fitted)
+    assert len({cut.characters - cut.left_out for cut in fitted.cuts}) == 1
+    assert [cut.characters for cut in fitted.cuts] == [90_000, 30_000]
+
+
+def test_a_turn_of_very_many_calls_loses_the_oldest_and_keeps_the_question_and_the_newest() -> None:
+    rounds = [message for number in range(100) for message in (model(f"call {number}"), told(f"result {number} " + "x" * 900))]
+    fitted = fit([SYSTEM, person("Do it all."), *rounds], 3000)
+    question, first, *_, last = (message.content for message in fitted.messages[1:])
+    assert fitted.fits
+    assert question.startswith("Do it all.\n\n[")
+    assert first == f"call {fitted.left_out // 2}"
+    assert "result 99 " in last
+
+
+def test_a_reply_that_is_to_be_continued_stays_behind_its_results() -> None:
+    rounds = [message for number in range(50) for message in (model(f"call {number}"), told("x" * 900))]
+    fitted = fit([SYSTEM, person("Do it all."), *rounds, model("The answer beg")], 2000)
+    assert fitted.fits
+    assert fitted.messages[-1] == model("The answer beg")
+    assert fitted.messages[-2].content.startswith("<function_results>")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [SYSTEM, *turn(1, "x" * 9000), person("long " * 5000)],
+        [Message(role="system", content="tools " * 5000), person("Hi")],
+        [SYSTEM],
+        [],
+    ],
+    ids=["the person's message", "the tools", "nobody spoke", "nothing"],
+)
+def test_what_cannot_be_cut_stays_and_is_told(messages: list[Message]) -> None:
+    fitted = fit(messages, 100 if messages else -1)
+    assert not fitted.fits
+    assert fitted.messages[:1] == tuple(messages[:1])
+    assert [message.content for message in fitted.messages[-1:]] == pytest.approx([each.content for each in messages[-1:]]) or (
+        fitted.messages[-1].content.endswith(f"\n\n{messages[-1].content}")
+    )
+
+
+def test_results_in_messages_of_their_own() -> None:
+    """Role `tool`, for a server's own function calling."""
+    call = call_of("call_1", "read_file", {"path": "/tmp/x"}, 0)
+    asked = Message(role="assistant", content="", tool_calls=(call,))
+    result = Message(role="tool", content="z" * 50_000, tool_call_id="call_1", name="read_file")
+    fitted = fit([person("Read."), asked, result], 1000)
+    assert fitted.fits
+    assert fitted.messages[1] == asked
+    assert fitted.messages[2].tool_call_id == "call_1"
+    assert fitted.cuts == (Cut(name="read_file", characters=50_000, left_out=fitted.cuts[0].left_out),)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_notes_are_in_the_language_of_the_prompts(lang: str) -> None:
+    messages = [*turn(0, "r" * 2000) * 20, person("Go."), model("call"), told("x" * 9000, lang=lang)]
+    text = contents(fit(messages, 1200, lang=lang))
+    for note in NOTES[lang]:
+        assert note.partition("{count:,}")[0] in text
+        assert note.partition("{count:,}")[2] in text
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+
+WORDS = st.text("ab 12\n<>&中é😀", max_size=40)
+TEXTS = st.builds(lambda text, count: text * count, WORDS, st.sampled_from([1, 1, 10, 100, 1000]))
+SHORT = st.builds(lambda text: f"said {text}", WORDS)
+ROUNDS = st.builds(lambda said, texts: [model(said), told(*texts)], SHORT, st.lists(TEXTS, min_size=1, max_size=3))
+TURNS = st.builds(
+    lambda question, rounds, answer: [person(question), *itertools.chain(*rounds), model(answer)],
+    SHORT,
+    st.lists(ROUNDS, max_size=3),
+    SHORT,
+)
+CONVERSATIONS = st.builds(
+    lambda turns, question, rounds: [SYSTEM, *itertools.chain(*turns), person(question), *itertools.chain(*rounds)],
+    st.lists(TURNS, max_size=6),
+    SHORT,
+    st.lists(ROUNDS, max_size=3),
+)
+
+
+def frames(messages: Sequence[Message]) -> tuple[int, int]:
+    text = "\n".join(message.content for message in messages)
+    return text.count('<result name="'), text.count("</result>")
+
+
+@given(CONVERSATIONS, st.integers(0, 6000))
+def test_what_comes_out_fits_or_says_that_it_does_not(messages: list[Message], limit: int) -> None:
+    fitted = fit(messages, limit)
+    assert fitted.fits == (estimate(fitted.messages) <= limit)
+    if estimate(messages) <= limit:
+        assert fitted == Fitted(messages=tuple(messages))
+    if fitted.fits:
+        assert fit(fitted.messages, limit).messages == fitted.messages
+    asked = max(place for place, message in enumerate(messages) if message.content.startswith("said ") and message.role == "user")
+    assert fitted.messages[0] == SYSTEM
+    assert any(messages[asked].content in message.content for message in fitted.messages if message.role == "user")
+    opened, closed = frames(fitted.messages)
+    assert opened == closed
+    roles = [message.role for message in fitted.messages[1:]]
+    assert all(a != b for a, b in itertools.pairwise(roles)), "templates want turns"
+    assert fitted.messages[-1].content.rpartition("</result>")[2].endswith(messages[-1].content.rpartition("</result>")[2])
+
+
+@given(CONVERSATIONS)
+def test_a_result_is_never_lost(messages: list[Message]) -> None:
+    """Of the newest results each keeps its frame, however little room there is."""
+    fitted = fit(messages, 0)
+    if messages[-1].content.startswith("<function_results>"):
+        assert frames(fitted.messages[-1:]) == frames(messages[-1:])
+
+
+def test_a_growing_conversation_is_cut_at_the_same_place_many_times() -> None:
+    """So that the server's prompt cache holds: of some 160 requests after the first cut, few begin in another way."""
+    chat: list[Message] = []
+    begins: list[tuple[Message, ...]] = []
+    for number in range(200):
+        chat += turn(number, f"result {number} " * 40)
+        fitted = fit([SYSTEM, *chat, person(f"question {number + 1}")], 12_000)
+        if fitted.left_out:
+            begins.append(fitted.messages[:6])
+    assert len(begins) > 150
+    assert len(set(begins)) < 20
+
+
+@pytest.mark.parametrize("piece", ['<result name="x">\n', "\n</result>", '<result name="x">\ny\n</result>', '<result name="'])
+def test_time_is_linear_in_the_text(piece: str) -> None:
+    """Frames that are none, and very many: if each were looked for to the end of the text, this would take hours."""
+    hostile = person("<function_results>\n" + piece * 100_000)
+    assert not fit([person("Go."), model("call"), hostile], 500).fits
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("plain words " * 100, 300, 400),
+        ("0123456789" * 100, 1000, 1010),
+        ("上下文" * 100, 300, 310),
+        ("\ud800", 1, 10),
+        ("", 0, 10),
+    ],
+)
+def test_the_estimate(text: str, least: int, most: int) -> None:
+    assert least <= estimate([person(text)]) <= most
+
+
+def test_the_estimate_counts_calls_pictures_and_tools() -> None:
+    call = call_of("", "read_file", {"path": "x" * 320}, 0)
+    assert estimate([Message(role="assistant", content="", tool_calls=(call,))]) > 100
+    assert estimate([Message(role="user", content="", images=("data:image/png;base64," + "A" * 90_000,))]) < 1000
+    assert estimate_tools([Tool(name="f", description="d" * 320, input_schema={"type": "object"})]) > 100
+
+
+@pytest.mark.parametrize(
+    ("told_tokens", "estimated", "rate"),
+    [
+        (950, 1000.0, 1.0),  # about right: nothing moves
+        (700, 1000.0, 1.0),
+        (1010, 1000.0, 1.111),
+        (500, 1000.0, 0.55),
+        (3000, 1000.0, 3.3),
+        (2**52, 1000.0, 8.8),
+        (30, 1000.0, 1.0),  # what was cached is not counted
+        (400, 100.0, 1.0),  # the template, not the text
+    ],
+)
+def test_what_a_server_counted_corrects_the_estimate(told_tokens: int, estimated: float, rate: float) -> None:
+    scale = Scale(rate=1.0)
+    scale.learn(told_tokens, estimated)
+    assert scale.bounds == pytest.approx((rate, rate))
+
+
+@given(st.floats(0, 1e6), st.none() | st.integers(0, 2**52), st.none() | st.integers(1, 2**52))
+def test_after_a_refusal_without_figures_less_is_sent(estimated: float, told_tokens: int | None, length: int | None) -> None:
+    scale = Scale()
+    scale.refused(estimated, told_tokens, length)
+    assert scale.context_length is not None
+    if not told_tokens and estimated > 10:
+        assert scale.context_length / scale.bounds[0] < estimated

@@ -1,0 +1,560 @@
+"""Requests that mean harm: never a 5xx, never a hang, never a traceback, always an error in the caller's format."""
+
+import contextlib
+import inspect
+import itertools
+import json
+import logging
+import re
+import socket
+import time
+import tomllib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from proxy_harness import block
+from schemathesis.checks import load_all_checks
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from servers.run_server import run_server
+
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.http import READ_SECONDS
+from xmlcall.proxy import create_app
+from xmlcall.proxy.app import app_of
+from xmlcall.proxy.engine import reply_cache as memory
+from xmlcall.proxy.engine.engine import Engine
+from xmlcall.proxy.formats import bodies
+from xmlcall.proxy.http import access as guard
+from xmlcall.proxy.http import routes as endpoints
+from xmlcall.proxy.http.access import Guard
+from xmlcall.proxy.http.openapi import description
+from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
+from xmlcall.schema import cost as schemacost
+from xmlcall.schema import keywords as schemapattern
+from xmlcall.schema import references
+from xmlcall.schema import validation as schema
+from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+
+CORPUS = Path(__file__).parents[1] / "corpus_requests"
+CALL = block(("f", {"a": "a" * 40 + "!", "b": 1}))
+SECONDS = 10.0  # for an answer, on a machine that does other things too
+
+
+class Model:
+    """Thinks, calls `f`, and says Hello when it is asked again."""
+
+    model = "m"
+    capabilities = Capabilities(server="scripted")
+
+    async def __aenter__(self) -> "Model":
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        asked_again = any(message.content == CALL for message in request.messages if message.role == "assistant")
+        yield Chunk(reasoning="Hm.")
+        yield Chunk(text="Hello." if asked_again else CALL)
+        yield Chunk(finish_reason="stop", usage=Usage(prompt_tokens=1, completion_tokens=1))
+
+
+@pytest.fixture
+async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[httpx.AsyncClient]:
+    """Ask the app without a network; nothing may be logged as an error."""
+    async with client_of(strict=False) as client:
+        yield client
+    assert no_errors(caplog)
+
+
+@contextlib.asynccontextmanager
+async def client_of(*, strict: bool) -> AsyncIterator[httpx.AsyncClient]:
+    async with Engine(Model(), mode="xml", strict=strict) as engine:
+        transport = httpx.ASGITransport(app_of(engine, Guard()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with run_server(create_app(Model(), mode="xml"), lifespan="on") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def strict_url() -> Iterator[str]:
+    with run_server(create_app(Model(), mode="xml", strict=True), lifespan="on") as url:
+        yield url
+
+
+def no_errors(caplog: pytest.LogCaptureFixture) -> bool:
+    return not [record for when in ("setup", "call") for record in caplog.get_records(when) if record.levelno >= logging.WARNING]
+
+
+def grown(text: str) -> str:
+    """Write out `<<x*n>>`."""
+    return re.sub(r"<<(.+?)\*(\d+)>>", lambda match: match[1] * int(match[2]), text, flags=re.DOTALL)
+
+
+def cases(name: str) -> dict[str, dict[str, Any]]:
+    read = tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
+    return {case["name"]: case for case in read["case"]}
+
+
+PARTS = tomllib.loads((CORPUS / "conversations.toml").read_text(encoding="utf-8"))
+
+
+# -- what an answer has to be ------------------------------------------------------------------------------------------
+
+
+def refuse(name: str) -> Any:
+    raise AssertionError(f"{name} in an answer")
+
+
+def read_json(content: bytes) -> Any:
+    return json.loads(content.decode("utf-8"), parse_constant=refuse)
+
+
+def error_of(form: str, content: bytes) -> str:
+    """Return the message of an error in a wire format."""
+    data = read_json(content)
+    if form == "ollama":
+        assert data.keys() == {"error"}
+        return str(data["error"])
+    if form == "anthropic":  # only a refused thread has more
+        assert data["error"].pop("details", None) in (None, {"error_code": "thread_unsupported_request"})
+    assert data.keys() == ({"type", "error"} if form == "anthropic" else {"error"})
+    more = set() if form == "anthropic" else {"param", "code"}
+    assert data["error"].keys() - {"details"} == {"type", "message"} | more
+    return str(data["error"]["message"])
+
+
+def events_of(media_type: str, content: bytes) -> list[Any]:
+    if media_type == "application/x-ndjson":
+        return [read_json(line) for line in content.splitlines()]
+    assert media_type == "text/event-stream"
+    lines = [line for line in re.split(rb"\r\n|\r|\n", content) if line]
+    assert all(re.match(rb"event: [a-z_.]+\Z|data: ", line) for line in lines)
+    data = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
+    return [read_json(each) for each in data if each != b"[DONE]"]
+
+
+def check(path: str, status: int, media_type: str, content: bytes) -> None:
+    """An answer is JSON or a whole stream; an error is in the caller's format and says something."""
+    assert 200 <= status < 500, content
+    form = format_of(path).name
+    if status >= 400:
+        assert media_type == "application/json"
+        message = error_of("openai" if form == "openai-responses" else form, content)
+        assert 5 < len(message) < 2000
+    elif media_type == "application/json":
+        read_json(content)
+    else:
+        events = events_of(media_type, content)
+        assert events
+        assert not [event for event in events if event.get("error") or event.get("type") in ("error", "response.failed")]
+
+
+async def ask(client: httpx.AsyncClient, path: str, content: bytes) -> httpx.Response:
+    begun = time.monotonic()
+    response = await client.post(path, content=content)
+    check(path, response.status_code, response.headers["content-type"], response.content)
+    assert time.monotonic() - begun < SECONDS
+    return response
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+READ = [*(question.path for question in QUESTIONS), "/v1/messages/count_tokens"]
+PATHS = [*READ, *(question.path for question in RELAYED), "/api/show"]
+BODIES = cases("bodies")
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_bodies(name: str, client: httpx.AsyncClient) -> None:
+    case = BODIES[name]
+    content = case["latin"].encode("latin-1") if "latin" in case else grown(case["body"]).encode()
+    for path in PATHS:
+        response = await ask(client, path, content)
+        assert path not in READ or response.status_code == case["status"], path
+
+
+# -- conversations -----------------------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+
+
+def of_chat(text: str, *, name: str = "f", about: str = "", schema: Any = SCHEMA, result: str = "9", given: Any = None) -> Any:
+    function = {"name": name, "arguments": json.dumps(given or {})}
+    said = {"role": "assistant", "content": text, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    told = {"role": "tool", "tool_call_id": "c", "content": result}
+    tool = {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+    person = {"role": "user", "content": text}
+    return {"messages": [{"role": "system", "content": text}, person, said, told, person], "tools": [tool]}
+
+
+def of_responses(
+    text: str, *, name: str = "f", about: str = "", schema: Any = SCHEMA, result: str = "9", given: Any = None
+) -> Any:
+    called = {"type": "function_call", "call_id": "c", "name": name, "arguments": json.dumps(given or {})}
+    told = {"type": "function_call_output", "call_id": "c", "output": result}
+    tool = {"type": "function", "name": name, "description": about, "parameters": schema}
+    person = {"role": "user", "content": text}
+    return {"instructions": text, "input": [person, called, told, person], "tools": [tool]}
+
+
+def of_messages(
+    text: str, *, name: str = "f", about: str = "", schema: Any = SCHEMA, result: str = "9", given: Any = None
+) -> Any:
+    called = {"type": "tool_use", "id": "c", "name": name, "input": given or {}}
+    told = [{"type": "tool_result", "tool_use_id": "c", "content": result}, {"type": "text", "text": text}]
+    turns = [("user", text), ("assistant", [{"type": "text", "text": text}, called]), ("user", told)]
+    tool = {"name": name, "description": about, "input_schema": schema}
+    messages = [{"role": role, "content": content} for role, content in turns]
+    return {"max_tokens": 9, "system": text, "messages": messages, "tools": [tool]}
+
+
+def of_ollama(text: str, *, result: str = "9", given: Any = None, **tool: Any) -> Any:
+    body = of_chat(text, **tool)
+    system, person, said, _, last = body["messages"]
+    said["tool_calls"] = [{"function": {"name": body["tools"][0]["function"]["name"], "arguments": given or {}}}]
+    return body | {"messages": [system, person, said, {"role": "tool", "content": result}, last]}
+
+
+CONVERSATIONS = {
+    "/v1/chat/completions": of_chat,
+    "/v1/responses": of_responses,
+    "/v1/messages": of_messages,
+    "/api/chat": of_ollama,
+}
+
+
+def parts(kind: str) -> list[Any]:
+    return [json.loads(grown(part)) for part in PARTS[kind]]
+
+
+async def converse(client: httpx.AsyncClient, path: str, **part: Any) -> None:
+    model = part.pop("model", "m")
+    body = CONVERSATIONS[path](part.pop("text", "Hi"), **part) | {"model": model or "m"}
+    for stream in (True, False):
+        await ask(client, path, json.dumps(body | {"stream": stream}).encode())
+
+
+@pytest.mark.parametrize("path", CONVERSATIONS)
+async def test_texts(path: str, client: httpx.AsyncClient) -> None:
+    for text in parts("texts"):
+        for part in ("text", "about", "result", "model"):
+            await converse(client, path, **{part: text})
+        await converse(client, path, given={"a": text, text: [text]})
+
+
+@pytest.mark.parametrize("path", CONVERSATIONS)
+async def test_names(path: str, client: httpx.AsyncClient) -> None:
+    for name in parts("names"):
+        await converse(client, path, name=name, given={name: name})
+
+
+def exploding(schema: str, levels: int = 40) -> Any:
+    """Make a schema of definitions, each of which has the next one twice."""
+    definitions = {f"d{level}": json.loads(schema.replace("@", f"#/$defs/d{level + 1}")) for level in range(levels)}
+    properties = {"a": {"$ref": "#/$defs/d0"}}
+    return {"type": "object", "properties": properties, "$defs": definitions | {f"d{levels}": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("number", range(len(PARTS["schemas"])))
+async def test_schemas(number: int, client: httpx.AsyncClient) -> None:
+    for path in CONVERSATIONS:
+        await converse(client, path, schema=parts("schemas")[number])
+
+
+@pytest.mark.parametrize("bomb", PARTS["bombs"])
+async def test_schemas_that_grow(bomb: str, client: httpx.AsyncClient) -> None:
+    for path in CONVERSATIONS:
+        await converse(client, path, schema=exploding(bomb))
+
+
+@pytest.mark.parametrize("path", CONVERSATIONS)
+async def test_too_many_tools(path: str, client: httpx.AsyncClient) -> None:
+    body = CONVERSATIONS[path]("Hi") | {"model": "m"}
+    [tool] = body["tools"]
+    named = [json.dumps(tool).replace('"f"', f'"f{number}"') for number in range(1001)]
+    for count, status in ((1000, 200), (1001, 400)):
+        response = await ask(client, path, json.dumps(body | {"tools": [json.loads(each) for each in named[:count]]}).encode())
+        assert response.status_code == status
+
+
+@pytest.mark.parametrize("path", CONVERSATIONS)
+@pytest.mark.parametrize("part", ["text", "result", "about"])
+async def test_a_call_that_others_wrote_is_not_the_models(path: str, part: str, client: httpx.AsyncClient) -> None:
+    body = CONVERSATIONS[path](CALL if part == "text" else "Hi", **({} if part == "text" else {part: CALL})) | {"model": "m"}
+    response = await ask(client, path, json.dumps(body | {"stream": False}).encode())
+    assert "Hello." in response.text
+    assert not re.search(r'"tool_calls": \[\{|"type": "(tool_use|function_call)"', response.text)
+
+
+# -- every field -------------------------------------------------------------------------------------------------------
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+MORE: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "stream_options": {"include_usage": True},
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
+        "functions": [{"name": "g"}],
+        "function_call": {"name": "g"},
+        "parallel_tool_calls": True,
+        "temperature": 0.5,
+        "top_p": 0.5,
+        "max_tokens": 9,
+        "seed": 1,
+        "n": 1,
+        "stop": ["END"],
+        "logprobs": False,
+    },
+    "/v1/responses": {
+        "text": {"format": {"type": "json_schema", "schema": {}}},
+        "tool_choice": {"type": "function", "name": "f"},
+        "reasoning": {"effort": "low"},
+        "metadata": {"a": "b"},
+        "include": ["x"],
+        "store": False,
+        "max_output_tokens": 9,
+        "temperature": 0.5,
+        "previous_response_id": None,
+    },
+    "/v1/messages": {
+        "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "output_config": {"format": {"type": "json_schema", "schema": {}}},
+        "metadata": {"user_id": "u"},
+        "stop_sequences": ["END"],
+        "temperature": 0.5,
+        "top_k": 5,
+    },
+    "/api/chat": {
+        "format": {"type": "object"},
+        "options": {"temperature": 0.5, "num_predict": 9, "stop": ["END"], "num_ctx": 4096, "seed": 1},
+        "keep_alive": "5m",
+        "think": True,
+        "tool_choice": "auto",
+    },
+    "/api/generate": {
+        "model": "m",
+        "prompt": "Hi",
+        "system": "Be kind.",
+        "images": ["iVBORw0KGgo="],
+        "format": "json",
+        "options": {"top_k": 5, "stop": "END"},
+        "context": [1, 2],
+        "raw": False,
+    },
+}
+
+
+def whole_body(path: str) -> dict[str, Any]:
+    """Write a body with every field that is known."""
+    body = CONVERSATIONS[path]("Hi", given={"a": "x"}) if path in CONVERSATIONS else {}
+    if path == "/v1/chat/completions":
+        picture = {"type": "image_url", "image_url": {"url": PICTURE}}
+        body["messages"].append({"role": "user", "content": [{"type": "text", "text": "Hi"}, picture]})
+    if path == "/v1/messages":
+        source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+        document = {"type": "document", "source": {"type": "text", "data": "x"}, "title": "t"}
+        body["messages"].append({"role": "user", "content": [{"type": "image", "source": source}, document]})
+    return {"model": "m", **body, **MORE[path]}
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a body, by the keys that lead there."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+def with_value(data: Any, place: tuple[Any, ...], value: Any) -> Any:
+    copy = json.loads(json.dumps(data))
+    inner = copy
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("path", MORE)
+@pytest.mark.parametrize("strict", [True, False])
+async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pytest.LogCaptureFixture) -> None:
+    body, statuses = whole_body(path), set()
+    failed = 502 if strict else 400  # this model does not call as it is told to
+    async with client_of(strict=strict) as client:
+        for place, value in itertools.product(places(body), parts("values")):
+            changed = with_value(body, place, value) | {"stream": False}
+            statuses.add((await client.post(path, content=json.dumps(changed).encode())).status_code)
+    assert {200, 400} <= statuses <= {200, 400, failed}
+    assert no_errors(caplog)
+
+
+# -- the app's own description -----------------------------------------------------------------------------------------
+
+load_all_checks()
+OPERATIONS = [result.ok() for result in schemathesis.openapi.from_dict(description()).get_all_operations()]
+MODES = schemathesis.GenerationMode
+GENERATED = [(operation, mode) for operation in OPERATIONS for mode in MODES if operation.body or mode is MODES.POSITIVE]
+
+
+@pytest.mark.parametrize(
+    ("operation", "mode"), GENERATED, ids=[f"{operation.label} {mode.value}" for operation, mode in GENERATED]
+)
+def test_what_the_description_allows_and_what_not(operation: Any, mode: Any, url: str, strict_url: str) -> None:
+    """What it does not allow is mended where that cannot matter; only `--strict` refuses all of it."""
+    base = strict_url if mode is MODES.NEGATIVE else url
+    strategy = operation.as_strategy(generation_mode=mode)
+
+    @settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=strategy)
+    def run(case: Any) -> None:
+        response = case.call(base_url=base)
+        # A schema cannot say all, such as that names of tools differ: a valid body may be refused.
+        case.validate_response(response, excluded_checks=[positive_data_acceptance])
+        check(operation.path, response.status_code, response.headers["content-type"][0], response.content)
+
+    run()
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------------
+
+WIRE = cases("wire")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for what the server does after its answer."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=SECONDS) as connection:
+        yield connection
+
+
+def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Read one whole answer."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        piece = connection.recv(65536)
+        assert piece, received
+        received += piece
+    head, _, content = received.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    length = int(headers.get("content-length", "1000000"))
+    with contextlib.suppress(ConnectionResetError):  # the server did not read the request to its end
+        while len(content) < length and (piece := connection.recv(65536)):
+            content += piece
+    return int(first.split()[1]), headers, content[:length]
+
+
+@pytest.mark.parametrize("name", WIRE)
+def test_the_wire(name: str, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="xmlcall.proxy")
+    case = WIRE[name]
+    with connected(url) as connection:
+        connection.sendall(grown(case["request"].replace("{host}", "Host: 127.0.0.1\r\n")).encode("latin-1"))
+        status, headers, content = read_answer(connection)
+    assert status == case["status"] or (case["status"] == 0 and 200 <= status < 500)
+    assert not headers.keys() & {"set-cookie", "location", "access-control-allow-origin"}
+    if status >= 400 and case["form"] != "http":
+        assert error_of(case["form"], content)
+    elif status < 400:
+        read_json(content)
+    wait_until(lambda: case.get("log", "") in caplog.text)
+    assert all(record.levelno < logging.WARNING and record.getMessage().isprintable() for record in caplog.records)
+
+
+POST = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n"
+ENDLESS = {
+    "a body that never comes": (POST + b"Content-Length: 100\r\n\r\n", b""),
+    "a body shorter than said": (POST + b"Content-Length: 100\r\n\r\n{}", b""),
+    "a body drop by drop": (POST + b"Content-Length: 100000\r\n\r\n", b" "),
+    "chunks without end": (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_bodies_without_end(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.3)
+    head, drop = ENDLESS[name]
+    with connected(url) as connection:
+        connection.sendall(head)
+        for _ in range(40):
+            connection.sendall(drop)
+            time.sleep(0.01)
+        status, _, content = read_answer(connection)
+    assert status == 408
+    assert "0.3 s" in error_of("anthropic", content)
+
+
+def test_a_slow_body_holds_up_nobody(url: str) -> None:
+    with connected(url) as slow:
+        slow.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+        begun = time.monotonic()
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert time.monotonic() - begun < SECONDS / 2
+
+
+@pytest.mark.parametrize("how", ["Content-Length: 40000000", "Transfer-Encoding: chunked"])
+def test_bodies_that_are_too_large(how: str, url: str) -> None:
+    piece = b" " * 1_000_000
+    chunk = b"%x\r\n%b\r\n" % (len(piece), piece) if "chunked" in how else piece
+    with connected(url) as connection:
+        connection.sendall(POST + how.encode() + b"\r\n\r\n")
+        for _ in range(34):
+            connection.sendall(chunk)
+        status, _, content = read_answer(connection)
+    assert status == 413
+    assert "33554432 bytes" in error_of("anthropic", content)
+
+
+def test_a_caller_that_leaves_in_its_own_words(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="xmlcall.proxy")
+    with connected(url) as connection:
+        connection.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+        time.sleep(0.05)
+    wait_until(lambda: "the caller left" in caplog.text)
+    assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+# -- the limits --------------------------------------------------------------------------------------------------------
+
+LIMITS = {
+    "| a request's headers | {:,} bytes |": [guard.HEADER_LIMIT],
+    "| its body | {:,} bytes in {:g} s, {} levels, {:,} values |": [
+        endpoints.BODY_LIMIT,
+        endpoints.BODY_SECONDS,
+        endpoints.DEPTH_LIMIT,
+        endpoints.VALUE_LIMIT,
+    ],
+    "| its tools | {:,} |": [bodies.TOOL_LIMIT],
+    "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s for a pattern |": [
+        schema.MAX_NODES,
+        references.MAX_DEPTH,
+        schemacost.MAX_STEPS,
+        schemapattern._SECONDS,
+    ],
+    "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
+    "| silence of the model server | {:g} s |": [READ_SECONDS],
+    "| what is remembered of answers | {:,} characters, in memory |": [memory.CHARACTER_LIMIT],
+}
+
+
+def test_limits_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    for words, limits in LIMITS.items():
+        assert words.format(*limits) in text

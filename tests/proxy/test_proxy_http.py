@@ -1,0 +1,887 @@
+"""The proxy as a real server on loopback, between real callers and fake model servers."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import re
+import socket
+import string
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx
+import ollama
+import openai
+import pytest
+import schemathesis
+from proxy_harness import ADD, block
+from servers import fake_ollama, fake_openai
+from servers.fake_ollama import FakeOllama
+from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, llama_props
+from servers.run_server import Stage, run_server
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from xmlcall import LocalHost
+from xmlcall.backends.ollama import OllamaBackend
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.proxy import create_app
+from xmlcall.proxy.engine import patience
+from xmlcall.proxy.http import exchange as answering
+from xmlcall.proxy.http.routes import ENDPOINTS
+from xmlcall.types.completion import Chunk, Usage
+
+CHAT, RESPONSES, MESSAGES, OLLAMA_CHAT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
+SECONDS = 10.0
+LEAVE_SECONDS = 1.0  # until the model server knows that the caller has left
+HTTP = httpx.Client(timeout=SECONDS)  # one for all: each makes a context of TLS anew
+
+
+class Upstream:
+    """A model server: keeps what comes byte for byte, answers some paths itself and leaves the others to a fake.
+
+    Args:
+        fake: for all other paths.
+        answers: status, media type and pieces of the body by path.
+    """
+
+    def __init__(self, fake: Any, answers: Mapping[str, tuple[int, str, list[bytes]]] | None = None) -> None:
+        self.fake, self.answers = fake, dict(answers or {})
+        self.seen: list[tuple[str, str, bytes]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        content = await request.body()
+        self.seen.append((request.method, request.url.path, content))
+        self.headers.append(dict(request.headers))
+        if answer := self.answers.get(request.url.path):
+            status, media_type, pieces = answer
+            headers = {"content-type": media_type}
+            whole = Response(pieces[0], status, headers) if len(pieces) == 1 else StreamingResponse(iter(pieces), status, headers)
+            await whole(scope, receive, send)
+            return
+        unread = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def replayed() -> Any:
+            return unread.pop() if unread else await receive()
+
+        await self.fake.app(scope, replayed, send)
+
+
+OPENAI, OLLAMA, LLAMA = Stage(), Stage(), Stage()
+
+
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    HTTP.close()
+
+
+@pytest.fixture(scope="module")
+def proxies() -> Iterator[dict[str, str]]:
+    """Proxies in front of the stages, by name."""
+    OPENAI.app, OLLAMA.app, LLAMA.app = FakeOpenAI().app, FakeOllama().app, FakeOpenAI(props=llama_props()).app
+    with contextlib.ExitStack() as stack:
+
+        def proxy(app: Any) -> str:
+            return stack.enter_context(run_server(app, lifespan="on"))
+
+        openai, ollama, llama = (stack.enter_context(run_server(stage)) for stage in (OPENAI, OLLAMA, LLAMA))
+        yield {
+            "openai": proxy(create_app(f"{openai}/v1", mode="xml")),
+            "native": proxy(create_app(f"{openai}/v1", mode="native")),
+            "own": proxy(create_app(f"{openai}/v1", [LocalHost([double], name="own")], mode="xml", allowed=["*"])),
+            "ollama": proxy(create_app(OllamaBackend("tiny", host=ollama), mode="xml")),
+            "llama": proxy(create_app(f"{llama}/v1", mode="auto")),
+        }
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.01, 0.01))
+
+
+def play(stage: Stage, fake: Any, **answers: tuple[int, str, list[bytes]]) -> Upstream:
+    """Put a model server on a stage; `v1_completions` answers `/v1/completions`."""
+    upstream = Upstream(fake, {f"/{path.replace('_', '/')}": answer for path, answer in answers.items()})
+    stage.app = upstream
+    return upstream
+
+
+# -- relayed requests --------------------------------------------------------------------------------------------------
+
+JSON, SSE, LINES = "application/json; charset=utf-8", "text/event-stream", "application/x-ndjson"
+SPOKEN = b'{"role":"user","content":"\\u00e4\xc3\xa4 <function_calls>"}'
+STRANGE = b' {"model" :"tiny",\r\n\t"messages":[' + SPOKEN + b'] , "n":2,"x": 1.50,"stream":%s}\n'
+PROMPT = b'{"prompt": "Hi",   "model":"tiny", "raw": true, "suffix":"x","stream":%s}'
+# Neither JSON nor UTF-8: nobody looks at what is passed on.
+SAID = [b'{"choices": [] }\r\n', b"\xff\xfe", b"data: {\n\n", b": x\n\nevent: y\n", b"\n"]
+
+RELAYED = [
+    ("openai", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE),
+    ("native", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE[:-2] + b',"tools":[{}],"tool_choice":{}}'),
+    ("openai", OPENAI, "/v1/completions", "/v1/completions", PROMPT),
+    ("openai", OPENAI, "/v1/embeddings", "/v1/embeddings", b'{"input":[[1,2]],"model":"tiny","stream":%s}'),
+    ("openai", OPENAI, "/v1/rerank", "/v1/rerank", b'{"query":"x","documents":["y"],"model":"tiny","stream":%s}'),
+    ("ollama", OLLAMA, "/api/chat", "/api/chat", STRANGE),
+    ("ollama", OLLAMA, "/api/generate", "/api/generate", PROMPT),
+    ("ollama", OLLAMA, "/api/embed", "/api/embed", b'{"input": "x","model":"tiny", "stream":%s}'),
+    ("ollama", OLLAMA, "/api/embeddings", "/api/embeddings", b'{"prompt": "x","model":"tiny", "stream":%s}'),
+]
+
+
+@pytest.mark.parametrize(("proxy", "stage", "path", "upstream_path", "content"), RELAYED, ids=[f"{r[0]} {r[2]}" for r in RELAYED])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [200, 418])
+def test_what_needs_nothing_passes_byte_for_byte(
+    proxy: str, stage: Stage, path: str, upstream_path: str, content: bytes, stream: bool, status: int, proxies: dict[str, str]
+) -> None:
+    content = content.replace(b"%s", b"true" if stream else b"false")
+    said = SAID if stream else [b"".join(SAID)]
+    media_type = (LINES if stage is OLLAMA else SSE) if stream else JSON
+    upstream = play(stage, FakeOpenAI())
+    upstream.answers[upstream_path] = (status, media_type, said)
+    response = HTTP.post(proxies[proxy] + path, content=content, headers={"authorization": "Bearer mine", "cookie": "a=b"})
+    assert upstream.seen == [("POST", upstream_path, content)]
+    assert (response.status_code, response.headers["content-type"], response.content) == (status, media_type, b"".join(SAID))
+    assert not {"authorization", "cookie"} & upstream.headers[0].keys()
+
+
+@pytest.mark.parametrize(("proxy", "stage", "path", "upstream_path", "content"), RELAYED, ids=[f"{r[0]} {r[2]}" for r in RELAYED])
+@pytest.mark.parametrize("model", ["gpt-5", "", None])
+def test_of_another_models_name_only_that_changes(
+    proxy: str, stage: Stage, path: str, upstream_path: str, content: bytes, model: str | None, proxies: dict[str, str]
+) -> None:
+    asked = json.loads(content.replace(b"%s", b"true")) | {"model": model}
+    if model is None:
+        del asked["model"]
+    upstream = play(stage, FakeOpenAI())
+    upstream.answers[upstream_path] = (200, SSE, SAID)
+    response = HTTP.post(proxies[proxy] + path, json=asked)
+    assert json.loads(upstream.seen[0][2]) == asked | {"model": "tiny"}
+    assert response.content == b"".join(SAID)
+
+
+def messages(*said: Mapping[str, Any] | str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": each} if isinstance(each, str) else dict(each) for each in said or ("Hi",)]
+
+
+CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}]}
+NOT_RELAYED = {
+    "tools": {"messages": messages(), "tools": [ADD]},
+    "functions": {"messages": messages(), "functions": [ADD["function"]]},
+    "a call in the history": {"messages": messages("Hi", CALLED)},
+    "a result in the history": {"messages": messages("Hi", {"role": "tool", "tool_call_id": "c", "content": "9"})},
+}
+
+
+@pytest.mark.parametrize("asked", NOT_RELAYED.values(), ids=NOT_RELAYED.keys())
+def test_what_has_tools_in_it_is_written_as_text(asked: dict[str, Any], proxies: dict[str, str]) -> None:
+    upstream = play(OPENAI, FakeOpenAI())
+    response = HTTP.post(f"{proxies['openai']}/v1/chat/completions", json={"model": "tiny", **asked})
+    assert response.json()["choices"][0]["message"]["content"] == "Hello world"
+    body = json.loads(upstream.seen[0][2])
+    assert body["stream"] is True
+    assert not body.keys() & {"tools", "functions"}
+    assert {message["role"] for message in body["messages"]} <= {"system", "user", "assistant"}
+
+
+MULTIPLY = {"index": 0, "id": "c", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 1234, "b": 5678}'}}
+TRIALS = {
+    "it works": ([chunk({"tool_calls": [MULTIPLY]}), chunk({}, "tool_calls")], True),
+    "it does not": (fake_openai.reply("It is 7006652."), False),
+}
+
+
+@pytest.mark.parametrize(("steps", "is_relayed"), TRIALS.values(), ids=TRIALS.keys())
+def test_what_has_tools_in_it_is_passed_on_where_a_trial_call_works(steps: list[Step], is_relayed: bool) -> None:
+    upstream = Upstream(FakeOpenAI(steps=steps))
+    content = json.dumps({"model": "tiny", "messages": messages(), "tools": [ADD]}, indent=3).encode()
+    with run_server(upstream) as model, run_server(create_app(f"{model}/v1"), lifespan="on") as url:
+        upstream.seen.clear()
+        for _ in range(2):
+            HTTP.post(url + CHAT, content=content)
+    (_, _, trial), *asked = upstream.seen
+    assert json.loads(trial)["tools"][0]["function"]["name"] == "multiply"
+    assert [each == content for _, _, each in asked] == [is_relayed] * 2
+
+
+def test_nothing_is_relayed_where_the_proxy_has_tools_of_its_own(proxies: dict[str, str]) -> None:
+    upstream = play(OPENAI, FakeOpenAI())
+    asked = {"model": "tiny", "messages": messages(), "unknown": 1}
+    response = HTTP.post(f"{proxies['own']}/v1/chat/completions", json=asked)
+    assert response.json()["choices"][0]["message"]["content"] == "Hello world"
+    assert "double" in json.loads(upstream.seen[0][2])["messages"][0]["content"]
+
+
+OTHERS = [
+    ("openai", "/api/embed"),
+    ("openai", "/api/embeddings"),
+    ("ollama", "/v1/completions"),
+    ("ollama", "/v1/embeddings"),
+    ("ollama", "/v1/rerank"),
+]
+
+
+@pytest.mark.parametrize(("proxy", "path"), OTHERS)
+def test_what_can_only_be_passed_on_needs_a_model_server_that_has_it(proxy: str, path: str, proxies: dict[str, str]) -> None:
+    response = HTTP.post(proxies[proxy] + path, json={"model": "tiny", "input": "x"})
+    assert response.status_code == 404
+    assert f"the model server has no {path}" in response.text
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/completions", "/api/embed"])
+def test_a_path_that_the_model_server_does_not_know(path: str, status: int, proxies: dict[str, str]) -> None:
+    said = {path.strip("/").replace("/", "_"): (status, "text/plain", [b"not started for this"])}
+    is_ollama = path.startswith("/api/")
+    play(OLLAMA if is_ollama else OPENAI, FakeOllama() if is_ollama else FakeOpenAI(), **said)
+    response = HTTP.post(proxies["ollama" if is_ollama else "openai"] + path, json={"model": "tiny", "input": "x"})
+    assert response.status_code == 404
+    error = response.json()["error"]
+    message = error if is_ollama else error["message"]
+    assert f"the model server has no {path}" in message
+    assert "not started for this" in message
+
+
+def test_a_model_server_that_breaks_off_breaks_off_here_too(proxies: dict[str, str]) -> None:
+    half = chunk({"content": "Hel"})[:-10]
+    play(OPENAI, FakeOpenAI(steps=[half, CUT]))
+    asked = {"model": "tiny", "messages": messages(), "stream": True}
+    with HTTP.stream("POST", f"{proxies['openai']}/v1/chat/completions", json=asked) as response:
+        pieces = response.iter_bytes()
+        assert next(pieces) == half
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(pieces)
+
+
+def test_a_relayed_stream_that_breaks_off_between_events_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hel"}), CUT]))
+    with openai.OpenAI(base_url=f"{proxies['openai']}/v1", api_key="none", max_retries=0) as client:
+        events = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], stream=True)
+        with events:
+            assert next(events).choices[0].delta.content == "Hel"
+            with pytest.raises(openai.APIError, match="connection"):
+                list(events)
+
+
+def test_a_relayed_stream_of_lines_that_breaks_off_ends_with_an_error(proxies: dict[str, str]) -> None:
+    play(OLLAMA, FakeOllama(steps=[fake_ollama.part("Hel"), fake_ollama.CUT]))
+    with ollama.Client(proxies["ollama"]) as client:
+        parts = client.chat("tiny", [{"role": "user", "content": "Hi"}], stream=True)
+        assert next(parts).message.content == "Hel"
+        with pytest.raises(ollama.ResponseError, match="connection"):
+            list(parts)
+
+
+@pytest.mark.parametrize(("told", "status"), [(999, 502), (599, 599), (204, 204)])
+def test_a_status_that_is_none_is_a_bad_gateway(told: int, status: int, proxies: dict[str, str]) -> None:
+    answer = f"HTTP/1.1 {told} X\r\ncontent-length: 0\r\n\r\n".encode()
+    with raw_server(answer) as upstream, run_server(create_app(ScriptedRelay(upstream), mode="xml"), lifespan="on") as url:
+        assert HTTP.post(f"{url}/v1/embeddings", json={"input": "x"}).status_code == status
+
+
+@contextlib.contextmanager
+def raw_server(answer: bytes) -> Iterator[str]:
+    """Answer every request with the same bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65536)
+                        connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+class ScriptedRelay(ScriptedBackend):
+    """A scripted backend that relays to an address."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__([])
+        self._url = url
+
+    @contextlib.asynccontextmanager
+    async def relay(self, method: str, path: str, content: bytes = b"") -> Any:
+        from xmlcall.backends.base import Relayed
+
+        async with httpx.AsyncClient() as client, client.stream(method, self._url + path, content=content) as response:
+            yield Relayed(status=response.status_code, media_type="application/json", chunks=response.aiter_bytes())
+
+
+# -- the four formats --------------------------------------------------------------------------------------------------
+
+PATHS = (CHAT, RESPONSES, MESSAGES, OLLAMA_CHAT)
+FORM = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic", OLLAMA_CHAT: "ollama"}
+
+
+def asking(path: str, *, stream: bool = False, tools: bool = True, text: str = "1 + 2?") -> dict[str, Any]:
+    """Write a question in the format of a path."""
+    function = ADD["function"]
+    body: dict[str, Any] = {"model": "any", "stream": stream}
+    body |= {"input": text} if path == RESPONSES else {"messages": messages(text)}
+    body |= {"max_tokens": 99} if path == MESSAGES else {}
+    if not tools:
+        return body
+    if path == MESSAGES:
+        tool = {"name": function["name"], "input_schema": function["parameters"]}
+    else:
+        tool = {"type": "function", **function} if path == RESPONSES else ADD
+    return body | {"tools": [tool]}
+
+
+def error_of(path: str, response: httpx.Response) -> tuple[str, str | None, str]:
+    """Return type, code and message of an error, whose form has to be the path's."""
+    assert response.headers["content-type"] == "application/json"
+    data = response.json()
+    if FORM[path] == "ollama":
+        assert data.keys() == {"error"}
+        return "", None, data["error"]
+    inner = data["error"]
+    if FORM[path] == "anthropic":
+        assert (data["type"], inner.keys()) == ("error", {"type", "message"})
+        return inner["type"], None, inner["message"]
+    assert (data.keys(), inner.keys()) == ({"error"}, {"message", "type", "param", "code"})
+    return inner["type"], inner["code"], inner["message"]
+
+
+def events_of(path: str, content: bytes) -> list[Any]:
+    """Return what a stream says, without comments."""
+    if path == OLLAMA_CHAT:
+        return [json.loads(line) for line in content.splitlines()]
+    return [json.loads(each) if each != b"[DONE]" else "[DONE]" for each in re.findall(rb"^data: (.*)$", content, re.MULTILINE)]
+
+
+def text_of(path: str, content: bytes) -> str:
+    """Return the text of a streamed answer."""
+    found = ""
+    for event in events_of(path, content):
+        if path == CHAT and event != "[DONE]" and event.get("choices"):
+            found += event["choices"][0]["delta"].get("content") or ""
+        elif path == RESPONSES and event["type"] == "response.output_text.delta":
+            found += event["delta"]
+        elif path == MESSAGES and event["type"] == "content_block_delta":
+            found += event["delta"]["text"]
+        elif path == OLLAMA_CHAT:
+            found += event.get("message", {}).get("content", "")
+    return found
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+DEEP = b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}"
+REFUSALS: dict[str, tuple[bytes, dict[str, str], int, str, str]] = {
+    # body, headers, status, type in Anthropic's format, words
+    "bad JSON": (b'{"model": ', {}, 400, "invalid_request_error", "expected a JSON body"),
+    "not an object": (b"[1]", {}, 400, "invalid_request_error", "expected a JSON object as the body, got [1]"),
+    "too deep": (DEEP, {}, 400, "invalid_request_error", "at most 100 levels"),
+    "a field of another type": (b'{"model": 1, "tools": [{}]}', {}, 400, "invalid_request_error", "got 1"),
+    "a page": (b"{}", {"origin": "http://evil.example"}, 403, "permission_error", "'http://evil.example' may not"),
+    "another name": (b"{}", {"host": "evil.example"}, 403, "permission_error", "got 'evil.example'"),
+    "large headers": (b"{}", {"x": "a" * 33000}, 431, "invalid_request_error", "at most 32768 bytes of headers"),
+    "a large body": (b" " * (32 * 1024 * 1024 + 1), {}, 413, "request_too_large", "at most 33554432 bytes"),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused(name: str, path: str, proxies: dict[str, str]) -> None:
+    content, headers, status, kind, words = REFUSALS[name]
+    response = HTTP.post(proxies["openai"] + path, content=content, headers=headers)
+    assert response.status_code == status
+    told, _, message = error_of(path, response)
+    assert words in message
+    assert FORM[path] != "anthropic" or told == kind
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_and_methods_that_are_not_there(path: str, proxies: dict[str, str]) -> None:
+    unknown = HTTP.post(f"{proxies['openai']}{path}/unknown", json={})
+    assert unknown.status_code == 404
+    assert "questions go to: /v1/chat/completions, " in error_of(path, unknown)[2]
+    wrong = HTTP.get(proxies["openai"] + path)
+    assert (wrong.status_code, sorted(wrong.headers["allow"].split(", "))) == (405, ["OPTIONS", "POST"])
+    assert f"GET {path}" in error_of(path, wrong)[2]
+
+
+def overflow() -> tuple[int, Any]:
+    said = {"type": "exceed_context_size_error", "message": "too long", "n_prompt_tokens": 9000, "n_ctx": 4096}
+    return 400, {"error": said}
+
+
+# The model server's refusal; status, OpenAI's type and code, Anthropic's type, words.
+TROUBLES: dict[str, tuple[tuple[int, Any], int, str, str | None, str, str]] = {
+    "bad request": ((400, {"error": {"message": "no"}}), 400, "invalid_request_error", None, "invalid_request_error", "400: no"),
+    "no such model": ((404, {"error": {"message": "gone"}}), 404, "invalid_request_error", None, "not_found_error", "404: gone"),
+    "too many": ((429, {"error": {"message": "slower"}}), 429, "invalid_request_error", None, "rate_limit_error", "slower"),
+    "broken": ((500, "Oops"), 502, "server_error", "model_server_error", "api_error", "500: Oops"),
+    "loading": ((503, {"error": "loading"}), 502, "server_error", "model_server_error", "api_error", "503: loading"),
+    "prompt too long": (
+        overflow(),
+        400,
+        "invalid_request_error",
+        "context_length_exceeded",
+        "invalid_request_error",
+        "about 9,000 tokens, ",
+    ),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", TROUBLES)
+def test_what_the_model_server_refuses(name: str, stream: bool, path: str, proxies: dict[str, str]) -> None:
+    refusal, status, kind, code, anthropic_kind, words = TROUBLES[name]
+    play(OPENAI, FakeOpenAI(refusal=refusal))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
+    assert response.status_code == status
+    told = error_of(path, response)
+    assert words in told[2]
+    expected = {"openai": (kind, code), "anthropic": (anthropic_kind, None), "ollama": ("", None)}
+    assert told[:2] == expected[FORM[path]]
+
+
+def test_a_model_server_that_is_gone() -> None:
+    with contextlib.ExitStack() as stack:
+        with run_server(FakeOpenAI().app) as upstream:
+            url = stack.enter_context(run_server(create_app(f"{upstream}/v1", mode="xml"), lifespan="on"))
+        for path, stream, tools in itertools.product(PATHS, (True, False), (True, False)):  # without tools, chats are relayed
+            response = HTTP.post(url + path, json=asking(path, stream=stream, tools=tools))
+            assert response.status_code == 503
+            kind, code, message = error_of(path, response)
+            assert "cannot connect to http://127.0.0.1:" in message
+            assert kind == {"openai": "server_error", "anthropic": "overloaded_error", "ollama": ""}[FORM[path]]
+            assert code == ("model_server_unavailable" if FORM[path] == "openai" else None)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_calls_that_never_can_run(path: str, stream: bool, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=fake_openai.reply(block(("nothing_like_it", {"a": "x"})))))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
+    assert (response.status_code, response.headers["x-should-retry"]) == (400, "false")
+    assert "however often it was told why: nothing_like_it: " in error_of(path, response)[2]
+
+
+FINISHES = {
+    CHAT: ('"finish_reason": "', "[DONE]"),
+    RESPONSES: ("response.completed", "response.incomplete"),
+    MESSAGES: ("message_stop", '"stop_reason": "'),
+    OLLAMA_CHAT: ('"done": true', '"done_reason"'),
+}
+BREAKS = {"cut": [chunk({"content": "Hello"}), CUT], "no end": [chunk({"content": "Hello"})]}
+BREAKS["an error"] = [chunk({"content": "Hello"}), fake_openai.event({"error": {"message": "out of memory"}})]
+BREAKS["nonsense"] = [chunk({"content": "Hello"}), b"data: <html>\n\n"]
+
+
+def failure_of(path: str, content: bytes) -> str:
+    """Return the message of the error in which a stream ends; it may have no other end."""
+    assert not [finish for finish in FINISHES[path] if finish in content.decode()]
+    last = events_of(path, content)[-1]
+    error = last["response"]["error"] if path == RESPONSES else last["error"]
+    return str(error if FORM[path] == "ollama" else error["message"])
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_model_server_that_fails_in_mid_stream(name: str, path: str, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=BREAKS[name]))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=True))
+    assert response.status_code == 200
+    assert text_of(path, response.content) == "Hello"
+    assert failure_of(path, response.content)
+    whole = HTTP.post(proxies["openai"] + path, json=asking(path))
+    assert whole.status_code in (502, 503)
+    assert error_of(path, whole)[2]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_tools_that_do_not_fit_are_told_with_figures(path: str, stream: bool, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(n_ctx=300))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
+    assert response.status_code == 400
+    message = error_of(path, response)[2]
+    figures = re.search(
+        r"the context holds 300\b.*the (\d+) tools take about ([\d,]+) tokens: fewer tools, or a larger context", message
+    )
+    assert figures, message
+    assert int(figures[1]) >= 1
+    assert int(figures[2].replace(",", "")) > 100
+    assert "-c N" in message  # how this server's context is made larger
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+RELAYS = (CHAT,)  # without tools: passed on as it is
+HOWS = [*((path, True) for path in PATHS), (CHAT, False), (MESSAGES, False)]
+
+
+@pytest.mark.parametrize(("path", "tools"), HOWS)
+def test_the_first_words_come_before_the_model_has_ended(path: str, tools: bool, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"content": "Hello"}), SECONDS, *fake_openai.reply("never")]))
+    begun, received = time.monotonic(), b""
+    with HTTP.stream("POST", proxies["openai"] + path, json=asking(path, stream=True, tools=tools)) as response:
+        for piece in response.iter_bytes():
+            received += piece
+            if text_of(path, received) == "Hello":
+                break
+    assert time.monotonic() - begun < SECONDS / 2
+
+
+@contextlib.contextmanager
+def asked(url: str, body: Mapping[str, Any]) -> Iterator[socket.socket]:
+    """Send a question; the connection is closed at the end, whatever has come by then."""
+    parsed, content = httpx.URL(url), json.dumps(body).encode()
+    head = f"POST {parsed.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n\r\n"
+    with socket.create_connection((parsed.host, parsed.port or 0), timeout=SECONDS) as connection:
+        connection.sendall(head.encode() + content)
+        yield connection
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens in another thread."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+MOMENTS: dict[str, tuple[bool, list[Any]]] = {
+    # whether it streams; what the model says before it is silent
+    "before the first word": (True, []),
+    "in the middle": (True, [chunk({"content": "Hello"})]),
+    "of a whole answer": (False, [chunk({"content": "Hello"})]),
+}
+
+
+@pytest.mark.parametrize(("path", "tools"), HOWS)
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_caller_that_leaves_ends_the_generation(name: str, path: str, tools: bool, proxies: dict[str, str]) -> None:
+    stream, said = MOMENTS[name]
+    fake = FakeOpenAI(steps=[*said, 60.0])
+    upstream = play(OPENAI, fake)
+    with asked(proxies["openai"] + path, asking(path, stream=stream, tools=tools)) as connection:
+        wait_until(lambda: bool(upstream.seen))
+        received = b""
+        while stream and said and b"Hello" not in received:
+            received += connection.recv(65536)
+    assert fake.left.wait(LEAVE_SECONDS), "the generation goes on at the server"
+
+
+@pytest.mark.parametrize("tools", [True, False])
+def test_a_caller_of_ollama_that_leaves_ends_the_generation(tools: bool, proxies: dict[str, str]) -> None:
+    fake = FakeOllama(steps=[fake_ollama.part("Hello"), 60.0])
+    upstream = play(OLLAMA, fake)
+    with asked(proxies["ollama"] + OLLAMA_CHAT, asking(OLLAMA_CHAT, stream=True, tools=tools)):
+        wait_until(lambda: bool(upstream.seen))
+    assert fake.left.wait(LEAVE_SECONDS), "the generation goes on at the server"
+
+
+def test_a_caller_that_leaves_ends_the_proxys_own_tools() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return "never"
+
+    backend = ScriptedBackend([block(("wait", {}))])
+    with run_server(create_app(backend, [LocalHost([wait])], mode="xml", allowed=["*"]), lifespan="on") as url:
+        with asked(url + MESSAGES, asking(MESSAGES)):
+            assert begun.wait(SECONDS)
+        assert ended.wait(LEAVE_SECONDS), "the tool goes on"
+
+
+class Endless:
+    """Steps without end; how many were taken is counted."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[Step]:
+        piece = chunk({"content": "".join(random.Random(1).choices(string.ascii_letters, k=65_000))})  # what repeats is cut
+        while True:
+            self.taken += 1
+            yield piece
+            yield 0.0  # the server has to hear that the proxy has left
+
+
+@pytest.mark.parametrize(("path", "tools"), [(CHAT, False), (CHAT, True), (MESSAGES, True)])
+def test_a_slow_reader_slows_the_model_server(path: str, tools: bool, proxies: dict[str, str]) -> None:
+    steps: Any = Endless()
+    fake = FakeOpenAI(steps=steps)
+    play(OPENAI, fake)
+    with asked(proxies["openai"] + path, asking(path, stream=True, tools=tools)) as connection:
+        taken = wait_until_still(lambda: steps.taken)
+        assert 0 < taken < 1000, "64 MB are more than all buffers hold"
+        received = 0
+        while received < 2 * taken * 65_000:  # whoever reads on gets more
+            received += len(connection.recv(1 << 20))
+        assert steps.taken > taken
+    assert fake.left.wait(LEAVE_SECONDS)
+
+
+def wait_until_still(count: Callable[[], int], seconds: float = 0.5) -> int:
+    """Wait until a number has begun to grow and then stopped for a while."""
+    deadline, last, since = time.monotonic() + SECONDS, 0, time.monotonic()
+    while not last or time.monotonic() - since < seconds:
+        assert time.monotonic() < deadline, f"it never stops: {count()}"
+        time.sleep(0.02)
+        if count() != last:
+            last, since = count(), time.monotonic()
+    return last
+
+
+PINGS = {CHAT: b"\n: the model", RESPONSES: b"\n: the model", MESSAGES: b"event: ping\n", OLLAMA_CHAT: b""}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_silent_model_is_waited_for(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "BEGIN_SECONDS", 0.1)
+    monkeypatch.setattr(answering, "PING_SECONDS", 0.2)
+    play(OPENAI, FakeOpenAI(steps=[0.9, *fake_openai.reply("Hello"), 0.5]))
+    begun = time.monotonic()
+    with HTTP.stream("POST", proxies["openai"] + path, json=asking(path, stream=True)) as response:
+        assert time.monotonic() - begun < 0.8, "the head comes before the model has said anything"
+        content = b"".join(response.iter_bytes())
+    assert 2 <= content.count(PINGS[path]) <= 9 if PINGS[path] else b"\n\n" not in content
+    assert text_of(path, content) == "Hello"
+    assert [finish for finish in FINISHES[path] if finish in content.decode()]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_error_after_the_beginning_is_an_event(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "BEGIN_SECONDS", 0.1)
+    play(OPENAI, FakeOpenAI(steps=[0.2, CUT]))
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=True))
+    assert response.status_code == 200
+    assert "broke off" in failure_of(path, response.content)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_streams_are_not_kept_by_anybody_between(path: str, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI())
+    response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=True))
+    assert response.headers["content-type"] == (LINES if path == OLLAMA_CHAT else SSE)
+    assert (response.headers["cache-control"], response.headers["x-accel-buffering"]) == ("no-store", "no")
+    assert text_of(path, response.content) == "Hello world"
+
+
+# -- what is known of the model ----------------------------------------------------------------------------------------
+
+
+def test_the_model_is_listed(proxies: dict[str, str]) -> None:
+    with httpx.Client(base_url=proxies["openai"]) as client:
+        listed = client.get("/v1/models").json()
+        assert (listed["object"], [model["id"] for model in listed["data"]]) == ("list", ["tiny"])
+        assert listed["data"][0] == client.get("/v1/models/tiny").json()
+        assert client.get("/v1/models/org/any:7b").json()["id"] == "org/any:7b"  # whatever is asked for is served
+        assert client.get("/v1/models/").json() == listed
+        assert client.get("/health").json() == client.get("/").json() == {"status": "ok", "model": "tiny"}
+        head = client.head("/")
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_the_model_is_listed_as_ollama_does(proxies: dict[str, str]) -> None:
+    with httpx.Client(base_url=proxies["openai"]) as client:
+        [listed] = client.get("/api/tags").json()["models"]
+        [running] = client.get("/api/ps").json()["models"]
+        shown = client.post("/api/show", json={"model": "any"}).json()
+        version = client.get("/api/version").json()["version"]
+    assert (listed["name"], running["model"], shown["capabilities"]) == ("tiny", "tiny", ["completion", "tools"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+
+
+def test_ollama_itself_lists_its_models(proxies: dict[str, str]) -> None:
+    said = b'{"models" : [ ]}'
+    upstream = play(OLLAMA, FakeOllama(), api_version=(200, JSON, [b'{"version":"9"}']), api_tags=(200, JSON, [said]))
+    with httpx.Client(base_url=proxies["ollama"]) as client:
+        assert client.get("/api/tags").content == said
+        assert client.get("/api/version").json() == {"version": "9"}
+        assert client.get("/api/ps").json() == {"models": []}
+        shown = client.post("/api/show", json={"model": "any"}).json()
+    assert shown["capabilities"] == ["completion", "tools"]
+    assert shown["model_info"]["gemma3.context_length"] == 131072
+    assert json.loads(upstream.seen[-1][2]) == {"model": "tiny"}
+
+
+@pytest.mark.parametrize("proxy", ["openai", "ollama"])
+@pytest.mark.parametrize("name", ["tiny", "tiny:latest"])
+def test_the_model_that_is_served_is_there_already(name: str, proxy: str, proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    with ollama.Client(proxies[proxy]) as client:
+        states = [each.status for each in client.pull(name, stream=True)]
+        assert client.pull(name).status == "success"
+    assert (states[0], states[-1]) == ("pulling manifest", "success")
+    assert upstream.seen == []
+
+
+CHANGES: dict[str, Callable[[ollama.Client], Any]] = {
+    "another model": lambda client: client.pull("llama3"),
+    "another model, streamed": lambda client: list(client.pull("tiny:4b", stream=True)),
+    "delete": lambda client: client.delete("tiny"),
+    "copy": lambda client: client.copy("tiny", "mine"),
+    "create": lambda client: client.create("mine", from_="tiny"),
+    "push": lambda client: client.push("tiny"),
+}
+
+
+@pytest.mark.parametrize("proxy", ["openai", "ollama"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_nobody_changes_the_servers_models(name: str, proxy: str, proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    with ollama.Client(proxies[proxy]) as client, pytest.raises(ollama.ResponseError, match="the model server itself") as caught:
+        CHANGES[name](client)
+    assert caught.value.status_code == (404 if "another" in name else 403)
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize("said", [b"<html>", b"[]", b'{"capabilities": 1}'])
+def test_an_ollama_that_shows_nonsense(said: bytes, proxies: dict[str, str]) -> None:
+    play(OLLAMA, FakeOllama(), api_show=(200, JSON, [said]))
+    response = HTTP.post(f"{proxies['ollama']}/api/show", json={"model": "any"})
+    assert response.status_code == (200 if said.startswith(b"{") else 502)
+
+
+def count(url: str, **body: Any) -> httpx.Response:
+    return HTTP.post(f"{url}/v1/messages/count_tokens", json={"model": "any", "messages": messages("1 + 2?"), **body})
+
+
+def test_tokens_are_counted_by_the_model_server_that_can(proxies: dict[str, str]) -> None:
+    path = "/v1/chat/completions/input_tokens"
+    upstream = play(LLAMA, FakeOpenAI(props=llama_props()))
+    upstream.answers[path] = (200, JSON, [b'{"input_tokens": 1234}'])
+    tool = {"name": "add", "input_schema": ADD["function"]["parameters"]}
+    assert count(proxies["llama"], tools=[tool]).json() == {"input_tokens": 1234}
+    [(_, asked, content)] = upstream.seen
+    assert asked == path
+    assert "add" in json.loads(content)["messages"][0]["content"]  # the prompt with its tools
+
+
+@pytest.mark.parametrize("answer", [(404, JSON, [b"{}"]), (200, JSON, [b'{"input_tokens": null}'])])
+def test_tokens_are_estimated_where_nobody_counts(answer: Any, proxies: dict[str, str]) -> None:
+    play(LLAMA, FakeOpenAI(props=llama_props())).answers["/v1/chat/completions/input_tokens"] = answer
+    short, long = (count(proxies["llama"], messages=messages(text)).json() for text in ("Hi", "word " * 1000))
+    assert 1 <= short["input_tokens"] < 20
+    assert 1000 <= long["input_tokens"] < 2000
+    assert count(proxies["openai"]).status_code == 200
+    refused = count(proxies["openai"], messages=1)
+    assert (refused.status_code, error_of(MESSAGES, refused)[0]) == (400, "invalid_request_error")
+
+
+def test_the_description(proxies: dict[str, str]) -> None:
+    document = HTTP.get(f"{proxies['openai']}/openapi.json").json()
+    assert document["openapi"].startswith("3.1.")
+    schemathesis.openapi.from_dict(document).validate()
+    assert {(path, method) for path, item in document["paths"].items() for method in item} == {
+        (endpoint.path.replace(":path", ""), endpoint.method.lower()) for endpoint in ENDPOINTS
+    }
+    for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(document)):
+        node = document
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+    for path in PATHS:
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        assert document["components"]["schemas"][body.rpartition("/")[2]]["type"] == "object"
+
+
+# -- who may call ------------------------------------------------------------------------------------------------------
+
+KEY = "schlüssel-5"
+PAGE = "http://localhost:3000"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    hello = (Chunk(text="Hello."), Chunk(finish_reason="stop", usage=Usage()))
+    app = create_app(ScriptedBackend([hello] * 99), mode="xml", api_key=KEY, origins=[f"{PAGE}/"])
+    with run_server(app, lifespan="on") as url:
+        yield url
+
+
+KEYS: list[tuple[dict[str, str | bytes], int]] = [
+    ({"authorization": f"Bearer {KEY}".encode()}, 200),
+    ({"authorization": f"bearer  {KEY}".encode()}, 200),
+    ({"x-api-key": KEY.encode()}, 200),
+    ({"x-api-key": "none", "authorization": f"Bearer {KEY}".encode()}, 200),
+    ({"x-api-key": KEY.encode(), "authorization": "Bearer none"}, 200),
+    ({}, 401),
+    ({"authorization": KEY.encode()}, 401),
+    ({"authorization": "Bearer"}, 401),
+    ({"x-api-key": ""}, 401),
+    ({"x-api-key": KEY[:-1].encode()}, 401),
+    ({"x-api-key": f"{KEY}5".encode()}, 401),
+    ({"x-api-key": KEY.encode("latin-1")}, 401),
+    ({"cookie": f"key={KEY}".encode()}, 401),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), KEYS)
+def test_keys(headers: dict[str, Any], status: int, guarded: str) -> None:
+    for path in PATHS:
+        response = HTTP.post(guarded + path, json=asking(path), headers=headers)
+        assert response.status_code == status
+        if status == 401:
+            kind, code, message = error_of(path, response)
+            assert "Authorization: Bearer KEY" in message
+            assert kind == ("" if FORM[path] == "ollama" else "authentication_error")
+            assert code == ("invalid_api_key" if FORM[path] == "openai" else None)
+
+
+@pytest.mark.parametrize("endpoint", [*ENDPOINTS, None], ids=lambda endpoint: endpoint.path if endpoint else "unknown")
+def test_without_the_key_nothing_is_told(endpoint: Any, guarded: str) -> None:
+    method, path = (endpoint.method, endpoint.path.replace("{name:path}", "x")) if endpoint else ("GET", "/unknown")
+    assert HTTP.request(method, guarded + path).status_code == 401
+
+
+def test_a_page_that_may_call(guarded: str) -> None:
+    wanted = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,x-stainless-os"}
+    asked = HTTP.options(guarded + CHAT, headers={"origin": PAGE, **wanted})  # browsers send no key with that
+    assert asked.status_code == 200
+    assert asked.headers["access-control-allow-origin"] == PAGE
+    assert asked.headers["access-control-allow-headers"] == "*, authorization"
+    assert "POST" in asked.headers["access-control-allow-methods"]
+    for headers, status in (({"x-api-key": KEY.encode()}, 200), ({}, 401)):
+        answer = HTTP.post(guarded + CHAT, json=asking(CHAT), headers={"origin": PAGE, **headers})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
+        assert answer.headers["vary"] == "origin"
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3001", "https://localhost:3000", "http://localhost:3000.evil.example", "null"]
+)
+def test_other_pages_may_not(origin: str, guarded: str) -> None:
+    for method in ("POST", "OPTIONS"):
+        response = HTTP.request(method, guarded + CHAT, headers={"origin": origin, "x-api-key": KEY.encode()})
+        assert response.status_code == 403
+        assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("origin", [None, "app://obsidian.md", "vscode-webview://1a2b", "tauri://localhost"])
+def test_no_page_may_call_unless_allowed(origin: str | None, proxies: dict[str, str]) -> None:
+    headers = {} if origin is None else {"origin": origin}
+    response = HTTP.get(f"{proxies['openai']}/v1/models", headers=headers)
+    assert response.status_code == 200
+    assert not [name for name in response.headers if name.startswith("access-control")]
+    assert HTTP.options(proxies["openai"] + CHAT, headers={"origin": PAGE}).status_code == 403

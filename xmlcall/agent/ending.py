@@ -1,0 +1,95 @@
+"""Where a reply ends: as soon as nothing useful can follow.
+
+Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else is the model
+inventing results; it is neither shown nor kept. What `leaks.py` ends is ended here, too.
+"""
+
+from dataclasses import replace
+
+from ..prompting.leaks import Leaks
+from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
+
+__all__ = ["Watch", "text_until"]
+
+
+class Watch:
+    """Passes events on until nothing useful can follow.
+
+    Args:
+        parallel: whether a second call is wanted.
+        leaks: takes out what is not to be shown.
+    """
+
+    def __init__(self, *, parallel: bool, leaks: Leaks) -> None:
+        self.kept: list[Event] = []
+        self.done = False
+        self.end: int | None = None  # offset of the end of the last call or block
+        self.inside = False  # a wrapper is open
+        self.calling = False  # a call is open
+        self.leaks = leaks
+        self._parallel = parallel
+        self._finished = False
+        self._waiting: list[Event] = []
+
+    def pass_on(self, events: list[Event]) -> list[Event]:
+        shown: list[Event] = []
+        for event in events:
+            shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
+            self.done = self.done or self.leaks.stopped
+        self.kept += shown
+        return shown
+
+    def close(self, events: list[Event]) -> list[Event]:
+        shown = [*self.pass_on(events), *(rest := self.leaks.close())]
+        self.kept += rest
+        return shown
+
+    def _one(self, event: Event) -> list[Event]:
+        if self.done:
+            return []
+        if isinstance(event, ToolCallStart) and self.end is not None and not self._parallel:
+            self.done = True
+            return []
+        if self._finished and not _may_follow(event):
+            self.done = True
+            return []
+        self._note(event)
+        if self._finished and isinstance(event, TextDelta):  # white space, perhaps before another block
+            self._waiting.append(event)
+            return []
+        released, self._waiting = self._waiting, []
+        return [*released, event]
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case Markup(kind="block_open"):
+                self.inside, self._finished = True, False
+            case ToolCallStart():
+                self._finished, self.calling = False, True
+            case ToolCallEnd(span=span):
+                self.end, self._finished, self.calling = span[1], not self.inside, False
+            case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
+                self.end, self.inside, self._finished = span[1], False, True
+
+
+def _may_follow(event: Event) -> bool:
+    if isinstance(event, TextDelta):
+        return not event.text.strip()
+    return isinstance(event, (Markup, ToolCallStart, Repaired))
+
+
+def text_until(events: list[Event], end: int) -> list[Event]:
+    """Leave out text behind an offset.
+
+    Args:
+        events: of a reply.
+        end: the offset.
+    """
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, (TextDelta, ReasoningDelta)) and event.span[1] > end:
+            start = event.span[0]
+            kept += [replace(event, text=event.text[: end - start], span=(start, end))] if start < end else []
+        else:
+            kept.append(event)
+    return kept

@@ -1,0 +1,83 @@
+"""A request that the server lets the model answer with nothing but one call of one tool.
+
+The last resort for a model that cannot get a call's form right, where the server can constrain a reply to a JSON Schema. The
+reply is the call as a JSON object, its name fixed, its arguments after the tool's own schema; it is read like any other, and the
+conversation keeps it in the format of the prompt, so that the model does not learn a second one.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from ..backends.base import Backend
+from ..errors import BackendStatusError, UsageError
+from ..parsing.reply import render
+from ..tools.catalog import Catalog
+from ..types.calls import ToolCall
+from ..types.completion import CompletionRequest, PromptProgress
+from ..types.events import Event
+from ..types.tool import Tool
+from .generate import Continued, Generated, generate
+
+__all__ = ["call_schema", "generate_call"]
+
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def call_schema(tool: Tool) -> dict[str, Any]:
+    """Return the JSON Schema of a call of a tool, `{"name": ..., "arguments": {...}}`.
+
+    Args:
+        tool: its definitions move to the root, where `#/$defs/...` points to.
+    """
+    arguments = {key: value for key, value in tool.input_schema.items() if key not in _DEFINITIONS}
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool.name}, "arguments": arguments},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+        **{key: value for key, value in tool.input_schema.items() if key in _DEFINITIONS},
+    }
+
+
+async def generate_call(
+    backend: Backend, request: CompletionRequest, catalog: Catalog, tool: Tool
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+    """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
+
+    Args:
+        backend: open.
+        request: the conversation.
+        catalog: what was offered.
+        tool: one of them.
+
+    Yields:
+        The parser's events as they come, then one Generated.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    begun = False
+    constrained = replace(request, json_schema=call_schema(tool))
+    try:
+        async with aclosing(generate(backend, constrained, catalog, parallel=False)) as events:
+            async for event in events:
+                begun = True
+                yield replace(event, text=_as_taught(event, catalog)) if isinstance(event, Generated) else event
+        return
+    except BackendStatusError:
+        if begun:
+            raise
+    async with aclosing(generate(backend, request, catalog, parallel=False)) as events:
+        async for event in events:
+            yield event
+
+
+def _as_taught(generated: Generated, catalog: Catalog) -> str:
+    """Return the text for the history: the call as the prompt asks for it."""
+    calls = [call for call in generated.reply.calls if isinstance(call, ToolCall)]
+    try:
+        return render(calls, catalog) if calls else generated.text
+    except UsageError:  # a name that the format cannot carry
+        return generated.text

@@ -1,0 +1,282 @@
+"""One reply: the backend's stream through the parser, stopped as soon as nothing useful can follow.
+
+Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else is the model
+inventing results, so the stream is closed, which ends the generation on the server, and that text is neither shown nor kept. A
+stop string would do this worse: it also fires inside values, in reasoning and between two blocks.
+
+Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
+(`runaway.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
+
+The rest of the kept text is the model's own, character by character, so that the next prompt starts with what the server has
+cached.
+
+A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
+model's message, and what comes is read on by the same parser, as if there had been no cut.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..backends.base import Backend
+from ..errors import BackendError, BackendStatusError, ContextOverflow
+from ..parsing.parser import Parser
+from ..parsing.reply import reply_of
+from ..parsing.runaway import Runaway
+from ..prompting.leaks import Leaks, Refusal, results_in
+from ..tools.catalog import Catalog
+from ..types.calls import Message, Reply
+from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
+from .ending import Watch, text_until
+
+__all__ = ["REPETITION", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning"]
+
+REPETITION: Final = "repetition"
+"""The finish reason of a reply that was ended because it repeated itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """A reply was cut inside a call, and the model was asked to go on with it.
+
+    Args:
+        count: how often this reply was continued, from 1.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A finished reply.
+
+    Args:
+        reply: read and bound.
+        text: what goes into the history.
+        usage: the server's count.
+        raw: all that came, also what nobody is shown.
+        server_reasoning: what came in the server's own reasoning field.
+        calls_in_text: the calls stand in `text`, and not in a field of their own.
+        refusal: why the reply is no answer, if it is none and calls nothing.
+    """
+
+    reply: Reply
+    text: str
+    usage: Usage
+    raw: str
+    server_reasoning: str = ""
+    calls_in_text: bool = True
+    refusal: Refusal = ""
+
+
+async def generate(
+    backend: Backend,
+    request: CompletionRequest,
+    catalog: Catalog,
+    *,
+    parallel: bool = True,
+    continuations: int = 0,
+    prefix: str = "",
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+    """Generate a reply in which calls are text.
+
+    Args:
+        backend: open.
+        request: the conversation.
+        catalog: what was offered.
+        parallel: whether a block may hold several calls; if not, the reply ends before the second.
+        continuations: how often a reply that was cut inside a call is continued, if the backend can.
+        prefix: how the reply begins, written for the model; only for a backend that continues.
+
+    Yields:
+        The progress of the prompt, where the server tells it, the parser's events as they come, then one Generated.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    reading = _Reading(catalog, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
+    last, usage, reasoning = Chunk(), Usage(), ""
+    for event in reading.feed(prefix):
+        yield event
+    left = continuations if backend.capabilities.continues else 0
+    for count in range(left + 1):
+        if count:
+            yield Continued(count=count)
+        last, begun = Chunk(), len(reading.text)
+        async with aclosing(_stream(backend, request, reading.text, is_rest=count > 0)) as stream:
+            async for chunk in stream:
+                last = _merge(last, chunk)
+                if chunk.progress:
+                    yield chunk.progress
+                if chunk.reasoning:
+                    reasoning += chunk.reasoning
+                    yield ReasoningDelta(text=chunk.reasoning, span=(len(reading.text), len(reading.text)))
+                for event in reading.feed(chunk.text, chunk.reasoning):
+                    yield event
+                if reading.done:
+                    break
+        usage = usage + (last.usage or Usage())
+        if reading.done or last.finish_reason != "length" or len(reading.text) == begun or not reading.calling:
+            break
+    for event in reading.close(last.finish_reason or "stop"):
+        yield event
+    generated = reading.generated(catalog)
+    reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
+    yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
+
+
+class _Reading:
+    """A reply while it is read.
+
+    Attributes:
+        text: all that came, but reasoning in the server's own field.
+    """
+
+    def __init__(self, catalog: Catalog, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
+        self.text = ""
+        self._parser = Parser(catalog, reasoning_open=reasoning_open)
+        self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
+        self._repeats, self._thinks_again = Runaway(), Runaway()
+        self._may_cut_calls = bool(request.stop)
+        self._finish_reason = "stop"
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing useful can follow."""
+        return self._watch.done or self._is_runaway
+
+    @property
+    def calling(self) -> bool:
+        """Whether a call or a wrapper is open."""
+        return self._watch.calling or self._watch.inside
+
+    @property
+    def _is_runaway(self) -> bool:
+        return self._repeats.end is not None or self._thinks_again.end is not None
+
+    def feed(self, text: str, reasoning: str = "") -> list[Event]:
+        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes."""
+        self._thinks_again.feed(reasoning)
+        self._repeats.feed(text)
+        end = self._repeats.end
+        read = text if end is None else text[: max(end - len(self.text), 0)]
+        self.text += text
+        return self._watch.pass_on(self._parser.feed(read))
+
+    def close(self, finish_reason: str) -> list[Event]:
+        """Read the end: why there is none is told by the parser's last events, and by the reply."""
+        watch = self._watch
+        if self._repeats.end is not None and self._repeats.start + self._repeats.period <= (watch.end or 0):
+            watch.done = True  # whole calls came again and again; the one that is open is one more of them
+        if watch.done:
+            finish_reason = "stop"
+        elif self._is_runaway:
+            finish_reason = REPETITION
+        elif finish_reason == "stop" and self._may_cut_calls and watch.calling:
+            finish_reason = "length"  # one of the strings may have cut the call
+        self._finish_reason = finish_reason
+        return watch.close(self._parser.close(finish_reason))
+
+    def generated(self, catalog: Catalog) -> Generated:
+        """Return what came of it; to be called at its end."""
+        watch = self._watch
+        end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
+        text = watch.leaks.kept(self.text, end)
+        if watch.done and watch.end is not None and _in_wrapper(events):
+            text = f"{text}\n</function_calls>"
+        reply = reply_of(events, catalog, finish_reason=self._finish_reason)
+        found = watch.leaks.found
+        is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
+        return Generated(reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found)
+
+    def _cut(self) -> tuple[int, list[Event]]:
+        """Return where the kept text ends and the events until there: nothing follows the last call."""
+        end = self._watch.end
+        return (len(self.text), self._watch.kept) if end is None else (end, text_until(self._watch.kept, end))
+
+    def _repeats_cut(self) -> tuple[int, list[Event]]:
+        """Return the same for a text that repeats itself: a call that came again and again is kept once, and so is text."""
+        events, once = self._watch.kept, self._repeats.start + self._repeats.period
+        ends = [event.span[1] for event in events if isinstance(event, ToolCallEnd) and event.span[1] >= once]
+        if self._watch.done and ends:
+            return ends[0], [event for event in events if event.span[1] <= ends[0]]
+        line_end = self.text.find("\n", once - 1, once + self._repeats.period)  # a unit may end a line
+        end = min(once if line_end < 0 else line_end, self._watch.end or len(self.text))
+        return end, text_until(events, end)
+
+
+async def generate_begun(
+    backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, catalog: Catalog, **options: Any
+) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+    """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
+
+    Args:
+        backend: open; it continues a last message of the model's own.
+        request: the conversation.
+        begun: how the reply begins.
+        otherwise: the conversation for a server that refuses: some templates allow no such message.
+        catalog: what was offered.
+        options: of `generate`.
+
+    Yields:
+        As `generate`.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    held: list[Event | Continued | Generated] | None = []  # what comes of the beginning itself
+    try:
+        async with aclosing(generate(backend, request, catalog, prefix=begun, **options)) as events:
+            async for event in events:
+                if isinstance(event, PromptProgress):  # says nothing of the reply yet
+                    yield event
+                    continue
+                if held is not None and not isinstance(event, Generated | Continued) and event.span[1] <= len(begun):
+                    held.append(event)
+                    continue
+                for each in held or ():
+                    yield each
+                held = None
+                yield event
+        return
+    except BackendStatusError as error:
+        if held is None or not is_refused_beginning(error):
+            raise
+    async with aclosing(generate(backend, otherwise, catalog, **options)) as events:
+        async for event in events:
+            yield event
+
+
+def is_refused_beginning(error: BackendError) -> bool:
+    """Say whether a server may have refused the beginning of a reply.
+
+    Args:
+        error: with which a request failed that had one. Where a template raises, some servers say 500.
+    """
+    return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code <= 500
+
+
+async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, is_rest: bool) -> AsyncGenerator[Chunk]:
+    """Stream a reply, or the rest of one; a server that refuses to go on (the context may be full) leaves it as cut as it was."""
+    if begun:
+        request = replace(request, messages=(*request.messages, Message(role="assistant", content=begun)))
+    try:
+        async with aclosing(backend.stream(request)) as stream:
+            async for chunk in stream:
+                yield chunk
+    except BackendStatusError:
+        if not is_rest:
+            raise
+        yield Chunk(finish_reason="length")
+
+
+def _merge(last: Chunk, chunk: Chunk) -> Chunk:
+    return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=chunk.usage or last.usage)
+
+
+def _in_wrapper(events: list[Event]) -> bool:
+    """Say whether a wrapper is open behind these events."""
+    kinds = (event.kind for event in reversed(events) if isinstance(event, Markup))
+    return next((kind for kind in kinds if kind in ("block_open", "block_close")), "") == "block_open"

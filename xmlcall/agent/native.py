@@ -1,0 +1,167 @@
+"""One reply with the server's own function calling.
+
+The text is read, too: servers leak calls as text where a model does not write them as its template says (Qwen2.5-Coder in a
+fence). Such a call is a call with the repair `leaked-call`.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+
+from ..backends.base import Backend, Capabilities
+from ..parsing.parser import Parser
+from ..parsing.reply import reply_of
+from ..prompting.leaks import Leaks
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, RawCall, Repair, Reply
+from ..types.completion import CompletionRequest, PromptProgress, Usage
+from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
+from .ending import Watch, text_until
+from .generate import Generated
+
+__all__ = ["generate_native"]
+
+_OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
+
+
+async def generate_native(
+    backend: Backend, request: CompletionRequest, catalog: Catalog, *, read_text: bool = True
+) -> AsyncGenerator[Event | PromptProgress | Generated]:
+    """Generate a reply with the server's own function calling.
+
+    Args:
+        backend: open.
+        request: the conversation, with `tools`.
+        catalog: what was offered; without any tool the text is not read.
+        read_text: whether calls that the server left in the text count, if it found none itself.
+
+    Yields:
+        The progress of the prompt, where the server tells it, text and reasoning as they come, each call once, then one
+        Generated.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    finish_reason, usage, reasoning, kept = "stop", Usage(), "", list[Event]()
+    leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
+    async with aclosing(backend.stream(request)) as stream:
+        async for chunk in stream:
+            finish_reason, usage = chunk.finish_reason or finish_reason, chunk.usage or usage
+            if chunk.progress:
+                yield chunk.progress
+            if chunk.reasoning:
+                reasoning += chunk.reasoning
+                yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
+            for event in (*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)):
+                kept.append(event)
+                yield event
+    for event in leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)):
+        kept.append(event)
+        yield event
+    reply = reply_of(kept, catalog, finish_reason=finish_reason)
+    reply = replace(reply, reasoning=reasoning + reply.reasoning)
+    text, calls_in_text = leaks.said(reply)
+    yield Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=calls_in_text)
+
+
+def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
+    for raw in raws:
+        yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
+        yield ToolCallEnd(raw=raw, span=raw.span)
+
+
+class _LeakedCalls:
+    """The text of a reply by a server with function calling, read for calls that the server did not find in it.
+
+    From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
+    count. So it is with a text in which no call is one of a declared tool: it is text to its end, as the model wrote it.
+
+    Args:
+        catalog: what was offered.
+        capabilities: of the server.
+        reads: whether there is anything to read for.
+    """
+
+    def __init__(self, catalog: Catalog, capabilities: Capabilities, *, reads: bool) -> None:
+        self.text = ""
+        self._catalog = catalog
+        self._capabilities = capabilities
+        self._reads = reads
+        self._parser = Parser(catalog)
+        self._watch = Watch(parallel=True, leaks=Leaks(()))
+        self._held: list[Event] = []
+        self._found = False
+
+    def feed(self, text: str, *, reasoned: bool) -> list[Event]:
+        """Read more text; return what can be shown.
+
+        Args:
+            text: a piece, which may be empty.
+            reasoned: the server told the thinking apart from the text.
+        """
+        if not text:
+            return []
+        if not self.text and self._capabilities.reasoning_open and not reasoned:
+            self._reads = False  # the text may begin inside the thinking, where nothing is a call
+        start, self.text = len(self.text), self.text + text
+        if not self._reads:
+            return [TextDelta(text=text, span=(start, len(self.text)))]
+        return self._released(self._parser.feed(text))
+
+    def close(self, finish_reason: str, *, found: bool) -> list[Event]:
+        """Read the end of the reply; return what was held.
+
+        Args:
+            finish_reason: the server's.
+            found: the server told calls of its own.
+        """
+        released = self._released(self._parser.close(finish_reason))
+        names = [event.name for event in self._held if isinstance(event, ToolCallStart)]
+        self._found = not found and any(self._catalog.meant_by(name) for name in names)
+        if self._found:
+            return [marked for event in text_until(self._held, self._end) for marked in _marked(event)]
+        if self._held:
+            start = self._held[0].span[0]
+            released.append(TextDelta(text=self.text[start:], span=(start, len(self.text))))
+        return released
+
+    def said(self, reply: Reply) -> tuple[str, bool]:
+        """Return what goes into the history, and whether calls stand in it as text.
+
+        They do where the template drops calls and their results, and where one cannot run, so that the model sees what it wrote.
+        """
+        if not self._found:
+            return self.text, False
+        if self._capabilities.tool_role is False or any(isinstance(call, InvalidCall) for call in reply.calls):
+            return self.text[: self._end], True
+        return reply.text.strip(), False
+
+    @property
+    def _end(self) -> int:
+        """Where the last call ends."""
+        return len(self.text) if self._watch.end is None else self._watch.end
+
+    def _released(self, events: list[Event]) -> list[Event]:
+        events = self._watch.pass_on(events)
+        at = 0 if self._held else _first_call(events)
+        self._held += events[at:]
+        return events[:at]
+
+
+def _first_call(events: list[Event]) -> int:
+    """Return the place of the first call, with the wrapper and the fence that open it; their number if there is none."""
+    at = next((place for place, event in enumerate(events) if isinstance(event, ToolCallStart)), None)
+    if at is None:
+        return len(events)
+    while at and (isinstance(event := events[at - 1], Repaired) or (isinstance(event, Markup) and event.kind in _OPENING)):
+        at -= 1
+    return at
+
+
+def _marked(event: Event) -> list[Event]:
+    """Say of a call that it leaked."""
+    if not isinstance(event, ToolCallEnd):
+        return [event]
+    leaked = Repair(code="leaked-call", span=event.raw.span)
+    raw = replace(event.raw, repairs=(*event.raw.repairs, leaked))
+    return [Repaired(code=leaked.code, span=leaked.span), replace(event, raw=raw)]

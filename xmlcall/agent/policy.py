@@ -1,0 +1,70 @@
+"""Who may run what. A policy is asked about every call before it runs; what it does not allow does not run.
+
+A policy is an async function from Proposal to Decision, so it may ask a person. Globs match `server.tool`, the server's name as
+configured and the tool's own name, never the name that a model sees. Tool annotations are hints of an untrusted server (MCP
+2026-07-28, tools: MUST) and decide nothing here.
+"""
+
+import fnmatch
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from ..types.calls import Tool, ToolCall
+
+__all__ = ["Decision", "Policy", "Proposal", "allow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A valid call that is about to run.
+
+    Args:
+        call: with its arguments.
+        tool: as offered to the model.
+        host: the server's name.
+        host_tool: the tool's own name there.
+        times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
+    """
+
+    call: ToolCall
+    tool: Tool
+    host: str
+    host_tool: str
+    times_in_a_row: int = 1
+
+    @property
+    def target(self) -> str:
+        """What globs match: `server.tool`."""
+        return f"{self.host}.{self.host_tool}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether a call may run, and if not, why; the reason is told to the model."""
+
+    allowed: bool
+    reason: str = ""
+
+
+Policy = Callable[[Proposal], Awaitable[Decision]]
+
+
+async def _deny(proposal: Proposal) -> Decision:
+    return Decision(allowed=False, reason="The person has not allowed this tool.")
+
+
+def allow(patterns: Iterable[str], otherwise: Policy = _deny) -> Policy:
+    """Make a policy that allows what a glob matches.
+
+    Args:
+        patterns: globs over `server.tool`, for example `files.read_*` or `*`.
+        otherwise: asked about everything else; by default it is denied.
+    """
+    globs = tuple(patterns)
+
+    async def decide(proposal: Proposal) -> Decision:
+        if any(fnmatch.fnmatchcase(proposal.target, glob) for glob in globs):
+            return Decision(allowed=True)
+        return await otherwise(proposal)
+
+    return decide

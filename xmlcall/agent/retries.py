@@ -1,0 +1,137 @@
+"""How often a model may try again, and what its conversation keeps of failed attempts.
+
+Two budgets that do not share: replies in a row whose calls cannot run as they were written, and results in a row that are errors.
+A good call refills them. The last retry after a call that came twice is made with the reply constrained to a call of that tool,
+where the server can. The same call with the same arguments may run only so often in a row: a model that repeats itself does not
+read its results, and nothing that it repeats is dropped in silence: a person is asked, or the run ends and says why.
+
+Failed attempts are taken out of the conversation once a correct one follows, because a model that sees its own broken calls in
+its history writes more of them. A reply in which some calls ran stays: its results are needed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..errors import UsageError
+from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
+from .policy import Policy
+
+__all__ = ["Answered", "Attempts", "RepairPolicy", "none_can_run"]
+
+Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPolicy:
+    """Limits of a run.
+
+    Args:
+        max_format_retries: how many replies in a row may be answered with feedback, because their calls cannot run or because
+            they are no answer (see `leaks`); and how often a reply that was cut inside a call is continued.
+        max_tool_errors: how many results in a row may be errors.
+        max_repeats: how often the same call with the same arguments may run in a row.
+        on_repeat: asked about one that comes more often; None ends the run.
+        keep_failed: whether failed attempts stay in the conversation after they were corrected.
+
+    Raises:
+        UsageError: a limit is negative, or no call may run.
+    """
+
+    max_format_retries: int = 2
+    max_tool_errors: int = 5
+    max_repeats: int = 2
+    on_repeat: Policy | None = None
+    keep_failed: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing could run."""
+        for name, least in (("max_format_retries", 0), ("max_tool_errors", 0), ("max_repeats", 1)):
+            if (value := getattr(self, name)) < least:
+                raise UsageError(f"{name} must be at least {least}, got {value}")
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What a run has tried so far.
+
+    Args:
+        policy: its limits.
+
+    Attributes:
+        retries: replies in a row that were no answer, or whose calls could not run.
+        stuck: a call that could not run, came again as it was, and has one retry left; None otherwise.
+    """
+
+    policy: RepairPolicy
+    retries: int = 0
+    stuck: InvalidCall | None = None
+    _errors: int = 0
+    _repeats: int = 0
+    _last: str = ""
+    _stopped: str = ""
+    _failed_from: int | None = None
+    _failed_texts: set[str] = field(default_factory=set)
+
+    def count(self, call: ToolCall) -> int:
+        """Count a call that is about to run; return how often it came in a row, this time included."""
+        key = json.dumps([call.name, call.arguments], sort_keys=True, default=str)
+        self._repeats = self._repeats + 1 if key == self._last else 1
+        self._last = key
+        return self._repeats
+
+    def stop(self, reason: str) -> None:
+        """End the run after this reply.
+
+        Args:
+            reason: as in `Answer.stop_reason`.
+        """
+        self._stopped = reason
+
+    def came_before(self, call: InvalidCall) -> bool:
+        """Say whether the model wrote the same call before, although it could not run."""
+        return call.raw.text in self._failed_texts
+
+    def refuse(self) -> bool:
+        """Count a reply that is no answer and calls nothing; say whether the model may try again."""
+        self.retries, self.stuck = self.retries + 1, None
+        return self.retries <= self.policy.max_format_retries
+
+    def after(self, answered: Answered) -> str:
+        """Count the outcome of a reply's calls; return why the run has to end, or ""."""
+        invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
+        again = next((call for call in invalid if self.came_before(call)), None)
+        self._failed_texts |= {call.raw.text for call in invalid}
+        for _, result in answered:
+            if result is not None:
+                self._errors = self._errors + 1 if result.is_error else 0
+        self.retries = self.retries + 1 if invalid else 0
+        self.stuck = again if self.retries == self.policy.max_format_retries else None
+        if self._stopped:
+            return self._stopped
+        if self.retries > self.policy.max_format_retries:
+            return "invalid_calls"
+        return "tool_errors" if self._errors > self.policy.max_tool_errors else ""
+
+    def forget(self, messages: list[Message], calls: Sequence[ToolCall | InvalidCall]) -> None:
+        """Take failed attempts out of the conversation, once a reply is none.
+
+        Args:
+            messages: the conversation, the new reply last; changed in place.
+            calls: of that reply.
+        """
+        if none_can_run(calls):
+            self._failed_from = len(messages) - 1 if self._failed_from is None else self._failed_from
+            return
+        if self._failed_from is not None and not self.policy.keep_failed:
+            del messages[self._failed_from : -1]
+        self._failed_from = None
+
+
+def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:
+    """Say whether there are calls and none of them can run, which is when a model is asked to write them again.
+
+    Args:
+        calls: of a reply.
+    """
+    return bool(calls) and all(isinstance(call, InvalidCall) for call in calls)

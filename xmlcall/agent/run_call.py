@@ -1,0 +1,129 @@
+"""What comes of one call: it is checked, approved and run, and what happened becomes what the model is told.
+
+A call runs only if it is valid, copied from nobody, not repeated without end, and allowed by the policy.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from ..binding.echo import Sources, echo_of
+from ..errors import ToolHostError
+from ..hosts.base import OnProgress
+from ..hosts.router import Router
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, Issue, ToolCall, ToolResult
+from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
+from .policy import Decision, Policy, Proposal
+from .retries import Attempts
+
+__all__ = ["Calling", "outcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """How calls run.
+
+    Args:
+        router: where tools live.
+        policy: asked about each call.
+        timeout: seconds for each; None leaves it to the host.
+    """
+
+    router: Router
+    policy: Policy
+    timeout: float | None = None
+
+    async def run(
+        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, sources: Sources
+    ) -> AsyncGenerator[LoopEvent]:
+        """Check, approve and run a call.
+
+        Args:
+            call: as bound.
+            catalog: what was offered.
+            attempts: what the run has tried so far.
+            sources: texts by others, from which a call must not be copied.
+
+        Yields:
+            CallRejected, or CallDenied, or CallStarted, CallProgress as it comes, and CallFinished.
+        """
+        tool = catalog.get(call.name)
+        if isinstance(call, ToolCall):
+            call = echo_of(call, catalog, sources) or (call if tool else _not_offered(call))
+        if isinstance(call, InvalidCall) or tool is None:
+            assert isinstance(call, InvalidCall)
+            yield CallRejected(call=call)
+            return
+        host, host_tool = self.router.origin(call.name)
+        times = attempts.count(call)
+        proposal = Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool, times_in_a_row=times)
+        decision = await self._decide(proposal, attempts)
+        if not decision.allowed:
+            yield CallDenied(call=call, reason=decision.reason)
+            return
+        yield CallStarted(call=call, host=host.name, host_tool=host_tool)
+        async with aclosing(self._running(call)) as events:
+            async for event in events:
+                yield event
+
+    async def _decide(self, proposal: Proposal, attempts: Attempts) -> Decision:
+        limits = attempts.policy
+        if proposal.times_in_a_row <= limits.max_repeats:
+            return await self.policy(proposal)
+        if limits.on_repeat is not None:
+            return await limits.on_repeat(proposal)
+        attempts.stop("repeated_call")
+        reason = f"The same call with the same arguments came {proposal.times_in_a_row} times in a row."
+        return Decision(allowed=False, reason=reason)
+
+    async def _running(self, call: ToolCall) -> AsyncGenerator[CallProgress | CallFinished]:
+        """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
+        told = asyncio.Event()
+        latest: list[CallProgress] = []
+
+        def progress(done: float, total: float | None, message: str) -> None:
+            latest[:] = [CallProgress(call=call, done=done, total=total, message=message)]
+            told.set()
+
+        task = asyncio.create_task(self._result(call, progress))
+        task.add_done_callback(lambda _: told.set())
+        try:
+            while not task.done():
+                await told.wait()
+                told.clear()
+                if latest and not task.done():
+                    yield latest.pop()
+            result, failure = task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        yield CallFinished(call=call, result=result, failure=failure)
+
+    async def _result(self, call: ToolCall, progress: OnProgress) -> tuple[ToolResult, str]:
+        """Run a call; a server that fails is an error for the model, not the end of the run."""
+        try:
+            result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
+        except ToolHostError as error:
+            return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
+        return replace(result, call_id=call.id), ""
+
+
+def outcome(event: LoopEvent) -> tuple[ToolCall | InvalidCall, ToolResult | None] | None:
+    """Return a call and what the model is told of it, for the event with which the call ends; None for other events."""
+    match event:
+        case CallRejected(call=call):
+            return call, None
+        case CallDenied(call=denied, reason=reason):
+            return denied, ToolResult.error(f"Not run: {reason}")
+        case CallFinished(call=finished, result=result):
+            return finished, result
+    return None
+
+
+def _not_offered(call: ToolCall) -> InvalidCall:
+    message = f"There is no tool {call.name!r}: no tools are offered."
+    return InvalidCall(
+        id=call.id, name=call.name, issues=(Issue(code="unknown-tool", got=call.name, message=message),), raw=call.raw
+    )

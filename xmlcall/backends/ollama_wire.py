@@ -1,0 +1,150 @@
+"""Ollama's native chat API: requests from our types, lines of the stream into them. Pure.
+
+Unlike OpenAI's format: arguments are an object, results name their tool, sampling sits in `options`, a call comes whole in one
+line. Two fields are always sent. By default Ollama drops the oldest part of a prompt that is too long, tool instructions too, and
+says 200; `truncate: false` makes it refuse. `shift: false` makes it end the reply where the context ends, as llama.cpp does.
+
+Source: Ollama, docs/api.md, "Generate a chat completion"; api/types.go for `truncate` and `shift`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import UsageError
+from ..types.calls import Message
+from ..types.completion import Chunk, CompletionRequest, Usage
+from .openai_wire import candidates_of, count, json_text, mapping, mappings, native_call, text_of, tool_dict
+
+__all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
+
+# Han, kana and hangul are written without spaces.
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama takes where a model has no template
+_RENDERER = re.compile(r"^\s*RENDERER\s", re.MULTILINE)  # code in the place of a template
+_TOOL_ROLE = re.compile(r"\.Role\s+\"tool\"")  # `{{ if eq .Role "tool" }}`, Go template
+
+
+def message_dict(message: Message) -> dict[str, Any]:
+    """Write one message of the history; calls carry their arguments as an object."""
+    data: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.images:
+        data["images"] = [_base64(url) for url in message.images]
+    if message.tool_calls:
+        data["tool_calls"] = [
+            {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        data["tool_call_id"] = message.tool_call_id
+    if message.role == "tool" and message.name is not None:
+        data["tool_name"] = message.name
+    return data
+
+
+def _base64(url: str) -> str:
+    """Take the picture out of a `data:` URL; Ollama fetches none."""
+    head, _, data = url.partition(",")
+    if not head.startswith("data:") or not head.endswith(";base64"):
+        raise UsageError(f"Ollama takes pictures as data: URLs in base64 only, got {url[:40]!r}")
+    return data
+
+
+def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[str, Any]:
+    """Write the body of `POST /api/chat`, always streaming; `extra` wins over what it repeats, key by key in `options`.
+
+    Args:
+        request: what to generate.
+        model: its name, tag included.
+        num_ctx: tokens of the context; another value than last time makes Ollama load the model again.
+    """
+    sampling = {
+        "num_predict": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "stop": list(request.stop) or None,
+    }
+    options = {"num_ctx": num_ctx} | {name: value for name, value in sampling.items() if value is not None}
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [message_dict(message) for message in request.messages],
+        "truncate": False,
+        "shift": False,
+    }
+    if request.tools:
+        body["tools"] = [tool_dict(tool) for tool in request.tools]
+    if request.json_schema is not None:
+        body["format"] = dict(request.json_schema)
+    if request.top_logprobs:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return body | dict(request.extra) | {"options": options | dict(mapping(request.extra.get("options"))), "stream": True}
+
+
+def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
+    """Read one line of the stream.
+
+    Args:
+        data: the line's object.
+        calls_before: calls of the lines before it.
+
+    Returns:
+        None if the line shows nothing; the line with `done` always gives a chunk with a finish reason.
+    """
+    message = mapping(data.get("message"))
+    calls = tuple(
+        native_call(number, text_of(function.get("name")), json_text(function.get("arguments") or {}))
+        for number, function in enumerate(
+            (mapping(call.get("function")) for call in mappings(message.get("tool_calls"))), calls_before
+        )
+    )
+    text, reasoning = text_of(message.get("content")), text_of(message.get("thinking"))
+    candidates = candidates_of(data.get("logprobs"))
+    if data.get("done") is True:
+        return Chunk(
+            text=text,
+            reasoning=reasoning,
+            tool_calls=calls,
+            finish_reason=text_of(data.get("done_reason")) or "stop",
+            usage=_usage(data),
+            top_logprobs=candidates,
+        )
+    if not (text or reasoning or calls or candidates):
+        return None
+    return Chunk(text=text, reasoning=reasoning, tool_calls=calls, top_logprobs=candidates)
+
+
+def _usage(data: Mapping[str, Any]) -> Usage | None:
+    prompt, completion = count(data.get("prompt_eval_count")), count(data.get("eval_count"))
+    if prompt is None and completion is None:
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion)  # the cached part is counted in and not told apart
+
+
+def context_length_of(model_info: Mapping[str, Any]) -> int | None:
+    """Find what the model was trained for in `model_info` of `/api/show`: `<architecture>.context_length`."""
+    return count(model_info.get(f"{text_of(model_info.get('general.architecture'))}.context_length")) or None
+
+
+def tool_role_of(capabilities: Iterable[str], template: str) -> bool:
+    """Say whether a message of role `tool` reaches the model: templates that do not ask for the role drop it in silence."""
+    return "tools" in capabilities and bool(_TOOL_ROLE.search(template))
+
+
+def has_chat_template(template: str, modelfile: str) -> bool | None:
+    """Say whether a model comes with a chat template; None if the server told none.
+
+    Args:
+        template: of `/api/show`, in Go's language.
+        modelfile: of `/api/show`.
+    """
+    return not _BARE.fullmatch(template) or bool(_RENDERER.search(modelfile)) if template else None
+
+
+def least_tokens(messages: Iterable[Message]) -> int:
+    """Estimate from below how many tokens the messages have, so that a prompt that was cut can be told from a short one.
+
+    Tokenizers make more than one token of a word, few join words; three tokens for four words or, where words are not spaced, one
+    for four characters is below all of them. Replies of the model do not count, since templates drop the thinking in them, nor
+    results of role `tool`, which templates may drop whole.
+    """
+    texts = [message.content for message in messages if message.role in ("system", "user")]
+    return sum(max(len(text.split()) * 3 // 4, len(_UNSPACED.findall(text)) // 4) for text in texts)

@@ -1,0 +1,1 @@
+"""From the text of a call to arguments that its tool admits."""

@@ -1,0 +1,274 @@
+"""A call as written + its tool -> a call with typed arguments, or every mistake in it.
+
+Strategy: read each value strictly, as the schema says (the text itself where a string is admitted, else its JSON value), then
+validate the whole with JSON Schema. Only what is invalid as it stands is converted (`convert.py`), and every liberty is a
+repair. All issues of a call come at once, so that a model can mend them in one go. Nothing raises on any text.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..loosejson import reader as jsonish
+from ..schema.references import MAX_DEPTH, deeper_than
+from ..schema.validation import describe, find_issues, limited
+from ..tools.catalog import Catalog, Tools
+from ..tools.names import match_name
+from ..tools.parameters import Parameter, parameter_of
+from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
+from .convert import Ambiguous, Fit, Fitter
+
+__all__ = ["bind"]
+
+_NEAREST = 3
+_WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
+# How models write that a tool takes nothing: `<parameter name="none"></parameter>`, after "Parameters: none" in a prompt.
+_NONE = frozenset(
+    {"none", "null", "nil", "na", "n/a", "void", "empty", "nothing", "无", "無", "无参数", "無參數"}
+    | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
+)
+_NO_VALUE = _NONE | {"", "{}", "[]"}
+
+
+def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
+    """Check a call against its tool and type its arguments.
+
+    Args:
+        raw_call: as the parser read it.
+        tools: what was offered; empty means unknown: the arguments stay as written.
+
+    Returns:
+        A ToolCall whose arguments satisfy the tool's schema, or an InvalidCall with every issue.
+    """
+    catalog = Catalog.of(tools)
+    name = catalog.meant_by(raw_call.name)
+    if name is None and len(catalog):
+        return _invalid(raw_call, (*raw_call.issues, _unknown(raw_call.name, catalog.names())))
+    tool = catalog.get(name) if name else None
+    draft = _Draft(tool, raw_call, catalog)
+    with limited():
+        draft.read()
+        if tool is not None and raw_call.complete:
+            draft.check()
+    issues = (*raw_call.issues, *draft.issues)
+    if issues or not raw_call.complete:
+        return _invalid(raw_call, issues)
+    named = (Repair(code="tool-name", span=raw_call.span),) if tool and tool.name != raw_call.name else ()
+    repairs = (*raw_call.repairs, *named, *draft.repairs)
+    final = tool.name if tool else raw_call.name
+    return ToolCall(id=_id(raw_call), name=final, arguments=draft.arguments, repairs=repairs, raw=raw_call)
+
+
+def _id(raw_call: RawCall) -> str:
+    return f"call_{raw_call.index}"
+
+
+def _invalid(raw_call: RawCall, issues: tuple[Issue, ...]) -> InvalidCall:
+    return InvalidCall(id=_id(raw_call), name=raw_call.name, issues=issues, raw=raw_call)
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> Issue:
+    nearest = difflib.get_close_matches(name, known, n=_NEAREST, cutoff=0.4) or known[:_NEAREST]
+    expected = " or ".join(nearest)
+    return Issue(code="unknown-tool", expected=expected, got=name, message=f"There is no tool {name!r}. The nearest: {expected}.")
+
+
+class _Draft:
+    """The arguments of one call, as far as they are read."""
+
+    def __init__(self, tool: Tool | None, raw_call: RawCall, catalog: Catalog) -> None:
+        self.arguments: dict[str, Any] = {}
+        self.issues: list[Issue] = []
+        self.repairs: list[Repair] = []
+        self._raw: dict[str, RawArgument] = {}
+        self._tool = tool
+        self._call = raw_call
+        self._catalog = catalog
+        self._root: Mapping[str, Any] = tool.input_schema if tool else {}
+        self._declared = catalog.parameters(tool.name) if tool else None
+        self._given = frozenset(each.name for each in raw_call.arguments)
+
+    def read(self) -> None:
+        """Read every argument strictly."""
+        takes_nothing = self._tool is not None and _takes_nothing(self._root, self._declared)
+        for argument in self._call.arguments:
+            if takes_nothing and _says_none(argument):
+                self._repair("placeholder-argument", argument, argument.name)
+                continue
+            name = self._name_of(argument)
+            parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
+            value, issue, repairs = _value(argument, name, parameter, self._root, self._call.complete)
+            if issue is not None:
+                self.issues.append(issue)
+            if name in self.arguments:
+                self._repeated(argument, name, value)
+                continue
+            self.repairs += repairs
+            if name or argument.value is not MISSING:
+                self.arguments[name] = value
+                self._raw[name] = argument
+
+    def _name_of(self, argument: RawArgument) -> str:
+        declared = self._declared
+        if declared is None or argument.name in declared:
+            return argument.name
+        meant = match_name(argument.name, declared - self._given - self.arguments.keys())
+        if meant is None:
+            return argument.name
+        self._repair("parameter-name", argument, meant)
+        return meant
+
+    def _repeated(self, argument: RawArgument, name: str, value: Any) -> None:
+        if _same(self.arguments[name], value):
+            self._repair("repeated-argument", argument, name)
+            return
+        message = f"The parameter {name!r} was given twice with different values."
+        self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
+
+    def _repair(self, code: str, argument: RawArgument, name: str) -> None:
+        self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))
+
+    def check(self) -> None:
+        """Validate all arguments together; mend what is invalid, and list what stays so."""
+        assert self._tool is not None
+        self._unwrap()
+        validator = self._catalog.validator(self._tool.name)
+        if isinstance(validator, str):
+            self.issues.append(Issue(code="invalid-value", message=f"The tool cannot be called: {validator}."))
+            return
+        found = find_issues(validator, self.arguments)
+        if found or self.issues:
+            self._mend(self._tool, Fitter(validator, self._root))
+            found = find_issues(validator, self.arguments)
+        broken = tuple(issue.path for issue in self.issues)
+        inside = tuple(f"{path}{mark}" for path in broken for mark in ".[")
+        self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
+
+    def _unwrap(self) -> None:
+        found = _unwrapped(self._call, self.arguments, self._declared)
+        if found is None:
+            return
+        inner, liberties = found
+        argument = self._call.arguments[0]
+        self._repair("arguments-wrapper", argument, argument.name)
+        self.repairs += [Repair(code=code, span=argument.span, path=f"$.{argument.name}") for code in liberties]
+        self.arguments, self.issues = inner, []
+        self._raw = {name: RawArgument(name=name, text="", value=value, span=argument.span) for name, value in inner.items()}
+
+    def _mend(self, tool: Tool, fitter: Fitter) -> None:
+        required = self._root.get("required")
+        for name, value in list(self.arguments.items()):
+            parameter, raw = parameter_of(self._catalog, tool, name), self._raw[name]
+            is_text = raw.value is MISSING and not parameter.admits_string
+            if is_text and not raw.text.strip() and name not in (required if isinstance(required, list) else ()):
+                del self.arguments[name]
+                self._drop_issue(name)
+                self._repair("empty-argument", raw, name)
+                continue
+            fit = fitter.fit(value, parameter.schema, f"$.{name}")
+            if fit is None and is_text and value is not raw.text:
+                value, fit = raw.text, fitter.fit(raw.text, parameter.schema, f"$.{name}")
+            self._take(name, fit, raw, quoted=value is not raw.text or raw.value is not MISSING)
+
+    def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
+        if isinstance(fit, Ambiguous):
+            self._drop_issue(name)
+            self.issues.append(_ambiguous(name, fit))
+        elif fit is not None and fit.liberties:
+            self._drop_issue(name)
+            self.arguments[name] = fit.value
+            for code, path in fit.liberties:
+                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is no string of JSON
+                    if jsonish.is_strict(raw.text):
+                        continue
+                    code = "number-format"
+                self.repairs.append(Repair(code=code, span=raw.span, path=path))
+
+    def _drop_issue(self, name: str) -> None:
+        self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]
+
+
+def _takes_nothing(schema: Mapping[str, Any], declared: frozenset[str] | None) -> bool:
+    """Say whether a tool has no parameters: none by name, and none by a rule for any name."""
+    rules = any(schema.get(key) for key in ("patternProperties", "required", "minProperties"))
+    return not declared and not rules and not isinstance(schema.get("additionalProperties"), dict)
+
+
+def _says_none(argument: RawArgument) -> bool:
+    """Say whether an argument only says that there is none, by its name or as the value of `parameters`."""
+    name, text = _word(argument.name), _word(argument.text)
+    return (name in _NONE or name in _WRAPPERS) and (text in _NO_VALUE or text == name)
+
+
+def _word(text: str) -> str:
+    return "".join(character for character in text.casefold() if character not in " \t\r\n_-.")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell 1 and true apart, which Python takes for equal."""
+    if isinstance(one, (bool, list, dict)) or isinstance(other, bool):
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return bool(one == other)
+
+
+def _ambiguous(name: str, found: Ambiguous) -> Issue:
+    readings = tuple(_short(json.dumps(value, ensure_ascii=False)) for value in found.values)
+    message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
+    return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
+
+
+def _unwrapped(
+    raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None
+) -> tuple[dict[str, Any], list[str]] | None:
+    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members.
+
+    With them come the codes of the liberties that it took to read them.
+    """
+    if declared is None or len(raw_call.arguments) != 1:
+        return None
+    name = raw_call.arguments[0].name
+    if name not in _WRAPPERS or name in declared:
+        return None
+    value, liberties = arguments.get(name), []
+    if isinstance(value, str) and isinstance(read := jsonish.read(value, kinds={"object"}, complete=True), jsonish.Reading):
+        value, liberties = read.value, [repair.code for repair in read.repairs]
+    return (value, liberties) if isinstance(value, dict) and value and value.keys() <= declared else None
+
+
+# A value, the mistake in it, the liberties taken with it.
+Read = tuple[Any, Issue | None, tuple[Repair, ...]]
+
+
+def _value(argument: RawArgument, name: str, parameter: Parameter | None, root: Mapping[str, Any], complete: bool) -> Read:
+    if argument.value is not MISSING:
+        if deeper_than(MAX_DEPTH, argument.value):
+            reason = f"it is nested deeper than {MAX_DEPTH} levels"
+            return None, _malformed(f"$.{name}", "JSON", argument.text, reason), ()
+        return argument.value, None, ()
+    if not name:  # a native call whose arguments as a whole are no JSON object
+        return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
+    if parameter is None or parameter.admits_string:
+        return argument.text, None, ()
+    return _json_value(argument, name, parameter, root, complete)
+
+
+def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Mapping[str, Any], complete: bool) -> Read:
+    """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
+    read = jsonish.read(argument.text, kinds=parameter.kinds, complete=complete)
+    path = f"$.{name}"
+    if isinstance(read, jsonish.Reading):
+        return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
+    if not argument.text.lstrip().startswith(("[", "{")):
+        return argument.text, None, ()
+    reason = f"at character {read.position} {read.expected} was expected, {read.got} came"
+    return argument.text, _malformed(path, describe(parameter.schema, root), argument.text, reason, read.code), ()
+
+
+def _malformed(path: str, expected: str, text: str, reason: str, code: str = "malformed-value") -> Issue:
+    message = f"Expected JSON for {expected}, got text that cannot be read as JSON: {reason}."
+    return Issue(code=code, path=path, expected=expected, got=_short(text), message=message)
+
+
+def _short(text: str, limit: int = 120) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"

@@ -1,0 +1,326 @@
+"""A value that breaks its schema -> the one value that was plainly meant, with the liberties that were taken.
+
+Strategy: a value that is valid as it stands is never touched. Else each type that the schema admits is tried, and so is each
+branch of `anyOf` and `oneOf`; of the readings that are valid the one with the fewest liberties counts, and two different ones
+with as few are no answer but an issue with both. Arrays and objects are mended member by member. Every liberty is a repair with
+the path of what it changed.
+
+Cost: each level of a value is validated once a branch; depth is bounded by `MAX_DEPTH`, branches by `_MAX_BRANCHES`, and all of
+it by `_MAX_STEPS`: what is not mended by then stays an issue.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import regex
+
+from ..loosejson import reader as jsonish
+from ..schema.references import MAX_DEPTH, resolve
+from ..schema.validation import is_valid, types_of
+from . import xml_elements as xmlvalue
+
+__all__ = ["Ambiguous", "Fit", "Fitter"]
+
+_MAX_BRANCHES = 32
+_MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NULLS = frozenset({"", "null", "none", "nil"})
+_NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
+_MAX_DIGITS = 300  # a double has no more
+_INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
+_ITEMS = frozenset({"item", "element", "entry", "value", "li", "string"})
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_DECIMAL_COMMA = regex.compile(r"[+-]?\d+,\d+")
+_BULLET = regex.compile(r"^[ \t]*[-*][ \t]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A reading: the value, and (code, path) of each liberty."""
+
+    value: Any
+    liberties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """Several readings that differ, none better than another."""
+
+    values: tuple[Any, ...]
+
+
+class Fitter:
+    """Mends values for one tool.
+
+    Args:
+        validator: of the tool's whole schema.
+        root: that schema, for `$ref`.
+    """
+
+    def __init__(self, validator: Any, root: Mapping[str, Any]) -> None:
+        self._validator = validator
+        self._root = root
+        self._steps = 0
+        self._entered: set[tuple[int, int]] = set()  # (value, schema) under way: a schema that leads back to itself ends here
+
+    def fit(self, value: Any, schema: Any, path: str, depth: int = MAX_DEPTH) -> Fit | Ambiguous | None:
+        """Read a value as its schema asks.
+
+        Args:
+            value: JSON, or the text of it.
+            schema: a part of the root schema.
+            path: of the value, for repairs.
+            depth: levels that may still be entered.
+
+        Returns:
+            The reading with the fewest liberties; None if there is none.
+        """
+        if is_valid(self._validator, value, schema):
+            return Fit(value)
+        schema = resolve(schema, self._root)
+        here = (id(value), id(schema))
+        if not isinstance(schema, Mapping) or not depth or here in self._entered or self._steps >= _MAX_STEPS:
+            return None
+        self._steps += 1
+        self._entered.add(here)
+        try:
+            return self._best_of(self._readings(value, schema, path, depth), schema)
+        finally:
+            self._entered.remove(here)
+
+    def _best_of(self, readings: Iterator[Fit | Ambiguous | None], schema: Any) -> Fit | Ambiguous | None:
+        found: list[Fit] = []
+        for reading in readings:
+            if isinstance(reading, Ambiguous):
+                return reading
+            if reading is not None and is_valid(self._validator, reading.value, schema):
+                found.append(reading)
+        return _best(found)
+
+    def _readings(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
+        for key in ("anyOf", "oneOf", "allOf"):
+            branches = schema.get(key)
+            for branch in branches[:_MAX_BRANCHES] if isinstance(branches, list) else ():
+                yield self.fit(value, branch, path, depth - 1)
+        if "enum" in schema or "const" in schema:
+            members = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
+            yield _member(value, members, path)
+        for kind in types_of(schema):
+            yield from _CONVERTERS[kind](self, value, schema, path, depth)
+
+    def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
+        items = schema.get("items", True)
+        if isinstance(value, list):
+            yield self._all(value, items, path, depth)
+        elif isinstance(value, _Elements) and len(value) == 1:
+            yield self._all(value.members(), items, path, depth)
+        elif value is None:
+            return
+        elif not isinstance(value, str):
+            yield self._liberty("single-item", path, self._all([value], items, path, depth))
+        else:
+            yield from self._array_of_text(value, items, path, depth)
+
+    def _array_of_text(self, text: str, items: Any, path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
+        parsed = _json(text, {"array"})
+        if parsed is not None:
+            yield self._liberty("json-double-encoding", path, self._all(parsed, items, path, depth))
+        elif (nodes := _nodes(text)) and self._are_items(nodes, items):
+            yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
+        elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
+            for code, parts in _splits(text):
+                yield _unquoted(self._liberty(code, path, self._all(parts, items, path, depth)))
+
+    def _are_items(self, nodes: tuple[xmlvalue.Node, ...], items: Any) -> bool:
+        """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
+        names = {node.name for node in nodes}
+        kinds = types_of(resolve(items, self._root))
+        return len(names) == 1 and (bool(names & _ITEMS) or bool(kinds and "string" not in kinds))
+
+    def _are_scalars(self, items: Any) -> bool:
+        items = resolve(items, self._root)
+        kinds = set(types_of(items))
+        return (bool(kinds) and kinds <= _SCALARS) or (isinstance(items, Mapping) and not kinds and "enum" in items)
+
+    def _all(self, values: list[Any], items: Any, path: str, depth: int) -> Fit | Ambiguous | None:
+        fits = []
+        for place, value in enumerate(values):
+            fit = self.fit(value, items, f"{path}[{place}]", depth - 1)
+            if not isinstance(fit, Fit):
+                return fit
+            fits.append(fit)
+        return Fit([fit.value for fit in fits], tuple(each for fit in fits for each in fit.liberties))
+
+    def _object(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
+        if isinstance(value, dict):
+            yield self._members(value, schema, path, depth)
+        elif isinstance(value, str) and (parsed := _json(value, {"object"})) is not None:
+            yield self._liberty("json-double-encoding", path, self._members(parsed, schema, path, depth))
+        elif isinstance(value, str) and (nodes := _nodes(value)):
+            yield _unquoted(self._liberty("xml-elements", path, self._members(_grouped(nodes), schema, path, depth)))
+
+    def _members(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> Fit | Ambiguous | None:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        found: dict[str, Any] = {}
+        liberties: list[tuple[str, str]] = []
+        for name, member in value.items():
+            below = properties.get(name, schema.get("additionalProperties", True))
+            fit = self.fit(member, below, f"{path}.{name}", depth - 1)
+            if not isinstance(fit, Fit):
+                return fit
+            found[name] = fit.value
+            liberties += fit.liberties
+        return Fit(found, tuple(liberties))
+
+    @staticmethod
+    def _liberty(code: str, path: str, fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
+        return Fit(fit.value, ((code, path), *fit.liberties)) if isinstance(fit, Fit) else fit
+
+
+class _Elements(dict[str, Any]):
+    """XML elements as an object, which may have been meant as an array."""
+
+    def members(self) -> list[Any]:
+        """Return the contents of elements of one name."""
+        values = list(self.values())
+        return values[0] if isinstance(values[0], list) else values
+
+
+def _unquoted(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
+    """Leave out that numbers are strings: what is no JSON has no quotes."""
+    if not isinstance(fit, Fit):
+        return fit
+    return Fit(json.loads(json.dumps(fit.value)), tuple(liberty for liberty in fit.liberties if liberty[0] != "quoted-value"))
+
+
+def _best(found: list[Fit]) -> Fit | Ambiguous | None:
+    if not found:
+        return None
+    fewest = min(len(fit.liberties) for fit in found)
+    best = {_key(fit.value): fit for fit in found if len(fit.liberties) == fewest}
+    return next(iter(best.values())) if len(best) == 1 else Ambiguous(tuple(fit.value for fit in best.values()))
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _json(text: str, kinds: set[str]) -> Any:
+    """Return the array or object in a string, or None."""
+    read = jsonish.read(text, kinds=kinds, complete=True)
+    wanted = list if "array" in kinds else dict
+    return read.value if isinstance(read, jsonish.Reading) and isinstance(read.value, wanted) else None
+
+
+def _nodes(text: str) -> tuple[xmlvalue.Node, ...] | None:
+    return xmlvalue.read(text) if text.lstrip().startswith("<") else None
+
+
+def _tree(node: xmlvalue.Node) -> Any:
+    return _grouped(node.children) if node.children else node.text
+
+
+def _grouped(nodes: tuple[xmlvalue.Node, ...]) -> Any:
+    """Make an object of elements; those of one name, if there are several, are an array."""
+    found: dict[str, list[Any]] = {}
+    for node in nodes:
+        found.setdefault(node.name, []).append(_tree(node))
+    return _Elements({name: values if len(values) > 1 else values[0] for name, values in found.items()})
+
+
+def _splits(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the ways to take a text for a list of scalars: one a line, by commas, or all of it as the only one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1:
+        bulleted = all(_BULLET.match(line) for line in lines)
+        yield "line-list", [_BULLET.sub("", line) for line in lines] if bulleted else lines
+        return
+    if "," in text and _NUMBER.fullmatch(text.strip()):
+        return  # 1,000 may be two numbers or one thousand
+    if _DECIMAL_COMMA.fullmatch(text.strip()):
+        return  # 1,5 may be two numbers or one and a half
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1:
+        yield "comma-list", parts
+    if len(parts) == 1 or any(" " in part for part in parts):  # `Paris, a city` may be one; `red,green` is not
+        yield "single-item", [text.strip()]
+
+
+def _member(value: Any, members: list[Any], path: str) -> Fit | None:
+    """Find the one member that a text means: but for quotes and white space, then but for case."""
+    if not isinstance(value, str):
+        found = [member for member in members if isinstance(member, str) and member == _plain(value)]
+        return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
+    text = value.strip().strip("\"'`").strip()
+    if not text:
+        return None
+    for fold in (str, str.casefold, *((_folded,) if text[0].isalpha() else ())):  # -1 is not 1
+        found = [member for member in members if fold(_plain(member)) == fold(text)]
+        if found:
+            return Fit(found[0], (("enum-spelling", path),)) if len(found) == 1 else None
+    return None
+
+
+def _folded(text: str) -> str:
+    return regex.sub(r"[\s_\-]+", "", text).casefold()
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+    if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
+        return
+    if "," in text and not ("." in text or text.count(",") > 1):
+        return  # 1,000 may be one thousand or, where the comma is the decimal sign, one
+    digits = text.replace(",", "")
+    if math.isfinite(number := float(digits)):
+        yield Fit(int(digits) if regex.fullmatch(_INTEGER, digits) else number, ((_number_code(text), path),))
+
+
+def _integer(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        yield Fit(int(value), (("number-format", path),))
+    elif isinstance(value, str) and _NUMBER.fullmatch(text := value.strip()):
+        digits = text.replace(",", "")
+        if regex.fullmatch(_INTEGER, digits):
+            yield Fit(int(digits), ((_number_code(text), path),))
+        elif (exact := Decimal(digits)).adjusted() <= _MAX_DIGITS and exact == exact.to_integral_value():
+            yield Fit(int(exact), (("number-format", path),))
+
+
+def _number_code(text: str) -> str:
+    return "number-format" if "," in text or text.startswith("+") else "quoted-value"
+
+
+def _boolean(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+    if isinstance(value, str) and (word := value.strip().strip("\"'").casefold()) in _BOOLEANS:
+        yield Fit(_BOOLEANS[word], (("boolean-word", path),))
+
+
+def _null(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+    if isinstance(value, str) and value.strip().casefold() in _NULLS:
+        yield Fit(None, (("null-word", path),))
+
+
+def _string(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+    if isinstance(value, int):  # and not 1.10, of which only 1.1 is left
+        yield Fit(_plain(value), (("to-string", path),))
+
+
+Converter = Callable[[Fitter, Any, Mapping[str, Any], str, int], Iterator[Fit | Ambiguous | None]]
+_CONVERTERS: dict[str, Converter] = {
+    "number": _number,
+    "integer": _integer,
+    "boolean": _boolean,
+    "null": _null,
+    "string": _string,
+    "array": Fitter._array,
+    "object": Fitter._object,
+}

@@ -1,0 +1,1 @@
+"""MCP servers, over the official SDK."""

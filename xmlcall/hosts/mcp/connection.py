@@ -1,0 +1,150 @@
+"""One connection to an MCP server: a task of its own opens it, keeps it and closes it.
+
+Why a task: an SDK `Client` must be left by the task that entered it, and when an HTTP server vanishes the SDK cancels that task
+instead of raising from the call (python-sdk#3560). So nobody but the owner ever enters a Client, and everyone else sees a flag.
+
+The owner ends when the server's side ends, when the server vanishes, or when it is told to; it never raises. Its end takes the
+process with it: close stdin, wait 2 s, SIGTERM to the process group, 2 s, SIGKILL (the SDK's steps, MCP 2025-11-25 lifecycle).
+"""
+
+import asyncio
+import logging
+import math
+from importlib.metadata import version
+
+import anyio
+from mcp import Client, MCPError
+from mcp import types as mcp
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from ..config import ServerConfig
+from .filter import Filter, filtered
+from .transport import PeerLog, open_transport
+
+__all__ = ["Connection"]
+
+_CLOSE_SECONDS = 5.0  # for what the SDK does not bound itself: ending an HTTP session
+_LISTEN_PAUSES = (1.0, 5.0, 30.0, 60.0)  # seconds before listening again; the last one repeats
+
+# The SDK logs a traceback for each line of a server that is not MCP; without any handler Python prints it to the terminal.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+class Connection:
+    """A connection that is open from `open` until it is closed by either side; it cannot be opened again.
+
+    Args:
+        server: whom to connect to.
+        changed: set when the server says that its list of tools has changed.
+        max_tools: a page of tools is cut once it holds more.
+    """
+
+    def __init__(self, server: ServerConfig, changed: asyncio.Event, max_tools: int) -> None:
+        self.client: Client  # once opened
+        self.opened = False  # the handshake succeeded, even if the connection has closed since
+        self.instructions = ""
+        self.failure: BaseException | None = None
+        self.log = PeerLog()
+        self._server, self._changed = server, changed
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended)
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._scope = anyio.CancelScope()
+        self._owner: asyncio.Task[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be asked of the server any more."""
+        return self._stop.is_set()
+
+    async def open(self, mode: str, timeout: float) -> None:
+        """Connect and shake hands; on failure the connection is closed, `opened` is false and `failure` says why.
+
+        Args:
+            mode: `auto`, or `legacy` to begin with `initialize`.
+            timeout: seconds; past it, `failure` is a TimeoutError.
+        """
+        self._owner = asyncio.create_task(self._own(mode, timeout), name=f"mcp server {self._server.name}")
+        try:
+            await self._ready.wait()
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close and wait until the owner has ended, and a process with it; a cancellation is held back until then."""
+        self._stop.set()
+        if not self.opened:
+            self._scope.cancel()
+        interrupted: asyncio.CancelledError | None = None
+        while self._owner is not None and not self._owner.done():  # bounded: every step of the owner's end is
+            try:
+                await asyncio.wait({self._owner})
+            except asyncio.CancelledError as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+    def _ended(self) -> None:
+        self._stop.set()
+
+    async def _own(self, mode: str, timeout: float) -> None:
+        self._scope.deadline = anyio.current_time() + timeout
+        try:
+            with self._scope:
+                await self._serve(mode)
+            if self._scope.cancelled_caught and not self.opened:
+                self.failure = TimeoutError()
+        except Exception as error:  # kept for the message of whoever waits; groups come one or two deep
+            self.failure = _first(error)
+        finally:
+            self._stop.set()
+            self._ready.set()
+
+    async def _serve(self, mode: str) -> None:
+        transport = filtered(open_transport(self._server, self.log), self._filter)
+        client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message)
+        async with client:
+            self._scope.deadline = math.inf
+            self.client, self.opened, self.instructions = client, True, client.instructions or ""
+            self._ready.set()
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._listen, client)
+                await self._stop.wait()
+                group.cancel_scope.cancel()
+            self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
+
+    async def _on_message(self, message: object) -> None:
+        if isinstance(message, mcp.ToolListChangedNotification):
+            self._changed.set()
+
+    async def _listen(self, client: Client) -> None:
+        """Hear of changed tools on 2026-07-28 and later, where the server no longer tells unasked."""
+        tools = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+            return
+        lost = 0
+        while not self.closed:  # ends with the connection; pauses keep it from being busy
+            try:
+                async with client.listen(tools_list_changed=True) as subscription:
+                    async for _ in subscription:
+                        lost = 0
+                        self._changed.set()
+            except MCPError:
+                return  # the server refuses
+            except SubscriptionLost:
+                self._changed.set()  # what happened in between is not told again
+            await asyncio.sleep(_LISTEN_PAUSES[min(lost, len(_LISTEN_PAUSES) - 1)])
+            lost += 1
+
+
+def _client_info() -> mcp.Implementation:
+    return mcp.Implementation(name="xmlcall", version=version("xmlcall"))
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first exception that is not a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

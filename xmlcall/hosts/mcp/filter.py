@@ -1,0 +1,214 @@
+"""Stand between the MCP SDK and a transport, so that one bad part of an answer does not cost the whole answer.
+
+The SDK validates an answer as a whole: one malformed tool hides every tool of its page, and a block of an unknown kind or a
+structured value that does not fit its schema loses the result of a tool that has already run. So the answers to `list`
+and `call` are rewritten on their way in to something that always validates, and the original travels along in `_meta`,
+which the SDK hands on as it is. Everything else passes untouched.
+
+Invariant: only an answer whose id belongs to such a request of ours is rewritten.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self
+
+import anyio
+from mcp.types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.types.methods import validate_server_result
+from pydantic import ValidationError
+
+from ...schema.mending import mended, sentence
+from ...schema.validation import check_schema
+from .wire import requires_task
+
+__all__ = ["ORIGINAL", "Filter", "filtered"]
+
+ORIGINAL = "xmlcall/original"
+"""The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
+
+_MAX_NOTICES = 20  # of one page
+# What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
+_UNCHECKED = ("icons", "outputSchema", "execution")
+# Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.
+_PAGE_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+class Filter:
+    """Rewrites the answers of one connection.
+
+    Args:
+        offers: whether a tool of this name is wanted; asked before anything else is looked at.
+        max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
+        on_noise: told of each item that is not a message.
+        on_close: told once the server's side has ended.
+    """
+
+    def __init__(
+        self,
+        offers: Callable[[str], bool],
+        max_tools: int,
+        on_noise: Callable[[Exception], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
+
+    def sent(self, message: Any) -> None:
+        """Note which answers to expect."""
+        if isinstance(message, JSONRPCRequest) and message.method in ("tools/list", "tools/call"):
+            self._methods[str(message.id)] = message.method
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._methods.pop(str((message.params or {}).get("requestId")), None)
+
+    def received(self, item: Any) -> None:
+        """Rewrite an answer in place."""
+        if isinstance(item, Exception):
+            self._on_noise(item)
+            return
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return
+        method = self._methods.pop(str(message.id), None)
+        if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
+            return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
+        if method == "tools/call":
+            message.result = _call_shell(message.result)
+        elif method == "tools/list" and isinstance(message.result.get("tools"), list):
+            message.result = self._page(message.result)
+
+    def _page(self, page: Mapping[str, Any]) -> dict[str, Any]:
+        version = "2026-07-28" if "resultType" in page else "2025-11-25"
+        wanted: list[dict[str, Any]] = []
+        left_out: list[str] = []
+        changed: list[str] = []
+        for tool in page["tools"]:
+            if len(wanted) > self._max_tools or len(left_out) > self._max_tools:
+                break
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
+                continue
+            tool, change = _with_usable_schema(tool)
+            problem = _problem(tool, version)
+            if problem is None:
+                changed += change
+                wanted.append(tool)
+            else:
+                left_out.append(problem)
+        notices = _first(left_out, "were left out") + _first(changed, "are offered with changed schemas")
+        cursor = page.get("nextCursor")
+        if cursor is not None and not isinstance(cursor, str):
+            notices.append("The rest of the tools was left out: nextCursor is not a string.")
+        shell = _PAGE_FIELDS | {"tools": [_reduced(tool) for tool in wanted]}
+        shell |= {"nextCursor": cursor} if isinstance(cursor, str) else {}
+        return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices}}}
+
+
+def _first(sentences: list[str], what: str) -> list[str]:
+    rest = len(sentences) - _MAX_NOTICES
+    return [*sentences[:_MAX_NOTICES], *([f"{rest} more tools {what} for such reasons."] if rest > 0 else ())]
+
+
+def _with_usable_schema(tool: Any) -> tuple[Any, list[str]]:
+    """Return a tool whose schema is mended, of type object as MCP asks for, and a sentence about what was changed."""
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+    if not isinstance(schema, dict):
+        return tool, []
+    found, notes = mended(schema)
+    name = tool.get("name")
+    told = [sentence(name, notes)] if notes and isinstance(name, str) else []
+    return tool | {"inputSchema": {**found, "type": "object"}}, told
+
+
+def _call_shell(result: dict[str, Any]) -> dict[str, Any]:
+    """Wrap a CallToolResult; as an error result it is never checked against a schema, which would cost an extra `list`."""
+    return {"resultType": "complete", "content": [], "isError": True, "_meta": {ORIGINAL: result}}
+
+
+def _reduced(tool: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in tool.items() if key not in _UNCHECKED}
+
+
+def _problem(tool: Any, version: str) -> str | None:
+    """Say in one sentence why a tool is left out; None if it is fine."""
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if not isinstance(tool, dict) or not isinstance(name, str) or not name:
+        return f"A tool was left out: it has no name: {tool!r:.80}."
+    label = f"The tool {name[:80]!r} was left out:"
+    if requires_task(tool):
+        return f"{label} it can only run as a background task, which xmlcall does not offer."
+    try:
+        validate_server_result("tools/list", version, _PAGE_FIELDS | {"tools": [_reduced(tool)]})
+    except (ValidationError, ValueError) as error:
+        return f"{label} {_first_error(error)}."
+    broken = check_schema(tool["inputSchema"])
+    return f"{label} {broken}." if broken else None
+
+
+def _first_error(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)[:120]
+    first = error.errors(include_url=False, include_context=False)[0]
+    path = ".".join(map(str, first["loc"][2:]))  # the first two are `tools.0`
+    return f"{path}: {first['msg'][:120]}"
+
+
+class _Reader:
+    """A transport's read stream, seen through a filter."""
+
+    def __init__(self, inner: Any, filter_: Filter) -> None:
+        self._inner, self._filter = inner, filter_
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)  # `last_context`, which the SDK reads after each item
+
+    async def receive(self) -> Any:
+        item = await self._inner.receive()
+        self._filter.received(item)
+        return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        self._filter.on_close()
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Writer:
+    """A transport's write stream, seen through a filter."""
+
+    def __init__(self, inner: Any, filter_: Filter) -> None:
+        self._inner, self._filter = inner, filter_
+
+    async def send(self, item: Any, /) -> None:
+        self._filter.sent(item.message)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+@asynccontextmanager
+async def filtered(
+    transport: AbstractAsyncContextManager[tuple[Any, Any]], filter_: Filter
+) -> AsyncIterator[tuple[_Reader, _Writer]]:
+    """Open a transport of the SDK behind a filter; what it yields is a transport's pair of streams again."""
+    async with transport as (reader, writer):
+        yield _Reader(reader, filter_), _Writer(writer, filter_)

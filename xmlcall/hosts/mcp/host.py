@@ -1,0 +1,246 @@
+"""Tools of an MCP server, over stdio, Streamable HTTP or the older HTTP+SSE, by the official SDK.
+
+    async with McpHost(StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))) as host:
+        await host.tools()
+        await host.call("calculator", {"operation": "add", "a": 1, "b": 2})
+
+What the SDK leaves to its user is done here and in the `mcp_*` modules: one bad tool does not hide the others, a connection
+belongs to a task of its own, every wait has a limit, lists are bounded, and every failure becomes one sentence.
+
+A server that has died is started again by the next request. The request during which it died is not repeated: it is not known
+whether the tool ran. A request that the server refused because it had forgotten the session is repeated once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from mcp import Client
+from mcp import types as mcp
+from mcp.shared.dispatcher import ProgressFnT
+
+from ...errors import ToolHostError, ToolHostUnavailable
+from ...types.calls import Tool, ToolResult
+from ..base import OnProgress
+from ..config import ServerConfig
+from .connection import Connection
+from .errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
+from .filter import ORIGINAL
+from .wire import cut_result, result_from_mcp
+
+__all__ = ["McpHost"]
+
+_MAX_PAGES = 100
+_MAX_RESULT_CHARACTERS = 2_000_000
+
+Answer = TypeVar("Answer")
+
+
+class McpHost:
+    """An MCP server as a `Host`; connect with `async with`.
+
+    Args:
+        server: which one; `load_servers` reads them from a file.
+        connect_timeout: seconds to start and to shake hands.
+        max_tools: the most that may be listed once the server's filters are applied.
+    """
+
+    def __init__(self, server: ServerConfig, *, connect_timeout: float = 30.0, max_tools: int = 1000) -> None:
+        self._server, self._connect_timeout, self._max_tools = server, connect_timeout, max_tools
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._instructions = ""
+        self._notices: tuple[str, ...] = ()
+
+    @property
+    def server(self) -> ServerConfig:
+        """The configuration."""
+        return self._server
+
+    @property
+    def name(self) -> str:
+        """The server's name as configured."""
+        return self._server.name
+
+    @property
+    def instructions(self) -> str:
+        """What the server wants a model to know about its tools; hostile input."""
+        return self._instructions
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The tools that the last `tools()` left out or changed, and why, one sentence each."""
+        return self._notices
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set when the server says so, and when it had to be started again."""
+        return self._changed
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            ToolHostUnavailable: the server did not start, cannot be reached, or did not shake hands in time.
+            ToolHostProtocolError: it refused the handshake.
+        """
+        self._connection = await self._connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Disconnect; a process and its group have ended afterwards."""
+        async with self._connecting:  # a request that is just reconnecting would leave its process behind
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """List the tools that the configuration lets through and that can be used; `notices` tells of the others.
+
+        Raises:
+            ToolHostUnavailable: the server is gone and did not come back.
+            ToolHostProtocolError: it answers outside the protocol, or lists too many tools.
+        """
+        listing = await self._ask("listing its tools", self._server.timeout, self._list)
+        self._notices = tuple(dict.fromkeys(listing.notices))
+        return tuple(listing.tools.values())
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        """Run one tool.
+
+        Args:
+            name: as listed by `tools()`.
+            arguments: valid for the tool's schema.
+            timeout: seconds; None takes the server's configured limit. Progress does not extend it.
+            progress: called while the tool runs, if it tells how far it is.
+
+        Returns:
+            What the tool answered, its text cut at two million characters.
+
+        Raises:
+            ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
+            ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
+        """
+        limit = self._server.timeout if timeout is None else timeout
+        told = None if progress is None else _told_to(progress)
+        answer = await self._ask(
+            f"running {name!r}", limit, lambda client: client.call_tool(name, dict(arguments), progress_callback=told)
+        )
+        return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
+
+    async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
+        try:
+            return await self._ask_once(doing, limit, request)
+        except SessionLost:
+            return await self._ask_once(doing, limit, request)
+
+    async def _ask_once(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        connection = await self._live()
+        try:
+            async with asyncio.timeout(limit):  # cancels the request, whereupon the SDK tells the server
+                return await request(connection.client)
+        except ToolHostError:
+            raise
+        except TimeoutError as error:
+            raise timeout_error(self._server, doing, limit, connection) from error
+        except Exception as error:
+            if connection.closed or is_lost(error):
+                await connection.close()  # its last words are complete once the process has ended
+            failure = request_error(self._server, doing, error, connection)
+            if isinstance(failure, SessionLost):
+                await connection.close()
+            raise failure from error
+
+    async def _live(self) -> Connection:
+        """Return an open connection; one that has closed is replaced once per request."""
+        async with self._connecting:
+            if self._connection is None:
+                raise ToolHostUnavailable(f"{self.name}: not connected; use `async with`", host=self.name)
+            if self._connection.closed:
+                await self._connection.close()
+                self._connection = await self._connect()
+                self._changed.set()
+            return self._connection
+
+    async def _connect(self) -> Connection:
+        """Connect; a server that dies of the first message is tried again from `initialize` on, which older ones expect."""
+        deadline = asyncio.get_running_loop().time() + self._connect_timeout
+        for mode in ("auto", "legacy"):
+            connection = Connection(self._server, self._changed, self._max_tools)
+            await connection.open(mode, deadline - asyncio.get_running_loop().time())
+            if connection.opened:
+                self._instructions = connection.instructions
+                return connection
+            if not is_lost(connection.failure):
+                break
+        raise connect_error(self._server, connection, self._connect_timeout) from connection.failure
+
+    async def _list(self, client: Client) -> "_Listing":
+        """Read the pages; a server may repeat cursors, make up new ones for ever, or list without end."""
+        self._changed.clear()  # before listing, so that a change meanwhile is not lost
+        listing = _Listing()
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(_MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            listing.add(page, self._original(page.meta))
+            if len(listing.tools) > self._max_tools:
+                raise protocol_error(self._server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
+            cursor = page.next_cursor
+            if cursor is None:  # "" is a cursor like any other
+                return listing
+            if cursor in seen:
+                listing.notices.append("Listing stopped: the server repeats a page.")
+                return listing
+            seen.add(cursor)
+        listing.notices.append(f"Listing stopped after {_MAX_PAGES} pages.")
+        return listing
+
+    def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Take out what the filter put in; an answer of another `resultType` has none, and before 2026 the SDK lets it pass."""
+        original = (meta or {}).get(ORIGINAL)
+        if not isinstance(original, dict):
+            raise protocol_error(self._server, 'an answer outside the protocol: its "resultType" is not "complete"')
+        return original
+
+
+def _told_to(on_progress: OnProgress) -> ProgressFnT:
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        on_progress(progress, total, message or "")
+
+    return told
+
+
+_CHOOSE = 'choose some by "includeTools" in its configuration'
+
+
+class _Listing:
+    """Tools in the server's order, and what there is to say about the others."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.notices: list[str] = []
+
+    def add(self, page: mcp.ListToolsResult, original: Mapping[str, Any]) -> None:
+        self.notices += original["notices"]
+        kept = {tool.name for tool in page.tools}
+        for tool in original["tools"]:
+            name = tool["name"]
+            if name in self.tools:
+                self.notices.append(f"A second tool named {name[:80]!r} was left out.")
+            elif name not in kept:  # the SDK drops these, as MCP 2026-07-28 demands
+                self.notices.append(f"The tool {name[:80]!r} was left out: its x-mcp-header is invalid.")
+            else:
+                self.tools[name] = _tool(tool)
+
+
+def _tool(tool: dict[str, Any]) -> Tool:
+    schema = tool.get("outputSchema")
+    return Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})

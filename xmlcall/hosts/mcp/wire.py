@@ -1,0 +1,203 @@
+"""MCP's dicts <-> our types: tools and results (spec 2025-11-25 and 2026-07-28; the older revisions are subsets).
+
+Servers are hostile or merely sloppy, so nothing here raises on a result: a block of an unknown kind, or one that lacks what
+its kind needs, is kept whole as `OtherContent`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...types.calls import (
+    MISSING,
+    AudioContent,
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    OtherContent,
+    ResourceLink,
+    TextContent,
+    Tool,
+    ToolResult,
+)
+
+__all__ = ["cut_result", "requires_task", "result_from_mcp", "result_to_mcp", "tool_to_mcp"]
+
+
+def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
+    """Read a CallToolResult.
+
+    Args:
+        result: `{"content": [...], "structuredContent"?, "isError"?}`; `toolResult` is the form before 2024-11-05.
+
+    Returns:
+        The result; a missing or misshapen `content` is an empty one.
+    """
+    blocks = result.get("content")
+    return ToolResult(
+        content=tuple(map(_block, blocks)) if isinstance(blocks, list) else (),
+        structured_content=result.get("structuredContent", result.get("toolResult", MISSING)),
+        is_error=bool(result.get("isError")),
+    )
+
+
+def _block(block: Any) -> Content:
+    if not isinstance(block, Mapping):
+        return OtherContent(raw={"value": block})
+    kind = block.get("type")
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    content = reader(block) if reader else None
+    return OtherContent(raw=dict(block)) if content is None else content
+
+
+def _text(block: Mapping[str, Any]) -> Content | None:
+    return TextContent(text=block["text"]) if isinstance(block.get("text"), str) else None
+
+
+def _image(block: Mapping[str, Any]) -> Content | None:
+    return ImageContent(data=block["data"], mime_type=_string(block, "mimeType")) if isinstance(block.get("data"), str) else None
+
+
+def _audio(block: Mapping[str, Any]) -> Content | None:
+    return AudioContent(data=block["data"], mime_type=_string(block, "mimeType")) if isinstance(block.get("data"), str) else None
+
+
+def _resource_link(block: Mapping[str, Any]) -> Content | None:
+    if not isinstance(block.get("uri"), str):
+        return None
+    return ResourceLink(
+        uri=block["uri"],
+        name=_string(block, "name"),
+        description=_string(block, "description"),
+        mime_type=_string(block, "mimeType"),
+    )
+
+
+def _resource(block: Mapping[str, Any]) -> Content | None:
+    resource = block.get("resource")
+    if not isinstance(resource, Mapping):
+        return None
+    text, blob = resource.get("text"), resource.get("blob")
+    if not isinstance(text, str) and not isinstance(blob, str):
+        return None
+    return EmbeddedResource(
+        uri=_string(resource, "uri"),
+        mime_type=_string(resource, "mimeType"),
+        text=text if isinstance(text, str) else None,
+        blob=blob if isinstance(blob, str) else None,
+    )
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Content | None]] = {
+    "text": _text,
+    "image": _image,
+    "audio": _audio,
+    "resource_link": _resource_link,
+    "resource": _resource,
+}
+
+
+def _string(block: Mapping[str, Any], key: str) -> str:
+    value = block.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def result_to_mcp(result: ToolResult) -> dict[str, Any]:
+    """Write a CallToolResult; the inverse of `result_from_mcp` for what the types hold."""
+    document: dict[str, Any] = {"content": [_block_to_mcp(block) for block in result.content], "isError": result.is_error}
+    if result.structured_content is not MISSING:
+        document["structuredContent"] = result.structured_content
+    return document
+
+
+def _block_to_mcp(block: Content) -> dict[str, Any]:
+    match block:
+        case TextContent():
+            return {"type": "text", "text": block.text}
+        case ImageContent():
+            return {"type": "image", "data": block.data, "mimeType": block.mime_type}
+        case AudioContent():
+            return {"type": "audio", "data": block.data, "mimeType": block.mime_type}
+        case ResourceLink():
+            link = {"uri": block.uri, "name": block.name}
+            return (
+                {"type": "resource_link"} | link | _given(description=block.description or None, mimeType=block.mime_type or None)
+            )
+        case EmbeddedResource():
+            fields = _given(mimeType=block.mime_type or None, text=block.text, blob=block.blob)
+            return {"type": "resource", "resource": {"uri": block.uri} | fields}
+        case OtherContent():
+            return dict(block.raw)
+
+
+def tool_to_mcp(tool: Tool) -> dict[str, Any]:
+    """Write a tool as `list` has it; the inverse of `Tool.from_mcp`."""
+    return {"name": tool.name, "inputSchema": tool.input_schema} | _given(
+        title=tool.title,
+        description=tool.description or None,
+        outputSchema=tool.output_schema,
+        annotations=tool.annotations,
+    )
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def requires_task(tool: Mapping[str, Any]) -> bool:
+    """Tell whether a tool of `list` can only run as a task (2025-11-25, `execution.taskSupport`)."""
+    execution = tool.get("execution")
+    return isinstance(execution, Mapping) and execution.get("taskSupport") == "required"
+
+
+def cut_result(result: ToolResult, limit: int) -> ToolResult:
+    """Bound the text of a result, so that one answer cannot fill memory or a model's context.
+
+    Args:
+        result: any.
+        limit: characters of text over all blocks; the structured value, as JSON, is bounded on its own.
+
+    Returns:
+        The same result if it fits; else a copy that is cut, with a text block that says so.
+    """
+    blocks, total = [], 0
+    for block in result.content:
+        size = _text_size(block)
+        blocks.append(_cut_block(block, max(limit - total, 0)) if total + size > limit else block)
+        total += size
+    structured = result.structured_content
+    structured_size = 0 if structured is MISSING else len(json.dumps(structured, ensure_ascii=False))
+    notes = [
+        f"[{what} cut: {size} characters came, {limit} is the limit]"
+        for what, size in (("text", total), ("structured content", structured_size))
+        if size > limit
+    ]
+    if not notes:
+        return result
+    content = (*blocks, *(TextContent(text=note) for note in notes))
+    return replace(result, content=content, structured_content=structured if structured_size <= limit else MISSING)
+
+
+def _text_size(block: Content) -> int:
+    match block:
+        case TextContent(text=text):
+            return len(text)
+        case EmbeddedResource(text=str(text)):
+            return len(text)
+        case OtherContent(raw=raw):
+            return len(json.dumps(raw, ensure_ascii=False))
+        case _:
+            return 0  # binary data is shown to a model as a placeholder
+
+
+def _cut_block(block: Content, limit: int) -> Content:
+    match block:
+        case TextContent(text=text):
+            return replace(block, text=text[:limit])
+        case EmbeddedResource(text=str(text)):
+            return replace(block, text=text[:limit])
+        case OtherContent():
+            return TextContent(text="")
+        case _:
+            return block

@@ -1,0 +1,1 @@
+"""JSON as models write it."""

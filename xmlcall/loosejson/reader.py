@@ -1,0 +1,141 @@
+"""Tolerant JSON: strict first, then named repairs, else a failure that says what was expected.
+
+Strategy: `json.loads` reads what is valid; the repaired reading (`machine`, `strings`) is used only where that fails.
+
+Invariants: valid JSON comes back unchanged and without a repair, except for what would be a wrong call in silence: a key that is
+given twice with different values, NaN and Infinity, numbers beyond a double, more than `MAX_DEPTH` levels. No text raises.
+Where two repairs give different values and nothing decides, the text is refused. A text that may be cut is never completed.
+
+Cost: linear in the text; nothing recurses over it (`json.loads` does, but only after the depth was counted).
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from ..types.calls import MISSING, Repair
+from .machine import MAX_DEPTH, Machine, finite
+from .strings import Refused
+
+__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "is_strict", "read"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A value, and the tolerances that were needed to read it, in the order of the text."""
+
+    value: Any
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Why a text has no reading, for the model's feedback.
+
+    Args:
+        position: offset in the text.
+        expected: what could have stood there.
+        got: what stands there, shortened.
+        code: `malformed-value`, or `ambiguous` where there are two readings (a code of `errors.ISSUES`).
+    """
+
+    position: int
+    expected: str
+    got: str
+    code: str = "malformed-value"
+
+
+def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = False) -> Reading | Unreadable:
+    """Read JSON as language models write it.
+
+    Args:
+        text: the text of one value.
+        kinds: the JSON Schema types that are wanted. A string that holds JSON of such a kind is read as that, unless `string`
+            is among them. None: strings stay as they are.
+        complete: the text is known not to be cut, so brackets that are missing at its end may be added.
+
+    Returns:
+        The value with the repairs, or the failure.
+    """
+    value = _strict(text)
+    found = Reading(value=value) if value is not MISSING else _tolerant(text, complete)
+    if kinds is None or "string" in kinds or isinstance(found, Unreadable) or not isinstance(found.value, str):
+        return found
+    return _decoded_twice(found, text, kinds, complete)
+
+
+def is_strict(text: str) -> bool:
+    """Say whether a text is JSON as it stands."""
+    return _strict(text) is not MISSING
+
+
+def _strict(text: str) -> Any:
+    if _depth(text) > MAX_DEPTH:
+        return MISSING
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return MISSING
+
+
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+def _depth(text: str) -> int:
+    """Return an upper bound of the levels that a strict reader enters before it ends or fails."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for found in _BRACKETS.finditer(text):
+        bracket = found.group()
+        depth += (bracket in ("[", "{")) - (bracket in ("]", "}"))
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")  # the tolerant reading says which one and where, if the values differ
+    return found
+
+
+# Made once: to make it takes as long as to read a number.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite, object_pairs_hook=_unique)
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: type(value) is int or (isinstance(value, float) and value.is_integer()),
+}
+
+
+def _decoded_twice(outer: Reading, text: str, kinds: Collection[str], complete: bool) -> Reading:
+    """Read the JSON inside a string; if it is none of a wanted kind, the string stays."""
+    inner = read(outer.value, complete=complete)
+    if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
+        return outer
+    span = (0, len(text))  # offsets inside the string are none of the text
+    codes = ["json-double-encoding", *(repair.code for repair in inner.repairs)]
+    return Reading(value=inner.value, repairs=(*outer.repairs, *(Repair(code=code, span=span) for code in codes)))
+
+
+def _tolerant(text: str, complete: bool) -> Reading | Unreadable:
+    machine = Machine(text, complete)
+    try:
+        value = machine.run()
+    except Refused as refusal:
+        rest = text[refusal.position : refusal.position + 30]
+        return Unreadable(
+            position=refusal.position, expected=refusal.expected, got=rest or "the end of the text", code=refusal.code
+        )
+    return Reading(value=value, repairs=tuple(machine.repairs))

@@ -1,0 +1,1 @@
+"""Known local models, and how they are fetched."""

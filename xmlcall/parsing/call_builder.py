@@ -1,0 +1,196 @@
+"""The books of a call that is being read: its arguments, tolerances and doubts, and the RawCall made of them."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import regex
+
+from ..dialects import INVISIBLE, Dialect
+from ..loosejson import reader as jsonish
+from ..types.calls import Issue, RawArgument, RawCall, Repair
+from ..types.events import Event, Repaired, ToolCallEnd, ToolCallStart
+from .json_call import arguments_of, unreadable
+from .scanner import Token
+from .value_text import Value
+
+__all__ = ["CallDraft"]
+
+# Attributes of a call that say nothing about its arguments.
+_ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index", "xmlns"})
+
+
+class CallDraft:
+    """What is known of a call so far.
+
+    Args:
+        index: the call's number in the reply.
+        opener: its opening tag.
+        dialect: the wire format.
+        declared: the tool's parameter names; None if any name is possible.
+        emit: where events go.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        opener: Token,
+        dialect: Dialect,
+        declared: frozenset[str] | None,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.opener = opener
+        self.dialect = dialect
+        self.names: set[str] = set()  # parameters given so far
+        self.given = False  # whether there was any, or a body
+        self._index = index
+        self._declared = declared
+        self._emit = emit
+        self._arguments: list[RawArgument] = []
+        self._issues: list[Issue] = []
+        self._repairs: list[Repair] = []
+        self._complete = True
+        emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span, dialect=dialect.name))
+        self.check_style(opener)
+
+    def keep(self, argument: RawArgument) -> None:
+        """Add a parameter."""
+        self._arguments.append(argument)
+        self.names.add(argument.name)
+        self.given = True
+
+    def keep_body(self, body: RawArgument, *, closed: bool = True) -> bool:
+        """Add all parameters, given as one JSON object.
+
+        Args:
+            body: the object's text.
+            closed: whether a tag ended it, so that brackets may be missing.
+
+        Returns:
+            False if nothing ended it, neither a tag nor its own last bracket.
+        """
+        read = jsonish.read(body.text, kinds={"object"}, complete=closed)
+        if isinstance(read, jsonish.Unreadable) and not closed:
+            return False
+        self.given = True
+        if not self.dialect.json_body:
+            self.repair("json-body", (body.span[0], body.span[0]))
+        if isinstance(read, jsonish.Unreadable):
+            self._issues.append(unreadable(read))
+            return True
+        for repair in read.repairs:
+            self.repair(repair.code, body.span)
+        for argument in arguments_of(read.value, body.span):
+            self.keep(argument)
+        return True
+
+    def check_style(self, opener: Token) -> None:
+        """Note an opener that is not written as the format asks."""
+        element = " " in opener.pair
+        if element and opener.kind == "parameter_open" and not self.dialect.parameter_elements:
+            self.repair("parameter-element", opener.span)
+        if element or self.dialect.tool_elements:
+            return
+        written = _first_word(self.dialect.written.get(opener.kind, ""))
+        if not self._is_whole(opener) or written not in opener.text or any(character in opener.text for character in INVISIBLE):
+            self.repair("tag-style", opener.span)
+        if self.dialect.name_in_tag:
+            return
+        written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
+        if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
+            self.repair("attribute-style", opener.span)
+        self._check_attributes(opener)
+
+    def _check_attributes(self, opener: Token) -> None:
+        """Refuse arguments that are written as attributes: to leave them out would change the call."""
+        lost = opener.attributes.keys() - _ATTRIBUTES
+        if opener.kind == "parameter_open":
+            lost &= {"value"}
+        elif self._declared is not None:
+            lost &= self._declared
+        for name in sorted(lost):
+            tag = _tail(opener.text)
+            message = f"A value stands between <parameter> tags, found the attribute {name!r} in {tag}"
+            self._issues.append(Issue(code="malformed-value", path=f"$.{name}", got=tag, message=message))
+
+    def _is_whole(self, opener: Token) -> bool:
+        """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
+        if self.dialect.name_after:
+            return opener.kind == "call_open" or "</" in opener.text
+        return opener.text.endswith((">", "&gt;"))
+
+    def check_closer(self, closer: Token) -> None:
+        """Note a closer that is not written as the format asks."""
+        written = _first_word(self.dialect.written.get("parameter_close", ""))
+        if " " not in closer.pair and (written not in closer.text or any(character in closer.text for character in INVISIBLE)):
+            self.repair("wrong-closer", closer.span)
+
+    def repair(self, code: str, span: tuple[int, int]) -> None:
+        """Note a tolerance."""
+        self._repairs.append(Repair(code=code, span=span))
+        self._emit(Repaired(code=code, span=span))
+
+    def doubt(self, value: Value, *readings: str) -> None:
+        """Note that the call can be read in two ways; it will not run."""
+        message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
+        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
+
+    def doubt_name(self, value: Value, name: str) -> None:
+        """Note that a parameter with an undeclared name follows: is it one, or text of the value before it?"""
+        readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
+        message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
+        self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
+
+    def wrong_closer(self, value: Value, closer: Token) -> None:
+        """Note a closing tag of another name; if the value opened that tag itself, it may be text."""
+        self.repair("wrong-closer", closer.span)
+        if f"<{closer.text.strip('</> ')}".lower() in value.text.lower():
+            self.doubt(value, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
+
+    def doubt_end(self, value: Value) -> None:
+        """Note that a value without closing tag holds tags that may have been its end."""
+        first = value.tags[0].text
+        self.doubt(
+            value, f"{value.name} ends before {first}: {_tail(value.before_first_tag)}", f"{value.name} holds {first} as text"
+        )
+
+    def truncated(self, reason: str) -> None:
+        """Note that the reply ended inside the call."""
+        self._complete = False
+        self._issues.append(Issue(code="truncated-call", message=f"The reply ended inside the call: {reason}."))
+
+    def end(self, source: Sequence[str], stray: str, closer: tuple[int, int]) -> None:
+        """Emit the call.
+
+        Args:
+            source: the texts of the tokens after the opener, at least up to the call's end.
+            stray: text that stood between the parameters.
+            closer: span of the closing tag.
+        """
+        if stray:
+            message = f"Only <parameter> elements may stand in a call, found text: {_tail(stray)}"
+            self._issues.append(Issue(code="malformed-value", got=_tail(stray), message=message))
+        start = self.opener.start
+        raw = RawCall(
+            index=self._index,
+            name=self.opener.attributes["name"],
+            dialect=self.dialect.name,
+            arguments=tuple(self._arguments),
+            text=(self.opener.text + "".join(source))[: closer[1] - start],
+            span=(start, closer[1]),
+            complete=self._complete,
+            issues=tuple(self._issues),
+            repairs=tuple(self._repairs),
+        )
+        self._emit(ToolCallEnd(raw=raw, span=closer))
+
+
+def _tail(text: str, limit: int = 120) -> str:
+    return repr(text if len(text) <= limit else f"...{text[-limit:]}")
+
+
+@functools.cache
+def _first_word(tag: str) -> str:
+    """Return the name of a tag as it is written, without its prefix."""
+    name = regex.search(r"(?:<|&lt;)/?(?:\w+:|\uff5c\w+\uff5c)?(\w+)", tag)
+    return name.group(1) if name else ""

@@ -1,0 +1,248 @@
+"""Text in pieces -> tokens with absolute offsets.
+
+The scanner is pulled one token at a time, because the parser's state says what can be a token (a back-tick counts in prose and
+not in a value). It looks for the next character that can start a token; what lies before is text. At that character the
+patterns of the mode are tried with `regex`'s partial matching: no match means the character is text, a partial match means
+wait for more, a full match is a token.
+
+Invariants: the tokens' texts joined are the input; the cut into text tokens follows the chunks, everything else does not; what
+is held back is shorter than the longest tag. Cost: linear, because a character is looked at by one search and, if it starts a
+tag, by one bounded match.
+"""
+
+import enum
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import regex
+
+from ..dialects import INVISIBLE, Dialect, element_tags
+
+__all__ = ["Mode", "Scanner", "Token"]
+
+
+class Mode(enum.Enum):
+    """What can be a token here."""
+
+    PROSE = "prose"
+    CODE = "code"
+    VALUE = "value"
+    CDATA = "cdata"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the reply: `text`, a tag of a dialect, or one of the kinds of `_COMMON`."""
+
+    kind: str
+    text: str
+    start: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    dialect: str = ""
+    pair: str = ""  # an opener and its closer share it: `parameter`, or with a name where the closer repeats it
+
+    @property
+    def end(self) -> int:
+        """Offset after the last character."""
+        return self.start + len(self.text)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Start and end."""
+        return (self.start, self.end)
+
+
+_REASONING = "think|thinking|reasoning|seed:think"
+
+# Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
+_COMMON = {
+    "reasoning_open": rf"<(?i:{_REASONING})>",
+    "reasoning_close": rf"</(?i:{_REASONING})>",
+    "ticks": r"`{1,64}",
+    "blank_line": r"\n[ \t]{0,64}\r?\n",
+    "cdata_open": r"<!\[CDATA\[",
+    "cdata_close": r"\]\]>",
+    "other_tag": r"</\s{0,4}[A-Za-z_][\w.\-]{0,63}\s{0,4}>|<param(?:eter)?>",
+}
+
+# Characters at which a token can start, each with what may follow it then. The standard library's `re` searches for these faster.
+_STARTS = {
+    "<": rf"<(?=[\w/!\uff5c{INVISIBLE}]|\Z)",
+    "`": "`",
+    "\n": "\n",
+    "]": r"\](?=\]|\Z)",
+    "&": r"&(?=l|\Z)",
+    "{": r"\{(?=[\s\"']|\Z)",
+    "[": r"\[(?=[\s{]|\Z)",
+}
+
+# Mode -> the characters at which a token can start, the common kinds that count, and whether the dialects' tags do.
+_MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
+    Mode.PROSE: ("<`", ("reasoning_open", "reasoning_close", "ticks"), True),
+    Mode.CODE: ("`\n", ("ticks", "blank_line"), False),
+    Mode.VALUE: ("<", ("cdata_open", "other_tag"), True),
+    Mode.CDATA: ("]", ("cdata_close",), False),
+    Mode.TEXT: ("", (), False),
+}
+
+_ATTRIBUTE = regex.compile(
+    r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|[\u201c\u201d]([^\u201d]*)\u201d|\u2018([^\u2019]*)\u2019"""
+    r"""|\uff02([^\uff02]*)\uff02|([^\s"'<>=/\u2018\u2019\u201c\u201d\uff02]+))"""
+)
+_NAMED = frozenset({"call_open", "parameter_open"})
+_VISIBLE = {ord(character): None for character in INVISIBLE}
+
+
+class Scanner:
+    """A pull scanner over the tags of some dialects.
+
+    Args:
+        dialects: whose tags are tokens.
+    """
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self._dialects = {dialect.name: dialect for dialect in dialects}
+        self._all = _patterns(tuple(self._dialects.values()))
+        self._patterns = self._all
+        self._buffer = ""
+        self._position = 0
+        self._offset = 0
+        self._closed = False
+
+    def feed(self, chunk: str) -> None:
+        """Add text."""
+        self._offset += self._position
+        self._buffer = self._buffer[self._position :] + chunk
+        self._position = 0
+
+    def close(self) -> None:
+        """Say that no more text will come: what was held back is released."""
+        self._closed = True
+
+    def only(self, *dialects: str, elements: Iterable[str] = ()) -> None:
+        """Take the tags of these dialects alone for tags, as inside a call.
+
+        Args:
+            dialects: names, the call's own first; none goes back to all.
+            elements: parameters that may be written as elements of their names.
+        """
+        rows = tuple(self._dialects[name] for name in dialects)
+        self._patterns = _patterns(rows, element_tags(elements)) if rows else self._all
+
+    def unread(self, text: str) -> None:
+        """Take back the last characters that were read, to read them again."""
+        if len(text) <= self._position:
+            self._position -= len(text)
+            return
+        self._offset += self._position - len(text)
+        self._buffer = text + self._buffer[self._position :]
+        self._position = 0
+
+    def next(self, mode: Mode) -> Token | None:
+        """Return the next token, or None if more text is needed (or, once closed, at the end)."""
+        start = self._position
+        if start == len(self._buffer):
+            return None
+        trigger, patterns = self._patterns[mode]
+        found = trigger.search(self._buffer, start) if trigger else None
+        if found is None:
+            return self._text(len(self._buffer))
+        if found.start() > start:
+            return self._text(found.start())
+        match = self._match(patterns, start)
+        if match is None:
+            return self._text(start + 1)
+        if match.partial or (match.end() == len(self._buffer) and match.lastgroup == "ticks" and not self._closed):
+            return None
+        return self._tag(match)
+
+    def _match(self, patterns: tuple[Any, ...], start: int) -> Any:
+        """Return the first match of a whole tag, else one of the beginning of a tag, else None."""
+        partial = None
+        for pattern in patterns:
+            match = pattern.match(self._buffer, start, partial=not self._closed)
+            if match is not None and not match.partial:
+                return match
+            partial = partial or match
+        return partial
+
+    def _text(self, end: int) -> Token:
+        token = Token("text", self._buffer[self._position : end], self._offset + self._position)
+        self._position = end
+        return token
+
+    def _tag(self, match: Any) -> Token:
+        kind, _, dialect = match.lastgroup.partition("__")
+        text = match.group()
+        kind, attributes, pair = self._meaning(kind, text, dialect)
+        if kind in _NAMED and not attributes.get("name"):
+            return self._text(match.end())
+        self._position = match.end()
+        return Token(kind, text, self._offset + match.start(), attributes, dialect, pair)
+
+    def _meaning(self, kind: str, text: str, dialect: str) -> tuple[str, Mapping[str, str], str]:
+        """Return the kind, the attributes and the pair of a tag."""
+        part = kind.partition("_")[0]
+        if part == "element" or (part == "call" and self._dialects[dialect].tool_elements):
+            part = "parameter" if part == "element" else part
+            name = text.translate(_VISIBLE).strip("</> \t\r\n")
+            return f"{part}_{kind.partition('_')[2]}", {"name": name}, f"{part} {name}"
+        part = "parameter" if part == "body" else part
+        attributes = _attributes(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
+        return kind, attributes, part if dialect and part != "list" else ""
+
+
+def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
+    if name_in_tag:
+        name = regex.search(name_in_tag, tag)
+        return {"name": name.group(1)} if name else {}
+    found: dict[str, str] = {}
+    for key, *values in _ATTRIBUTE.findall(tag):
+        found.setdefault(key.lower(), "".join(values))  # one of them matched
+    return found
+
+
+# Where a token can start, and the patterns to try there, in this order.
+Patterns = dict[Mode, tuple[Any, tuple[Any, ...]]]
+Groups = tuple[tuple[str, str], ...]
+
+
+def _patterns(dialects: tuple[Dialect, ...], elements: Groups = ()) -> Patterns:
+    """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
+    groups = tuple((f"{kind}__{row.name}", tag) for row in dialects if not row.tool_elements for kind, tag in row.tags.items())
+    of_tools = tuple((f"{kind}__{row.name}", tag) for row in dialects if row.tool_elements for kind, tag in row.tags.items())
+    named = tuple((f"{kind}__{dialects[0].name}", tag) for kind, tag in elements)
+    return _combined(groups, (*named, *of_tools))  # elements come first, see `dialect.with_tools`
+
+
+@functools.lru_cache(maxsize=256)
+def _combined(groups: Groups, of_tools: Groups) -> Patterns:
+    compiled = {}
+    for mode, (_, _, with_tags) in _MODES.items():
+        trigger, pattern = _compiled(mode, groups)
+        first = (regex.compile(_alternation(of_tools)),) if of_tools and with_tags else ()
+        compiled[mode] = (trigger, (*first, pattern))
+    return compiled
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(mode: Mode, tags: Groups) -> tuple[Any, Any]:
+    """Compile the tags of some dialects, and what else is a token in a mode, into one alternation."""
+    triggers, common, with_tags = _MODES[mode]
+    groups = (*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common))
+    triggers += "".join(start for start in "&{[" if with_tags and any(_starts(group, tag, start) for group, tag in tags))
+    trigger = re.compile("|".join(_STARTS[start] for start in triggers)) if triggers else None
+    return trigger, regex.compile(_alternation(groups))
+
+
+def _alternation(groups: Groups) -> str:
+    return "|".join(f"(?P<{group}>{source})" for group, source in groups)  # the first that matches counts
+
+
+def _starts(group: str, tag: str, character: str) -> bool:
+    """Say whether a tag can start with a character other than `<`."""
+    return tag.startswith(character) if character == "&" else group.startswith("json_open")

@@ -1,0 +1,160 @@
+"""The text of one parameter: what is value, what is markup at its edges.
+
+One newline at either end of a value is markup (`\\n` or `\\r\\n`), and white space before a CDATA section is, too. So at the
+start up to 64 characters of white space wait for what follows, and at the end a trailing newline waits for more text. All else
+is emitted as it comes, unchanged.
+"""
+
+import html
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from ..dialects import Dialect
+from ..types.calls import MISSING, RawArgument
+from ..types.events import Event, Markup, ToolArgumentDelta
+from .scanner import Token
+
+__all__ = ["Value"]
+
+_MAX_LEAD = 64
+
+
+class Value:
+    """The value between a parameter's opener and its closer.
+
+    Args:
+        index: number of the call.
+        opener: the parameter's opening tag.
+        dialect: the wire format.
+        emit: where events go.
+    """
+
+    def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
+        self.name = opener.attributes.get("name", "")
+        self.is_body = opener.kind == "body_open"  # all arguments as one JSON object
+        self.opener = opener
+        self.tags: list[Token] = []  # structural tags that were read as text, with the text before the first one
+        self.before_first_tag = ""
+        self.open: Counter[str] = Counter()  # tags read as text, by pair
+        self.open_parameters = 0  # of these
+        self._is_json = opener.attributes.get(dialect.json_mark[0]) == dialect.json_mark[1]
+        self._entities = dialect.entities
+        self._index = index
+        self._emit = emit
+        self._parts: list[str] = []
+        self._held = ""
+        self._position = opener.end
+        self._at_start = True
+        self.verbatim = False
+        if opener.text:
+            emit(Markup(kind="parameter_open", span=opener.span))
+
+    @property
+    def text(self) -> str:
+        """What is certain of the value so far."""
+        return "".join(self._parts)
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing but a little white space has come: a CDATA section may still begin."""
+        return self._at_start
+
+    def count(self, token: Token) -> None:
+        """Read an opener or closer as text and remember it, so that inner pairs balance."""
+        step = -1 if token.kind.endswith("_close") else 1
+        self.open[token.pair] += step
+        self.open_parameters += step if token.kind.startswith("parameter") else 0
+        self.add(token)
+
+    def add(self, token: Token) -> None:
+        """Read a token as text of the value."""
+        if token.pair:
+            if not self.tags:
+                self.before_first_tag = "".join(self._parts) + self._held
+            self.tags.append(token)
+        self._add(token.text)
+
+    def _add(self, text: str) -> None:
+        if self.verbatim:
+            self._send(text)
+            return
+        text = self._held + text
+        self._held = ""
+        if self._at_start and len(text) <= _MAX_LEAD and not text.strip():
+            self._held = text
+            return
+        if self._at_start:
+            self._at_start = False
+            text = self._leave_out(text, _leading_newline(text))
+        keep = len(text) - _trailing_newline(text, more=True)
+        self._send(text[:keep])
+        self._held = text[keep:]
+
+    def _leave_out(self, text: str, length: int) -> str:
+        self._mark("newline", length)
+        return text[length:]
+
+    def _send(self, text: str) -> None:
+        if not text:
+            return
+        span = (self._position, self._position + len(text))
+        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span, is_json=self._is_json))
+        self._parts.append(text)
+        self._position = span[1]
+
+    def _mark(self, kind: str, length: int) -> None:
+        if length:
+            self._emit(Markup(kind=kind, span=(self._position, self._position + length)))
+            self._position += length
+
+    def begin_cdata(self, token: Token) -> None:
+        """Begin a section whose text is taken as it is."""
+        self._mark("space", len(self._held))
+        self._held = ""
+        self._at_start = False
+        self.verbatim = True
+        self._mark("cdata", len(token.text))
+
+    def end_cdata(self, token: Token) -> None:
+        """End the section."""
+        self._mark("cdata", len(token.text))
+
+    def skip(self, length: int) -> None:
+        """Leave out white space after a CDATA section."""
+        self._mark("space", length)
+
+    def close(self) -> RawArgument:
+        """Settle the edges and return the argument."""
+        if self._at_start:
+            self._held = self._leave_out(self._held, _leading_newline(self._held))
+        keep = len(self._held) - _trailing_newline(self._held, more=False)
+        tail = self._held[keep:]
+        self._send(self._held[:keep])
+        self._mark("newline", len(tail))
+        text = html.unescape("".join(self._parts)) if self._entities else "".join(self._parts)
+        value = _json_value(text) if self._is_json else MISSING
+        return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
+
+
+def _leading_newline(text: str) -> int:
+    return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
+
+
+def _trailing_newline(text: str, *, more: bool) -> int:
+    """Length of the newline at the end; while more may come, a lone `\\r` may become one."""
+    if text.endswith("\r\n"):
+        return 2
+    return int(text.endswith("\n") or (more and text.endswith("\r")))
+
+
+def _json_value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return MISSING
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,1 @@
+"""What a model is told: the tool prompt, reminders, results and feedback."""

@@ -1,0 +1,277 @@
+"""What of a reply is not the model's to say: results that it invents, and lines of our own prompt.
+
+Small models go on as the prompt did. Some write the frame in which results come to them, and what stands in it is invented; some
+repeat an instruction. Neither is an answer. This stands above the parser: it takes the text of a reply, not the values of calls
+and not reasoning, and passes on what may be shown.
+
+* *A frame* (`<function_results>`, or a line that begins with `<result name=`) ends the reply. One exception: if the conversation
+  holds exactly these results, nothing is invented, and where the reply has no other text they are the answer, without the frame.
+* *A line of ours*, alone on its line, is left out. It is known by the fixed words of the templates, whole sentences of at least
+  `_LEAST` columns; words from the catalog do not count, because a person may ask what a tool does.
+
+What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and `<result name=` in a code fence, where it
+may be anybody's XML.
+
+Text is held back only while it can still be one of these: the beginning of a tag, or of a line of ours, which is at most
+`_LONGEST` characters. All decisions come from the text to the left, so the chunks do not matter, and time is linear.
+"""
+
+import functools
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from typing import Final, Literal
+
+import regex
+
+from ..types.calls import Message, Span
+from ..types.events import Event, Repaired, TextDelta
+from .system import LANGUAGES, form, source, template
+
+__all__ = ["Leaks", "Refusal", "refusal", "results_in"]
+
+Refusal = Literal["", "invented_results", "own_words"]
+
+_LEAST: Final = 20  # columns; a Chinese character fills two
+_LONGEST: Final = 400  # characters
+_LONGEST_FRAME: Final = 2000  # characters; longer results are not compared
+_TEMPLATES: Final = ("system", "reminder", "results", "retry", "refused", "repeated", "empty", "json_answer", "begin")
+_MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, headings, quotation, brackets
+_QUOTES: Final = tuple("`\"'“‘「")
+_FENCE: Final = "```"
+
+_OPENERS: Final = ("<function_results>", "<result name=")
+_CLOSER: Final = "</function_results>"
+_OPENER = regex.compile("|".join(map(regex.escape, _OPENERS)))
+_CODE = regex.compile(r"\{%.*?%\}", regex.DOTALL)
+_FORM = regex.compile(r"\{\{ form\.(block|tag) \}\}")
+_SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
+
+
+class Leaks:
+    """Takes out of a reply's text what is not to be shown.
+
+    Args:
+        results: texts of results that the model was given, stripped.
+
+    Attributes:
+        found: what was taken out, the gravest of it.
+        stopped: whether nothing more is wanted of this reply.
+        replaced: places in the reply that are not kept, in order, each with what is kept instead.
+    """
+
+    def __init__(self, results: Collection[str] = ()) -> None:
+        self.found: Refusal = ""
+        self.stopped = False
+        self.replaced: list[tuple[Span, str]] = []
+        self._results = results
+        self._held = ""
+        self._start = 0  # offset of what is held
+        self._frame = False  # what is held is a frame
+        self._at_line_start = True  # nothing of this line was passed on
+        self._head = ""  # how this line begins, without white space
+        self._last = ""  # the last character of this line that was passed on
+        self._fenced = False
+        self._said = False  # something was passed on that is more than white space
+
+    def pass_on(self, event: Event) -> list[Event]:
+        """Take an event; return what may be shown by now.
+
+        Args:
+            event: of the parser, in order.
+        """
+        if self.stopped:
+            return []
+        if not isinstance(event, TextDelta):
+            before = self.close()
+            return before if self.stopped else [*before, event]
+        if not self._held:
+            self._start = event.span[0]
+        self._held += event.text
+        return self._read()
+
+    def close(self) -> list[Event]:
+        """Decide on what is held: nothing more follows it on its line.
+
+        Returns:
+            What may be shown of it.
+        """
+        if self._frame and not self.stopped:
+            return self._end_frame()
+        return self._end_line(len(self._held)) if self._held else []
+
+    def _read(self) -> list[Event]:
+        if self._frame:
+            return self._in_frame()
+        shown: list[Event] = []
+        while self._held:
+            end = self._held.find("\n") + 1
+            at = self._frame_at(self._held[:end] if end else self._held)
+            if at >= 0:
+                return [*shown, *self._begin_frame(at)]
+            if not end:
+                return [*shown, *self._open_line()]
+            shown += self._end_line(end)
+        return shown
+
+    # -- lines -----------------------------------------------------------------------------------------------------------
+
+    def _open_line(self) -> list[Event]:
+        """Pass on what no continuation of the line can make ours, nor the beginning of a frame."""
+        if self._at_line_start and len(self._held) <= _LONGEST and _may_be_ours(self._held):
+            return []
+        at = self._held.rfind("<")
+        is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in _OPENERS)
+        return self._release(at if is_opener else len(self._held))
+
+    def _end_line(self, end: int) -> list[Event]:
+        line = self._held[:end]
+        shown = self._drop(end) if self._at_line_start and _is_ours(line) else self._release(end)
+        if line.endswith("\n"):
+            self._fenced = self._fenced != (self._head == _FENCE)
+            self._at_line_start, self._head, self._last = True, "", ""
+        return shown
+
+    def _release(self, end: int) -> list[Event]:
+        text, self._held = self._held[:end], self._held[end:]
+        if not text:
+            return []
+        span = (self._start, self._start + len(text))
+        self._start, self._at_line_start = span[1], False
+        self._head, self._last = (self._head + text).lstrip()[: len(_FENCE)], text[-1]
+        self._said = self._said or bool(text.strip())
+        return [TextDelta(text=text, span=span)]
+
+    def _drop(self, end: int) -> list[Event]:
+        span = (self._start, self._start + end)
+        self.replaced.append((span, ""))
+        self.found = self.found or "own_words"
+        self._held, self._start = self._held[end:], span[1]
+        return [Repaired(code="own-words", span=span)]
+
+    # -- frames ----------------------------------------------------------------------------------------------------------
+
+    def _frame_at(self, line: str) -> int:
+        """Return where a frame begins in the rest of a line; -1 if there is none."""
+        for found in _OPENER.finditer(line):
+            before = line[: found.start()]
+            is_frame = found[0] == _OPENERS[0] and (self._last + before)[-1:] not in _QUOTES
+            if is_frame or (found[0] == _OPENERS[1] and not (self._fenced or self._head or before.strip())):
+                return found.start()
+        return -1
+
+    def _begin_frame(self, at: int) -> list[Event]:
+        before = self._held[:at]
+        is_ours = self._at_line_start and _width(before) >= _LEAST and _may_be_ours(before)
+        shown = self._drop(at) if is_ours else self._release(at)
+        self._frame = True
+        return [*shown, *(self._in_frame() if self._results else self._end_frame())]
+
+    def _in_frame(self) -> list[Event]:
+        end = self._held[:_LONGEST_FRAME].find(_CLOSER)
+        if end < 0 and len(self._held) < _LONGEST_FRAME:
+            return []
+        self._held = self._held[: end + len(_CLOSER)] if end >= 0 else ""
+        return self._end_frame()
+
+    def _end_frame(self) -> list[Event]:
+        """End the reply: with the results, if they are what the model was given, and the reply says nothing else."""
+        told = _items(self._held)
+        is_true = bool(told) and all(text and text in self._results for text in told)
+        answer = "\n".join(told) if is_true and not self._said else ""
+        span = (self._start, self._start + len(self._held))
+        self.stopped, self._held = True, ""
+        self.replaced.append(((span[0], -1), answer))
+        if not is_true:
+            self.found = "invented_results"
+            return []
+        shown = [TextDelta(text=answer, span=span)] if answer else []
+        return [Repaired(code="results-frame", span=span), *shown]
+
+    def kept(self, text: str, end: int) -> str:
+        """Return a reply's text without what was taken out of it.
+
+        Args:
+            text: as it came.
+            end: offset at which it ends.
+        """
+        parts, at = [], 0
+        for (start, stop), instead in self.replaced:
+            if start >= end:
+                break
+            parts += [text[at:start], instead]
+            at = end if stop < 0 else stop
+        return "".join([*parts, text[at:end]])
+
+
+def refusal(kind: Refusal, *, lang: str = "en") -> str:
+    """Say to a model why its last reply is no answer, and what to do.
+
+    Args:
+        kind: what was found in it.
+        lang: `en` or `zh`.
+    """
+    return template(lang, "refused").render(kind=kind, form=form("function_calls")).strip()
+
+
+def results_in(messages: Iterable[Message]) -> frozenset[str]:
+    """Return the texts of the results that a model was given, as it was given them; errors and feedback are none.
+
+    Args:
+        messages: the conversation.
+    """
+    shown = (message.content for message in messages if message.role == "user" and _OPENERS[0] in message.content)
+    return frozenset(text for content in shown for text in _items(content))
+
+
+def _items(frame: str) -> list[str]:
+    """Return what stands in a frame's results, without those that have another attribute: they are errors."""
+    items = []
+    for part in frame.split(_OPENERS[1])[1:]:
+        name, _, rest = part.partition(">")
+        text, ended, _ = rest.partition("</result>")
+        if not ended or name.count('"') == 2:
+            items.append(text.strip() if ended else "")  # half a result is none
+    return items
+
+
+# -- our own words -----------------------------------------------------------------------------------------------------------
+
+
+def _is_ours(line: str) -> bool:
+    return len(line) <= _LONGEST and line.strip("\n" + _MARKERS) in _own_words()[0]
+
+
+def _may_be_ours(line: str) -> bool:
+    """Say whether a line that begins so can be ours."""
+    text, words = line.strip(_MARKERS), _own_words()[1]
+    at = bisect_left(words, text)
+    return at < len(words) and words[at].startswith(text)
+
+
+@functools.cache
+def _own_words() -> tuple[frozenset[str], list[str]]:
+    """Return all runs of sentences that stand in one line of a template, as a set and in order."""
+    lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
+    words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
+    words |= {tag.strip(_MARKERS) for tag in (_CLOSER, "</result>")}
+    return frozenset(words), sorted(words)
+
+
+def _fixed_lines(text: str) -> Iterable[str]:
+    """Yield a template's lines that hold nothing from outside; the names of the wire format's tags are ours, too."""
+    tags = form("function_calls")
+    lines = _FORM.sub(lambda found: str(tags[found[1]]), _CODE.sub("", text)).splitlines()
+    yield from (line for line in lines if "{{" not in line)
+
+
+def _runs(line: str) -> Iterable[str]:
+    """Yield the runs of whole sentences of a line, white space and list markers stripped."""
+    text = line.strip(_MARKERS)
+    ends = [*(found.start() for found in _SENTENCE_END.finditer(text)), len(text)]
+    starts = [0, *(found.end() for found in _SENTENCE_END.finditer(text))]
+    yield from (text[start:end].strip(_MARKERS) for start in starts for end in ends if start < end)
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

@@ -1,0 +1,50 @@
+"""Where the tool prompt and the reminder stand in a conversation.
+
+The tool prompt comes first and is the same in every request; the caller's own system message follows in the same message, because
+models expect one. The reminder ends the person's message, since small models follow what stands last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..types.calls import Message
+
+__all__ = ["with_reminder", "with_system", "without_reminder"]
+
+
+def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with a system prompt in front.
+
+    Args:
+        system: the tool prompt; without it nothing changes.
+        messages: what was said so far; not empty.
+    """
+    if not system:
+        return tuple(messages)
+    if messages[0].role == "system":
+        return (replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:])
+    return (Message(role="system", content=system), *messages)
+
+
+def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with a reminder at the end of the person's message, if that comes last.
+
+    Args:
+        reminder: a short text; without it, or where it stands already, nothing changes.
+        messages: what was said so far; not empty.
+    """
+    last = messages[-1]
+    if not reminder or last.role != "user" or last.content.endswith(reminder):
+        return tuple(messages)
+    return (*messages[:-1], replace(last, content=f"{last.content}\n\n{reminder}"))
+
+
+def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation as it was before `with_reminder`.
+
+    Args:
+        reminder: the text.
+        messages: what was said so far; not empty.
+    """
+    *before, last = messages
+    return (*before, replace(last, content=last.content.removesuffix(f"\n\n{reminder}") if reminder else last.content))

@@ -1,0 +1,1 @@
+"""How a request is answered: from text, natively, plainly."""

@@ -1,0 +1,200 @@
+"""A call's arguments as JSON text while the model still writes them.
+
+A fragment must never turn out wrong, so only what is certain goes out early: the text of a parameter that is a string and nothing
+else by its schema, of a tool and a parameter that are spelled exactly, as it comes; a parameter of another type once it is
+complete, typed by the same binding that will type the whole call. What is not certain waits for the end of the call. There
+the bound arguments have the last word: if they differ from what was sent, the answer ends in an error.
+
+A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one: until
+a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out, the call
+is mended like any other.
+
+A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all that
+was sent, the rest is appended.
+"""
+
+import json
+from typing import Any, Final
+
+from ...binding.bind import bind
+from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
+from ...tools.catalog import Catalog
+from ...types.calls import MISSING, InvalidCall, RawArgument, RawCall, ToolCall
+from ...types.events import ToolArgumentDelta
+from ...types.tool import Tool
+
+__all__ = ["CallText", "as_written"]
+
+# Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
+_ANNOTATIONS: Final = frozenset(
+    {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
+)
+
+
+_NEVER: Final = frozenset({"echo", "truncated-call"})
+
+
+class CallText:
+    """The JSON text of one call's arguments, piece by piece.
+
+    Args:
+        tool: the one that is called, by its exact name.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self._properties = tool.input_schema.get("properties")
+        self._copies = examples_of(tool)  # examples that the call may be a copy of
+        self._ready = ""  # certain, but not sent as long as there are any
+        self._sent: dict[str, Any] = {}  # or ready to be
+        self._open: str | None = None  # the parameter whose text is coming in
+        self._text: list[str] = []
+        self._plain = False  # the open parameter goes out as it comes
+        self._waits = False  # nothing of it is ready: so far it may be a placeholder
+        self._held = False  # something is not certain: nothing more before the end
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self._tool.name
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was sent."""
+        return not self._copies and (bool(self._sent) or self._is_going_out)
+
+    @property
+    def _is_going_out(self) -> bool:
+        return self._plain and self._open is not None and not self._waits
+
+    def add(self, delta: ToolArgumentDelta) -> str:
+        """Take a piece of a parameter; return what can be sent."""
+        return self._unless_copied(self._add(delta))
+
+    def _unless_copied(self, text: str) -> str:
+        self._ready += text
+        if self._copies:
+            return ""
+        ready, self._ready = self._ready, ""
+        return ready
+
+    def _add(self, delta: ToolArgumentDelta) -> str:
+        if self._held:
+            return ""
+        before = ""
+        if delta.parameter != self._open:
+            before = self._end_parameter()
+            if not self._held and not delta.is_json:
+                self._begin_parameter(delta.parameter)
+            self._held = self._held or delta.is_json
+        if self._held:
+            return before
+        self._text.append(delta.text)
+        if self._waits and not may_be_placeholder(delta.parameter, "".join(self._text)):
+            return before + self._release()
+        return before + (_inside(delta.text) if self._is_going_out else "")
+
+    def end_parameter(self) -> str:
+        """Note that the open parameter is closed; return what can be sent."""
+        return self._unless_copied("" if self._held else self._end_parameter())
+
+    def _begin_parameter(self, name: str) -> None:
+        schema = self._properties.get(name) if isinstance(self._properties, dict) else None
+        self._held = schema is None or name in self._sent
+        if self._held:
+            return
+        self._plain = isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() - {"type"} <= _ANNOTATIONS
+        self._open, self._text, self._waits = name, [], self._plain
+
+    def _release(self) -> str:
+        """Begin to send the open parameter."""
+        self._waits = False
+        self._copies = [example for example in self._copies if self._open not in example]
+        return f'{self._comma()}{json.dumps(self._open)}: "{_inside("".join(self._text))}'
+
+    def _end_parameter(self) -> str:
+        name, text = self._open, "".join(self._text)
+        if name is None:
+            return ""
+        value = (text,) if self._plain else _typed(self._tool, name, text)
+        if value is None or has_placeholder(name, value[0]):
+            self._held, self._open = True, None
+            return ""
+        self._copies = [example for example in self._copies if example.get(name, value[0]) == value[0]]
+        if self._plain:
+            rest = self._release() if self._waits else ""
+            self._sent[name], self._plain, self._open = text, False, None
+            return f'{rest}"'
+        self._open = None
+        comma = self._comma()
+        self._sent[name] = value[0]
+        return f"{comma}{json.dumps(name)}: {_json(value[0])}"
+
+    def _comma(self) -> str:
+        return ", " if self._sent else "{"
+
+    def end(self, call: ToolCall) -> str | None:
+        """Return the rest of the text for the call as bound; None if what was sent is not part of it."""
+        sent = dict(self._sent) if self.begun else {}
+        rest = ""
+        if self.begun and self._is_going_out and self._open is not None:
+            name, text = self._open, "".join(self._text)
+            value = call.arguments.get(name)
+            if call.name != self._tool.name or not isinstance(value, str) or not value.startswith(text):
+                return None
+            rest = f'{_inside(value[len(text) :])}"'
+            sent[name] = value
+        if call.name != self._tool.name or any(not _is(call.arguments, name, value) for name, value in sent.items()):
+            return None
+        missing = [f"{json.dumps(name)}: {_json(value)}" for name, value in call.arguments.items() if name not in sent]
+        joined = ", ".join(missing)
+        if not sent:
+            return f"{{{joined}}}"
+        return f"{rest}, {joined}}}" if joined else f"{rest}}}"
+
+
+def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:
+    return name in arguments and json.dumps(arguments[name], sort_keys=True) == json.dumps(value, sort_keys=True)
+
+
+def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
+    """Return a call that does not fit its tool's schema, with its arguments as they are.
+
+    Args:
+        call: whole, and nobody else's.
+        catalog: what was offered.
+
+    Returns:
+        None if its tool is not known, or if what it wrote is no list of arguments, or a copy, which nobody may run.
+    """
+    tool = catalog.get(catalog.meant_by(call.name) or "")
+    codes = {issue.code for issue in call.issues}
+    if tool is None or not call.raw.complete or codes & _NEVER or not (call.raw.arguments or codes == {"missing-argument"}):
+        return None
+    arguments = {each.name: _value(tool, each) for each in call.raw.arguments}
+    return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
+
+
+def _value(tool: Tool, argument: RawArgument) -> Any:
+    if argument.value is not MISSING:
+        return argument.value
+    typed = _typed(tool, argument.name, argument.text)
+    return typed[0] if typed else argument.text
+
+
+def _typed(tool: Tool, name: str, text: str) -> tuple[Any] | None:
+    """Read one parameter as binding will; None if it is left out or cannot be read."""
+    schema = {key: value for key, value in tool.input_schema.items() if key in ("$defs", "definitions", "properties")}
+    alone = Tool(name=tool.name, input_schema={"type": "object", **schema})
+    raw = RawCall(index=0, name=tool.name, arguments=(RawArgument(name=name, text=text),))
+    call = bind(raw, Catalog([alone]))
+    return (call.arguments[name],) if isinstance(call, ToolCall) and name in call.arguments else None
+
+
+def _inside(text: str) -> str:
+    """Write text as it stands inside a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,158 @@
+"""A caller's conversation as the model gets it: calls and results as text, in the form that the tool prompt teaches.
+
+The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
+so that the model server's prompt cache holds: every message is written from itself and those before it. The one exception is a
+reminder that asks for plain words (`tool_need`): it stands only in the request that it was decided for.
+
+System messages at the head become one, after the tool prompt. Those that come later become the person's, where they stand: many
+chat templates raise when one is not the first message (Qwen 3.5, Gemma, Mistral), and no server tells for certain what its
+template does. At the head a later one would change the beginning of the prompt, so that nothing of it is cached any more.
+Neighbours of role `user` become one, because some templates refuse two.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...dialects import select
+from ...parsing.reply import write
+from ...prompting import system as prompt
+from ...prompting.feedback import results
+from ...prompting.placement import with_system
+from ...tools.catalog import Catalog
+from ...types.calls import Message, TextContent, ToolCall, ToolResult
+from ..formats.bodies import call_of
+from .reply_cache import Answered, Memory
+
+__all__ = ["DIALECT", "last_request", "model_messages", "prompts", "said_by_others", "system_first"]
+
+DIALECT = "function_calls"
+
+
+def model_messages(
+    messages: Sequence[Message], catalog: Catalog, memory: Memory, *, system: str = "", reminder: str = "", lang: str = "en"
+) -> tuple[Message, ...]:
+    """Write a conversation for a model that knows nothing of tools.
+
+    Args:
+        messages: the caller's; not empty.
+        catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
+        memory: what the model said before.
+        system: the tool prompt.
+        reminder: for the end of each of the person's messages.
+        lang: of the text around results.
+    """
+    written: list[Message] = []
+    open_calls: Answered = []
+    for group in _groups(messages):
+        if group[0].role == "tool":
+            content = results(_answered(open_calls, group), catalog, lang=lang)
+            images = tuple(url for message in group for url in message.images)
+            written.append(Message(role="user", content=content, images=images))
+            open_calls = []
+        elif group[0].role == "assistant":
+            said, open_calls = _said(group[0], catalog, memory)
+            written += said
+        elif group[0].role == "user" and reminder:
+            written.append(replace(group[0], content=f"{group[0].content}\n\n{reminder}"))
+        else:
+            written.append(group[0])
+    return with_system(system, system_first(written))
+
+
+def system_first(messages: Sequence[Message]) -> list[Message]:
+    """Make one message of the system messages at the head, and the person's of later ones; neighbours of the person's become one.
+
+    Args:
+        messages: a conversation.
+    """
+    head = list(itertools.takewhile(lambda message: message.role == "system", messages))
+    system = [Message(role="system", content="\n\n".join(message.content for message in head))] if head else []
+    rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
+    return [*system, *_merged(rest)]
+
+
+def _groups(messages: Iterable[Message]) -> list[list[Message]]:
+    """Put results that follow each other into one group; every other message is a group of its own."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.role == "tool" and groups and groups[-1][0].role == "tool":
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def _said(message: Message, catalog: Catalog, memory: Memory) -> tuple[list[Message], Answered]:
+    """Write a message of the model's; with it come the calls that wait for results."""
+    if remembered := memory.find(message):
+        return [*remembered.before, Message(role="assistant", content=remembered.text)], list(remembered.calls)
+    if not message.tool_calls:
+        return [message], []
+    block = write([(call.name, call.arguments) for call in message.tool_calls], catalog, select(DIALECT)[0])
+    text = f"{message.content}\n\n{block}" if message.content.strip() else block
+    return [Message(role="assistant", content=text)], [(call, None) for call in message.tool_calls]
+
+
+def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
+    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself.
+
+    What is left over goes by position, too: some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
+    """
+    waiting: dict[tuple[str, str], deque[Message]] = {}
+    for message in told:
+        waiting.setdefault(_label(message), deque()).append(message)
+    found: list[ToolResult | None] = []
+    for call, result in calls:
+        assert isinstance(call, ToolCall)
+        labels = (("id", call.id), ("name", call.name), ("", ""))
+        own = None if result is not None else next((waiting[label].popleft() for label in labels if waiting.get(label)), None)
+        found.append(result if own is None else _result(own))
+    known, unmatched = {call.id for call, _ in calls}, {id(message) for messages in waiting.values() for message in messages}
+    left = deque(message for message in told if id(message) in unmatched)
+    for place, result in enumerate(found):
+        if result is None and left and left[0].tool_call_id not in known:
+            found[place] = _result(left.popleft())
+    answered: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
+    return answered + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in left]
+
+
+def _label(message: Message) -> tuple[str, str]:
+    if message.tool_call_id:
+        return "id", message.tool_call_id
+    return ("name", message.name) if message.name else ("", "")
+
+
+def _result(message: Message | None) -> ToolResult:
+    return ToolResult(content=(TextContent(text=message.content if message else ""),))
+
+
+def _merged(messages: Iterable[Message]) -> list[Message]:
+    merged: list[Message] = []
+    for role, run in itertools.groupby(messages, key=lambda message: message.role):
+        group = list(run)
+        if role == "user" and len(group) > 1:
+            images = tuple(url for message in group for url in message.images)
+            group = [replace(group[0], content="\n\n".join(message.content for message in group), images=images)]
+        merged += group
+    return merged
+
+
+def said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the texts that a call must not be copied from: the person's, and results."""
+    return tuple(message.content for message in messages if message.role in ("user", "tool"))
+
+
+def last_request(messages: Iterable[Message]) -> str:
+    """Return the person's last words."""
+    said = [message.content for message in messages if message.role == "user"]
+    return said[-1] if said else ""
+
+
+def prompts(catalog: Catalog, *, lang: str, parallel: bool, reminder: bool, instructions: dict[str, str]) -> tuple[str, str]:
+    """Return the tool prompt and the reminder; both empty without tools."""
+    if not len(catalog):
+        return "", ""
+    system = prompt.system_prompt(catalog, lang=lang, parallel=parallel, instructions=instructions)
+    return system, prompt.reminder(catalog, lang=lang) if reminder else ""

@@ -1,0 +1,1 @@
+"""The wire formats that clients speak: requests read, answers written."""

@@ -1,0 +1,279 @@
+"""What a caller's wire format asks of the proxy, and what it is told while the answer comes: the seam between formats and engine.
+
+A wire format reads a body into a `TurnRequest` and writes `TurnEvent`s in its own spelling; it knows no model. The engine makes
+events of a request; it knows no wire format. Nothing of a call is said before the call is certain: its opening, then its
+arguments as JSON text in one or more pieces, then its end. After an error nothing follows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from ...types.calls import Message, Tool, ToolCall
+from ...types.completion import Usage
+
+__all__ = [
+    "ApiError",
+    "ArgumentsPiece",
+    "Asked",
+    "CallClosed",
+    "CallOpened",
+    "Choice",
+    "Format",
+    "ReasoningPiece",
+    "Sampling",
+    "TextPiece",
+    "Turn",
+    "TurnEnded",
+    "TurnEvent",
+    "TurnRequest",
+    "Writer",
+    "own_usage",
+    "whole_turn",
+]
+
+
+class ApiError(Exception):
+    """A request that cannot be answered, told to the caller in its own wire format.
+
+    Args:
+        message: what was expected, what came, what to do.
+        status: HTTP status.
+        kind: OpenAI's and Anthropic's `type`, such as `invalid_request_error`.
+        param: the field that is wrong, if one is.
+        code: a word for programs, if there is one.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 400, kind: str = "invalid_request_error", param: str = "", code: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message, self.status, self.kind, self.param, self.code = message, status, kind, param, code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Whether the model has to call a tool.
+
+    Args:
+        mode: `auto`, `none` or `required`.
+        name: the one tool that it has to call, with `required`; "" for any.
+        allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, for its cache.
+    """
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    name: str = ""
+    allowed: frozenset[str] | None = None
+
+    def allows(self, name: str) -> bool:
+        """Say whether a tool may be called."""
+        return name == self.name if self.name else self.allowed is None or name in self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to generate, in no format's spelling; None leaves a value to the model server.
+
+    Args:
+        max_tokens: of the reply.
+        json_schema: the reply has to be JSON that is valid for it.
+        stop: strings that end the reply.
+        options: further numbers by their common names: `top_p`, `top_k`, `min_p`, `presence_penalty`, `frequency_penalty`,
+            `repeat_penalty`.
+        extra: fields that only the caller's own wire format knows; sent on where the model server speaks that format.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """A conversation that the model is to go on with.
+
+    Args:
+        messages: as the caller keeps them: calls in `tool_calls`, results in messages of role `tool`. Not empty.
+        tools: that the caller runs.
+        choice: whether one has to be called.
+        parallel: whether one reply may hold several calls.
+        sampling: how to generate.
+        wire: the caller's wire format: `openai`, `openai-responses`, `ollama` or `anthropic`.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    choice: Choice = field(default_factory=Choice)
+    parallel: bool = True
+    sampling: Sampling = field(default_factory=Sampling)
+    wire: str = "openai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPiece:
+    """Visible text, as it comes."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningPiece:
+    """What the model thinks, as it comes."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOpened:
+    """A call of a tool of the caller's.
+
+    Args:
+        index: its number in the answer, from 0.
+        id: unique in the conversation.
+        name: the tool's name.
+    """
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentsPiece:
+    """Some of a call's arguments; the pieces of a call, joined, are the JSON text of its bound arguments."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallClosed:
+    """A call is complete; `call` has the id that its opening had."""
+
+    index: int
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """The last event of an answer.
+
+    Args:
+        finish_reason: `stop`, `tool_calls` or `length`, or the model server's own word.
+        usage: the last prompt, and all that was generated: clients take the prompt for the size of the conversation, and compact
+            it when it grows too large.
+        all_usage: of all requests to the model that the answer took, if there was more than one.
+    """
+
+    finish_reason: str
+    usage: Usage
+    all_usage: Usage | None = None
+
+
+TurnEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | TurnEnded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A whole answer.
+
+    Args:
+        text: visible.
+        reasoning: what the model thought.
+        calls: of the caller's tools.
+        finish_reason: as in TurnEnded.
+        usage: as in TurnEnded.
+        all_usage: as in TurnEnded.
+    """
+
+    text: str
+    reasoning: str
+    calls: tuple[ToolCall, ...]
+    finish_reason: str
+    usage: Usage
+    all_usage: Usage | None = None
+
+
+def own_usage(usage: Usage | None) -> dict[str, Any]:
+    """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know.
+
+    Args:
+        usage: as in `TurnEnded.all_usage`.
+    """
+    return {"xmlcall_all_requests": asdict(usage)} if usage is not None else {}
+
+
+def whole_turn(events: list[TurnEvent]) -> Turn:
+    """Gather the events of an answer.
+
+    Args:
+        events: all of them, the last one a TurnEnded.
+    """
+    end = events[-1]
+    assert isinstance(end, TurnEnded)
+    return Turn(
+        text="".join(event.text for event in events if isinstance(event, TextPiece)),
+        reasoning="".join(event.text for event in events if isinstance(event, ReasoningPiece)),
+        calls=tuple(event.call for event in events if isinstance(event, CallClosed)),
+        finish_reason=end.finish_reason,
+        usage=end.usage,
+        all_usage=end.all_usage,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request as a wire format read it.
+
+    Args:
+        request: for the engine.
+        model: the name that the caller used; answers carry it.
+        stream: whether the answer is streamed.
+        shape: what the writer of the answer needs to know besides, in the format's own terms.
+    """
+
+    request: TurnRequest
+    model: str
+    stream: bool
+    shape: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Writer(Protocol):
+    """Writes one streamed answer."""
+
+    def begin(self) -> bytes:
+        """Write what comes before everything else; it may be written before the model says anything."""
+
+    def write(self, event: TurnEvent) -> bytes:
+        """Write an event; b"" if this format does not show it."""
+
+    def fail(self, error: ApiError) -> bytes:
+        """Write an error that ends the answer."""
+
+    def ping(self) -> bytes:
+        """Write something that readers skip, to keep a silent connection open; b"" if the format has no such thing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One wire format of callers.
+
+    Args:
+        name: as in `TurnRequest.wire`.
+        media_type: of a streamed answer.
+        read: makes an Asked of a body. Raises ApiError.
+        whole: writes an answer that is not streamed, as JSON.
+        writer: makes the writer of a streamed answer.
+        error: writes an error as JSON.
+    """
+
+    name: str
+    media_type: str
+    read: Callable[[Mapping[str, Any]], Asked]
+    whole: Callable[[Asked, Turn], dict[str, Any]]
+    writer: Callable[[Asked], Writer]
+    error: Callable[[ApiError], dict[str, Any]]

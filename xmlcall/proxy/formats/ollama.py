@@ -1,0 +1,346 @@
+"""Ollama's native API, from the server's side: `POST /api/chat`, `POST /api/generate` and the small endpoints around them.
+
+Unlike in OpenAI's format answers stream unless told otherwise, arguments are an object, a call comes whole in one line, and
+`done_reason` is `stop` after calls too. A request with nothing to say asks to load the model: `shape["load"]` says so, and
+`loaded` answers it. U+0085, U+2028 and U+2029 are escaped in lines: JSON allows them in strings, but httpx, which Ollama's own
+client reads with, takes them for line ends.
+
+Source: Ollama, docs/api.md; api/types.go for fields and their defaults; server/routes.go for what is empty, absent or refused.
+"""
+
+import base64
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from ...errors import UsageError
+from ...types.calls import Message, Tool, ToolCall
+from ...types.completion import Usage
+from .bodies import Body, arguments_of, call_of, extra_of, read_body, tools_of
+from .contract import (
+    ApiError,
+    Asked,
+    CallClosed,
+    Choice,
+    Format,
+    ReasoningPiece,
+    Sampling,
+    TextPiece,
+    Turn,
+    TurnEnded,
+    TurnEvent,
+    TurnRequest,
+    own_usage,
+)
+from .openai_chat import chosen
+
+__all__ = [
+    "OLLAMA_CHAT",
+    "OLLAMA_GENERATE",
+    "OllamaChatBody",
+    "OllamaGenerateBody",
+    "loaded",
+]
+
+OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
+SENT_ON: Final = ("keep_alive", "think", "truncate", "shift", "logprobs", "top_logprobs")
+CHAT_ONLY: Final = ("messages", "tools", "tool_choice")
+"""Not known to `/api/generate`; sent on, they would take the place of its prompt, since an Ollama is asked for a chat."""
+
+_PICTURES: Final = (
+    (re.compile(rb"\x89PNG"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+)
+_LINE_ENDS: Final = {ord(each): f"\\u{ord(each):04x}" for each in "\u0085\u2028\u2029"}
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+def _integral(value: Any) -> Any:
+    """Take 5.0 for 5, as Ollama does, which reads all numbers of `options` as floating point."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Integer = Annotated[int, BeforeValidator(_integral)]
+
+
+class OllamaOptions(Body):
+    """How to generate; what is not listed here is sent on to an Ollama."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    num_predict: _Integer | None = None
+    temperature: float | None = Field(default=None, ge=0)
+    seed: _Integer | None = None
+    stop: str | list[str] | None = None
+    top_p: float | None = None
+    top_k: _Integer | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+
+
+class _Function(Body):
+    name: str = Field(min_length=1)
+    arguments: dict[str, Any] | str | None = None
+
+
+class _Call(Body):
+    id: str | None = None
+    function: _Function
+
+
+class OllamaMessage(Body):
+    """A message of a request; of `thinking` nothing is kept."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    thinking: str | None = None
+    images: list[str] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_name: str | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+
+
+class _Asking(Body):
+    model: str = Field(min_length=1)
+    stream: bool | None = None
+    format: Literal["", "json"] | dict[str, Any] | None = None
+    options: OllamaOptions | None = None
+    keep_alive: int | float | str | None = None
+    think: bool | str | None = None
+    truncate: bool | None = None
+    shift: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class OllamaChatBody(_Asking):
+    """The body of `POST /api/chat`; `tool_choice` is OpenAI's, Ollama has none."""
+
+    messages: list[OllamaMessage] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+
+
+class OllamaGenerateBody(_Asking):
+    """The body of `POST /api/generate`; `context` is read and not used."""
+
+    prompt: str | None = None
+    system: str | None = None
+    images: list[str] | None = None
+    suffix: str | None = None
+    template: str | None = None
+    raw: bool | None = None
+    context: list[int] | None = None
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read_chat(data: Mapping[str, Any]) -> Asked:
+    body = read_body(OllamaChatBody, data)
+    tools = tools_of(body.tools or (), _tool)
+    choice = chosen(body.tool_choice, tools)
+    messages = tuple(_message(message, f"messages.{number}") for number, message in enumerate(body.messages or ()))
+    return _asked(body, messages, tools, choice)
+
+
+def _read_generate(data: Mapping[str, Any]) -> Asked:
+    body = read_body(OllamaGenerateBody, data)
+    for name in ("suffix", "template", "raw"):
+        if getattr(body, name):
+            raise ApiError(f"{name}: not available here: the prompt is put into the model's own chat template", param=name)
+    system = (Message(role="system", content=body.system),) if body.system else ()
+    prompt = (Message(role="user", content=body.prompt, images=_pictures(body.images, "images")),) if body.prompt else ()
+    return _asked(body, system + prompt if prompt else ())
+
+
+def _asked(body: _Asking, messages: tuple[Message, ...], tools: tuple[Tool, ...] = (), choice: Choice | None = None) -> Asked:
+    request = TurnRequest(
+        messages=messages or (Message(role="user", content=""),),
+        tools=tools,
+        choice=choice or Choice(),
+        sampling=_sampling(body),
+        wire="ollama",
+    )
+    shape = {"load": not messages, "generate": isinstance(body, OllamaGenerateBody), "begun": time.monotonic_ns()}
+    return Asked(request=request, model=body.model, stream=body.stream is not False, shape=shape)
+
+
+def _tool(item: dict[str, Any]) -> Tool:
+    kind = item.get("type") or "function"
+    if kind != "function":
+        raise UsageError(f'expected a tool of type "function", got {kind!r:.40}')
+    return Tool.from_openai(item)
+
+
+def _message(message: OllamaMessage, path: str) -> Message:
+    text = message.content or ""
+    match message.role:
+        case "tool":
+            name = message.tool_name or message.name or None  # langchain-ollama gives neither
+            return Message(role="tool", content=text, tool_call_id=message.tool_call_id or None, name=name)
+        case "assistant":
+            return Message(role="assistant", content=text, tool_calls=_calls(message, f"{path}.tool_calls"))
+        case "system":
+            return Message(role="system", content=text)
+    return Message(role="user", content=text, images=_pictures(message.images, f"{path}.images"))
+
+
+def _calls(message: OllamaMessage, path: str) -> tuple[ToolCall, ...]:
+    calls = []
+    for index, call in enumerate(message.tool_calls or ()):
+        given = call.function.arguments
+        arguments = arguments_of(given, f"{path}.{index}.function.arguments") if isinstance(given, str) else given
+        calls.append(call_of(call.id or "", call.function.name, arguments or {}, index))
+    return tuple(calls)
+
+
+def _pictures(images: list[str] | None, path: str) -> tuple[str, ...]:
+    return tuple(_picture(image, f"{path}.{number}") for number, image in enumerate(images or ()))
+
+
+def _picture(image: str, path: str) -> str:
+    """Make a `data:` URL of a picture in base64, which may be broken into lines."""
+    text = "".join(image.split())
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ApiError(f"{path}: expected a picture in base64, got {image[:40]!r}", param=path) from None
+    kind = next((kind for pattern, kind in _PICTURES if pattern.match(data)), "image/png")
+    return f"data:{kind};base64,{text}"
+
+
+def _sampling(body: _Asking) -> Sampling:
+    options = body.options or OllamaOptions()
+    others = extra_of(options)
+    kept = extra_of(body, but=CHAT_ONLY)
+    extra = kept | {name: value for name in SENT_ON if (value := getattr(body, name)) is not None}
+    limit = options.num_predict or 0
+    return Sampling(
+        max_tokens=limit if limit > 0 else None,  # -1: without end, -2: what the context holds; 0 is no limit either
+        temperature=options.temperature,
+        seed=None if options.seed == -1 else options.seed,  # Ollama's word for a random one
+        stop=(options.stop,) if isinstance(options.stop, str) else tuple(options.stop or ()),
+        json_schema={"type": "object"} if body.format == "json" else body.format if isinstance(body.format, dict) else None,
+        options={name: value for name in OPTIONS if (value := getattr(options, name)) is not None},
+        extra=extra | ({"options": others} if others else {}),
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def now(more: timedelta = timedelta()) -> str:
+    return (datetime.now(UTC) + more).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _call(index: int, call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": call.arguments}}
+
+
+def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Write some of an answer, or all of it; whether it is done is still to be said."""
+    head = {"model": asked.model, "created_at": now()}
+    shown = {"thinking": thinking} if thinking else {}
+    if asked.shape["generate"]:
+        return head | {"response": text} | shown
+    called = {"tool_calls": calls} if calls else {}
+    return head | {"message": {"role": "assistant", "content": text} | shown | called}
+
+
+def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: int = 0) -> dict[str, Any]:
+    """Say that an answer is done; durations are nanoseconds, and what the server did not tell counts as 0."""
+    return {
+        "done": True,
+        "done_reason": "stop" if reason == "tool_calls" else reason,
+        "total_duration": total,
+        "load_duration": 0,
+        "prompt_eval_count": usage.prompt_tokens or 0,
+        "prompt_eval_duration": prompt,
+        "eval_count": usage.completion_tokens or 0,
+        "eval_duration": generation,
+    }
+
+
+def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+    calls = [_call(index, call) for index, call in enumerate(turn.calls)]
+    total = time.monotonic_ns() - asked.shape["begun"]
+    return (
+        _part(asked, turn.text, turn.reasoning, calls)
+        | _end(turn.finish_reason, turn.usage, total=total)
+        | own_usage(turn.all_usage)
+    )
+
+
+def loaded(asked: Asked) -> dict[str, Any]:
+    """Write the answer to a request that only loads the model; like Ollama's it is one JSON object, streamed or not.
+
+    Args:
+        asked: a request whose `shape["load"]` is true.
+    """
+    return _part(asked) | {"done": True, "done_reason": "load"}
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    text = json.dumps(data, ensure_ascii=False).translate(_LINE_ENDS)
+    return f"{text}\n".encode("utf-8", "replace")
+
+
+class _LineWriter:
+    """Writes lines of JSON; the time until the first event counts as reading the prompt."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._begun = time.monotonic_ns()
+        self._first: int | None = None
+
+    def begin(self) -> bytes:
+        return b""
+
+    def write(self, event: TurnEvent) -> bytes:
+        now = time.monotonic_ns()
+        self._first = now if self._first is None else self._first
+        match event:
+            case TextPiece(text=text):
+                return self._piece(text=text)
+            case ReasoningPiece(text=text):
+                return self._piece(thinking=text)
+            case CallClosed(index=index, call=call) if not self._asked.shape["generate"]:
+                return self._piece(calls=[_call(index, call)])
+            case TurnEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
+                times = {"total": now - self._begun, "prompt": self._first - self._begun, "generation": now - self._first}
+                return _line(_part(self._asked) | _end(reason, usage, **times) | own_usage(all_usage))
+        return b""
+
+    def _piece(self, **shown: Any) -> bytes:
+        return _line(_part(self._asked, **shown) | {"done": False})
+
+    def fail(self, error: ApiError) -> bytes:
+        return _line(_error(error))
+
+    def ping(self) -> bytes:
+        return b""  # clients read every line as JSON, and an empty one is none
+
+
+def _error(error: ApiError) -> dict[str, Any]:
+    return {"error": error.message}
+
+
+OLLAMA_CHAT: Final = Format(
+    name="ollama", media_type="application/x-ndjson", read=_read_chat, whole=_whole, writer=_LineWriter, error=_error
+)
+OLLAMA_GENERATE: Final = Format(
+    name="ollama", media_type="application/x-ndjson", read=_read_generate, whole=_whole, writer=_LineWriter, error=_error
+)

@@ -1,0 +1,1 @@
+"""HTTP: paths, who may ask, how an answer is sent."""

@@ -1,0 +1,100 @@
+"""Who may talk to the proxy: checked before anything of a request is read.
+
+The danger on a loopback port is a web page in the person's browser: it can send requests to 127.0.0.1, and with servers of tools
+behind the proxy a request is an action. Browsers say where a request comes from (`Origin`, Fetch standard, section 3.2), so an
+origin that was not allowed is refused, and a name in `Host` that is not this machine's, too (DNS rebinding). Programs send no
+`Origin`. Pages never have origins such as `app://` or `vscode-webview://`; those are desktop programs and pass.
+
+Keys are compared in constant time and never written anywhere.
+"""
+
+import hmac
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from ...backends.http import is_loopback
+from ..formats.contract import ApiError
+
+__all__ = ["Guard"]
+
+_PAGES: Final = frozenset({"http", "https", "", "null", "file", "data", "blob"})
+HEADER_LIMIT: Final = 32_768  # bytes of all headers together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The rules.
+
+    Args:
+        api_key: that every request has to carry; "" for none.
+        origins: web pages that may call, such as `http://localhost:3000`; `*` for all.
+        hosts: names and addresses under which the proxy may be called besides this machine's; `*` for all.
+    """
+
+    api_key: str = ""
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def check(self, headers: Headers, *, is_preflight: bool = False) -> None:
+        """Let a request pass.
+
+        Args:
+            headers: of the request.
+            is_preflight: a browser asks for a page whether it may ask; it sends no key then (Fetch standard, section 4.8).
+
+        Raises:
+            ApiError: 401, 403 or 431.
+        """
+        if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_LIMIT:
+            raise ApiError(f"expected at most {HEADER_LIMIT} bytes of headers", status=431)
+        host = _name(headers.get("host", ""))
+        if not (is_loopback(host) or host in self.hosts or "*" in self.hosts):
+            raise _forbidden(f"Host: expected this machine's name or address, got {host[:80]!r}: allow it with --allow-host")
+        origin = headers.get("origin")
+        if origin is not None and not self.allows(origin):
+            raise _forbidden(f"Origin: the web page {origin[:80]!r} may not call this server: allow it with --allow-origin")
+        if self.api_key and not is_preflight and not self._has_key(headers):
+            message = "expected the API key of this server, as `Authorization: Bearer KEY` or `x-api-key: KEY`"
+            raise ApiError(message, status=401, kind="authentication_error", code="invalid_api_key")
+
+    def allows(self, origin: str) -> bool:
+        """Say whether an origin may call."""
+        scheme = origin.partition(":")[0].lower()
+        return (
+            "*" in self.origins
+            or origin in [each.rstrip("/") for each in self.origins]
+            or (scheme not in _PAGES and "://" in origin)
+        )
+
+    def _has_key(self, headers: Mapping[str, str]) -> bool:
+        key = os.fsencode(self.api_key)  # the bytes that the person gave
+        sent = (headers.get("x-api-key", ""), headers.get("authorization", "").partition(" ")[2])  # some clients send both
+        return any(hmac.compare_digest(each.strip(" ").encode("latin-1"), key) for each in sent)
+
+    def cors(self, origin: str | None) -> Iterable[tuple[bytes, bytes]]:
+        """Return the headers that let a page of an allowed origin read an answer; none unless origins were allowed."""
+        if origin is None or not self.origins or not self.allows(origin):
+            return ()
+        return (
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-headers", b"*, authorization"),  # which `*` leaves out; SDKs send headers of their own
+            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-expose-headers", b"x-should-retry"),
+            (b"vary", b"origin"),
+        )
+
+
+def _name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _forbidden(message: str) -> ApiError:
+    return ApiError(message, status=403, kind="permission_error", code="forbidden")

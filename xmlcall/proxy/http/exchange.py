@@ -1,0 +1,211 @@
+"""From events to HTTP: answers and streams that end when the caller leaves, and errors in the caller's format.
+
+A stream begins with its first event, so that whatever fails before has a status of its own; if the model is silent for long (a
+long prompt on a slow machine), it begins without one and says from time to time that the connection lives. One task waits for
+the caller to leave and cancels the others, which closes the model server's stream and ends its generation. Back-pressure needs
+nothing: nothing is asked of the model server while a send waits.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, Final
+
+import anyio
+from starlette.types import Message, Receive, Send
+
+from ...backends.base import Relayed
+from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
+from ..formats.contract import ApiError, Asked, Format, TurnEvent, whole_turn
+
+__all__ = ["Exchange", "api_error"]
+
+BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an event
+PING_SECONDS: Final = 15.0
+# The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
+_NO_RETRY: Final = (b"x-should-retry", b"false")
+_FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"})
+# Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
+_LOGGED: Final = frozenset({"forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"})
+
+_EVENTS: Final = "text/event-stream"
+_LINES: Final = "application/x-ndjson"
+_ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # of one event
+
+log = logging.getLogger("xmlcall.proxy")
+
+Headers = Iterable[tuple[bytes, bytes]]
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+def api_error(error: Exception) -> ApiError:
+    """Turn what came up from below into an error for the caller.
+
+    Args:
+        error: whatever it is; what nobody foresaw goes to the log, and the caller learns no more than that.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ContextOverflow):
+        return ApiError(str(error), code="context_length_exceeded")
+    if isinstance(error, BackendStatusError) and 400 <= error.status_code < 500:
+        return ApiError(str(error), status=error.status_code)
+    if isinstance(error, BackendUnavailable):
+        return ApiError(str(error), status=503, kind="server_error", code="model_server_unavailable")
+    if isinstance(error, (BackendError, ToolHostError)):
+        return ApiError(str(error), status=502, kind="server_error", code="model_server_error")
+    if isinstance(error, UsageError):
+        return ApiError(str(error))
+    log.error("unforeseen", exc_info=error)
+    return ApiError("the proxy failed: its log says how", status=500, kind="server_error", code="internal_error")
+
+
+def _failure(form: Format, error: ApiError) -> bytes:
+    """Write an error as an event of a stream that is not ours."""
+    text = json.dumps(form.error(error)).encode()
+    return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
+
+
+def _told(error: ApiError) -> str:
+    """Return what the log says of an error."""
+    return error.message if error.code in _LOGGED else error.code or error.kind
+
+
+class Exchange:
+    """One request and its answer.
+
+    Args:
+        receive: of ASGI; the body was read already.
+        send: of ASGI.
+        form: the caller's wire format.
+        headers: that every answer carries.
+    """
+
+    def __init__(self, receive: Receive, send: Send, form: Format, headers: Headers = ()) -> None:
+        self._receive, self._send, self._form = receive, send, form
+        self._headers = tuple(headers)
+        self.status = 0  # what the caller got; 0 if it left before
+        self._is_over = False
+        self.failure = ""  # what went wrong, also after the status was sent; for the log
+
+    async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+        """Write events as they come, until the last one, an error, or the caller's leaving."""
+        writer, beginning = self._form.writer(asked), asyncio.Lock()
+        headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+        async def begin() -> bytes:
+            async with beginning:  # the first event and the first ping may come at once
+                if self.status:
+                    return b""
+                await self._start(200, self._form.media_type, headers)
+                return writer.begin()  # goes out with what follows: each send costs
+
+        async def run(said: list[float]) -> None:
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        await self._body(await begin() + writer.write(event), more=True)
+                        said[0] = time.monotonic()
+            except Exception as error:
+                failed = api_error(error)
+                if not self.status:
+                    await self.fail(failed)
+                    return
+                self.failure = _told(failed)
+                await self._body(writer.fail(failed), more=True)
+            await self._body(b"", more=False)
+
+        async def keep_alive(said: list[float]) -> None:
+            wait = BEGIN_SECONDS
+            while True:
+                await asyncio.sleep(max(wait - (time.monotonic() - said[0]), 0.05))
+                if time.monotonic() - said[0] >= wait:
+                    await self._body(await begin() + writer.ping(), more=True)
+                    said[0], wait = time.monotonic(), PING_SECONDS
+
+        said = [time.monotonic()]
+        await self._until_left(lambda: run(said), lambda: keep_alive(said))
+
+    async def whole(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+        """Gather all events and write one answer."""
+
+        async def run() -> None:
+            try:
+                async with aclosing(events):
+                    gathered = [event async for event in events]
+                answer = self._form.whole(asked, whole_turn(gathered))
+            except Exception as error:
+                await self.fail(api_error(error))
+                return
+            await self.json(answer)
+
+        await self._until_left(run)
+
+    async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
+        """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
+
+        async def run() -> None:
+            streamed, said = False, b""
+            try:
+                async with opened as relayed:
+                    streamed = relayed.media_type.startswith(self._form.media_type)
+                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
+                    async for chunk in relayed.chunks:
+                        await self._body(chunk, more=True)
+                        said = chunk[-4:] or said
+            except Exception as error:
+                failed = api_error(error)
+                if not self.status:
+                    await self.fail(failed)
+                self.failure = _told(failed)
+                if not (streamed and said.endswith(_ENDS[self._form.media_type])):
+                    return  # an answer without its end: the server drops the connection, since half is not whole
+                await self._body(_failure(self._form, failed), more=True)
+            await self._body(b"", more=False)
+
+        await self._until_left(run)
+
+    async def json(self, data: Any, status: int = 200, headers: Headers = ()) -> None:
+        """Write a JSON answer."""
+        body = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+        await self._start(status, "application/json", ((b"content-length", str(len(body)).encode()), *headers))
+        await self._body(body, more=False)
+
+    async def fail(self, error: ApiError) -> None:
+        """Write an error as the whole answer."""
+        self.failure = _told(error)
+        headers = (_NO_RETRY,) if error.code in _FINAL else ()
+        await self.json(self._form.error(error), error.status, headers)
+
+    async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
+        self.status = status
+        own = ((b"content-type", media_type.encode("latin-1", "replace")), *headers, *self._headers)
+        await self._say({"type": "http.response.start", "status": status, "headers": list(own)})
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        self._is_over = not more
+        if data or not more:
+            await self._say({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _say(self, message: Message) -> None:
+        with suppress(OSError):  # the caller left, and some servers say so here; `leave` hears it too
+            await self._send(message)
+
+    async def _until_left(self, work: Work, *beside: Work) -> None:
+        """Do the work; if the caller leaves, cancel it."""
+        async with anyio.create_task_group() as group:
+
+            async def leave() -> None:
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                if not self._is_over:  # servers say so, too, when an answer is complete
+                    self.failure = self.failure or "the caller left"
+                group.cancel_scope.cancel()
+
+            for task in (leave, *beside):
+                group.start_soon(task)
+            await work()
+            group.cancel_scope.cancel()

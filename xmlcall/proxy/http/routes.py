@@ -1,0 +1,378 @@
+"""What is answered under which path.
+
+A question is a row: a path, a wire format, and the path under which a model server that speaks the format has the same. A request
+without tools, and one with tools where the server's own function calling works, goes there byte for byte (but for the model's
+name, where the caller uses another); everything else is read, answered by the engine and written in the caller's format.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from ...backends.base import Relayed, Relaying
+from ...backends.openai_wire import read_error, read_json
+from ...schema.references import deeper_than
+from ..engine.engine import Engine
+from ..formats import ollama_info
+from ..formats.anthropic import MESSAGES, read_count
+from ..formats.contract import ApiError, Format
+from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
+from ..formats.openai_chat import CHAT
+from ..formats.openai_responses import RESPONSES
+from ..formats.tolerance import mended
+from .access import Guard
+from .exchange import Exchange, api_error
+
+__all__ = ["ENDPOINTS", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
+
+log = logging.getLogger("xmlcall.proxy")
+
+BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
+BODY_SECONDS: Final = 120.0  # for a body to come
+DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
+VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
+PATH_LIMIT: Final = 200  # characters of a path in the log
+SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
+_UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, where it was not started for embeddings or ranking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A path that asks the model.
+
+    Args:
+        path: here.
+        form: the wire format.
+        upstream: the path at a model server that speaks the format; "" if none does.
+        is_answered: whether the engine can answer it; if not, it is only passed on.
+    """
+
+    path: str
+    form: Format
+    upstream: str = ""
+    is_answered: bool = True
+
+
+QUESTIONS: Final = (
+    Question(path="/v1/chat/completions", form=CHAT, upstream="/chat/completions"),
+    Question(path="/v1/responses", form=RESPONSES),
+    Question(path="/v1/messages", form=MESSAGES),
+    Question(path="/api/chat", form=OLLAMA_CHAT, upstream="/api/chat"),
+    Question(path="/api/generate", form=OLLAMA_GENERATE, upstream="/api/generate"),
+)
+
+# Paths that know no tools.
+RELAYED: Final = (
+    Question(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
+    Question(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
+    Question(path="/v1/rerank", form=CHAT, upstream="/rerank", is_answered=False),
+    Question(path="/api/embed", form=OLLAMA_CHAT, upstream="/api/embed", is_answered=False),
+    Question(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
+)
+
+
+def format_of(path: str) -> Format:
+    """Return the wire format in which a path's errors are written."""
+    found = next((question.form for question in (*QUESTIONS, *RELAYED) if path.startswith(question.path)), None)
+    return found or (OLLAMA_CHAT if path.startswith("/api/") else CHAT)
+
+
+class Handler:
+    """An ASGI app for one path: the guard, the log, errors in the caller's format.
+
+    Args:
+        engine: open while the app runs.
+        guard: who may call.
+        form: in which errors are written.
+        answer: does the rest.
+    """
+
+    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Answer") -> None:
+        self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        request, started = Request(scope, receive), time.monotonic()
+        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
+        try:
+            is_preflight = request.method == "OPTIONS"
+            self._guard.check(request.headers, is_preflight=is_preflight)
+            if is_preflight:
+                await exchange.json({})
+            else:
+                await self._answer(self._engine, request, exchange)
+        except ClientDisconnect:
+            exchange.failure = "the caller left"
+        except Exception as error:
+            failed = api_error(error)
+            if not exchange.status:
+                await exchange.fail(failed)
+        failure = f": {exchange.failure}" if exchange.failure else ""
+        path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
+        log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
+
+
+Answer = Callable[[Engine, Request, Exchange], Awaitable[None]]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def asking(question: Question) -> Answer:
+    """Make what answers a question."""
+
+    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
+        content = await _content(request)
+        data = _data(content)
+        if opened := await _relayed(engine, question, content, data):
+            await exchange.relay(opened if question.is_answered else _present(opened, question.path))
+            return
+        if not question.is_answered:
+            raise _missing(question.path)
+        _refuse_many(data)
+        asked = question.form.read(_mended(engine, data, question.form))
+        if asked.shape.get("load"):
+            await exchange.json(loaded(asked))
+        elif asked.stream:
+            await exchange.stream(engine.turn(asked.request), asked)
+        else:
+            await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
+
+    return answer
+
+
+def _missing(path: str, said: str = "") -> ApiError:
+    words = f": it said {said[:SAID_LIMIT]!r}" if said else ""
+    return ApiError(f"the model server has no {path}, and xmlcall only passes it on{words}", status=404, code="not_found")
+
+
+@asynccontextmanager
+async def _present(opened: AbstractAsyncContextManager[Relayed], path: str) -> AsyncIterator[Relayed]:
+    """Pass an answer on, but say in the caller's format that the model server does not know the path.
+
+    Raises:
+        ApiError: it does not.
+    """
+    async with opened as relayed:
+        if relayed.status in _UNKNOWN:
+            said = b""
+            async for chunk in relayed.chunks:
+                said += chunk[:SAID_LIMIT]
+                if len(said) >= SAID_LIMIT:
+                    break
+            raise _missing(path, read_error(said.decode("utf-8", "replace")).message)
+        yield relayed
+
+
+def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[str, Any]:
+    """Put right what cannot matter, and say so once."""
+    if engine.strict:
+        return data
+    body, notes = mended(data, form.name)
+    for note in notes:
+        engine.say_once(f"{form.name}: {note} (said once; --strict refuses such requests)")
+    return body
+
+
+async def _relayed(
+    engine: Engine, question: Question, content: bytes, data: Mapping[str, Any]
+) -> AbstractAsyncContextManager[Relayed] | None:
+    """Return the model server's answer to the same request, if nothing needs to be done with it."""
+    backend = engine.backend.inner
+    if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
+        return None
+    if question.is_answered and (engine.has_own_tools or (_mentions_tools(data) and not await engine.is_native())):
+        return None
+    if data.get("model") != engine.model:
+        content = json.dumps({**data, "model": engine.model}).encode()
+    return engine.backend.relay("POST", question.upstream, content)
+
+
+def _mentions_tools(data: Mapping[str, Any]) -> bool:
+    messages = data.get("messages")
+    return bool(data.get("tools") or data.get("functions")) or any(
+        message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function")
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict)
+    )
+
+
+async def _content(request: Request) -> bytes:
+    """Read a body within its limits."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                content += piece
+                if len(content) > BODY_LIMIT:
+                    raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
+    except TimeoutError:
+        raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
+    return bytes(content)
+
+
+def _data(content: bytes) -> Mapping[str, Any]:
+    try:
+        data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
+    if not isinstance(data, dict):
+        raise ApiError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
+    if deeper_than(DEPTH_LIMIT, data):
+        raise ApiError(f"expected a body of at most {DEPTH_LIMIT} levels")
+    return data
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """Read a number; one that became infinite could not be written again."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def _refuse_many(data: Mapping[str, Any]) -> None:
+    waiting: list[Any] = [data]
+    count = 0
+    while waiting:
+        node = waiting.pop()
+        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+        count += len(inside)
+        if count > VALUE_LIMIT:
+            raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
+        waiting += inside
+
+
+# -- what is known of the model ----------------------------------------------------------------------------------------
+
+
+def _model(engine: Engine, name: str) -> dict[str, Any]:
+    """Describe the model as OpenAI and Anthropic both can read it; agents ask vLLM and OpenRouter for its context in this way."""
+    openai = {"id": name, "object": "model", "created": 0, "owned_by": "xmlcall"}
+    length = engine.backend.capabilities.context_length
+    size = {"max_model_len": length, "context_length": length} if length is not None else {}
+    return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"} | size
+
+
+async def _models(engine: Engine, request: Request, exchange: Exchange) -> None:
+    listed = {"object": "list", "data": [_model(engine, engine.model)]}
+    await exchange.json(listed | {"has_more": False, "first_id": engine.model, "last_id": engine.model})
+
+
+async def _one_model(engine: Engine, request: Request, exchange: Exchange) -> None:
+    if name := request.path_params["name"]:
+        await exchange.json(_model(engine, name))
+    else:
+        await _models(engine, request, exchange)
+
+
+async def _props(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Tell the context as llama.cpp's server does: clients that are set up for it ask there."""
+    length = engine.backend.capabilities.context_length
+    size = {"n_ctx": length} if length is not None else {}
+    await exchange.json({"default_generation_settings": size, "total_slots": 1, "model_alias": engine.model, **size})
+
+
+async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
+    await exchange.json({"status": "ok", "model": engine.model})
+
+
+async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
+    data = _data(await _content(request))
+    _refuse_many(data)
+    asked = read_count(_mended(engine, data, MESSAGES))
+    await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
+
+
+def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
+    """Make what answers one of Ollama's small paths: Ollama itself, if it is the model server."""
+
+    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
+        content = await _content(request)
+        if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
+            await exchange.relay(engine.backend.relay(request.method, path, content))
+        else:
+            await exchange.json(write(engine))
+
+    return answer
+
+
+async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Say that the model is there; no other is fetched."""
+    content = await _content(request)
+    data = _data(content) if content else {}
+    name = data.get("model") or data.get("name")
+    if not isinstance(name, str) or not ollama_info.is_named(engine.model, name):
+        message = f"model: only {engine.model!r} is served here, got {name!r:.80}: fetch others with the model server itself"
+        raise ApiError(message, status=404, code="not_found")
+    if data.get("stream") is False:
+        await exchange.json(ollama_info.PULLED[-1])
+        return
+
+    async def lines() -> AsyncIterator[bytes]:
+        for each in ollama_info.PULLED:
+            yield json.dumps(each).encode() + b"\n"
+
+    relayed = Relayed(status=200, media_type=OLLAMA_CHAT.media_type, chunks=lines())
+    await exchange.relay(nullcontext(relayed))
+
+
+async def _refuse_change(engine: Engine, request: Request, exchange: Exchange) -> None:
+    message = f"{request.url.path}: xmlcall does not change the model server's models: do it with the model server itself"
+    raise ApiError(message, status=403, code="not_allowed")
+
+
+async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
+    """Describe the model, with `tools` among what it can do: that is what the proxy adds."""
+    await _content(request)
+    shown = ollama_info.show(engine.model, engine.backend.capabilities.context_length)
+    if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
+        content = json.dumps({"model": engine.model}).encode()
+        async with engine.backend.relay("POST", "/api/show", content) as relayed:
+            body = b"".join([chunk async for chunk in relayed.chunks])
+        shown = ollama_info.with_tools(read_json(body.decode("utf-8", "replace"))) if relayed.status == 200 else shown
+    await exchange.json(shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A path, how it is asked, and what answers it."""
+
+    path: str
+    method: str
+    answer: Answer
+
+
+ENDPOINTS: Final = (
+    *(Endpoint(path=question.path, method="POST", answer=asking(question)) for question in (*QUESTIONS, *RELAYED)),
+    Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
+    Endpoint(path="/v1/models", method="GET", answer=_models),
+    Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
+    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama_info.tags([engine.model]))),
+    Endpoint(path="/api/show", method="POST", answer=_show),
+    Endpoint(path="/api/pull", method="POST", answer=_pull),
+    *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama_info.REFUSED),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama_info.version())),
+    Endpoint(
+        path="/api/ps",
+        method="GET",
+        answer=_ollama("/api/ps", lambda engine: ollama_info.running([engine.model], engine.backend.capabilities.context_length)),
+    ),
+    Endpoint(path="/props", method="GET", answer=_props),
+    Endpoint(path="/health", method="GET", answer=_alive),
+    Endpoint(path="/", method="GET", answer=_alive),
+)

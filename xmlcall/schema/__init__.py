@@ -1,0 +1,1 @@
+"""JSON Schema: references, validity, limits of work."""

@@ -1,0 +1,375 @@
+"""A tool's schema with what cannot be used translated or left out, so that one odd keyword does not make the tool uncallable.
+
+Real servers and clients send `"type": "INTEGER"`, patterns of JavaScript, draft 3's `"required": true`, OpenAPI's `nullable`,
+references to elsewhere. Each keyword is read by a rule of a table (`mended_keywords.py`); what several keywords mean together is
+put right afterwards (`_TOGETHER`). The result is read as 2020-12, or as the later draft that `$schema` names.
+
+Invariants: a schema with nothing odd in it stays the same object. What is left out only ever admits more: where admitting more in
+a part would admit less in the whole (`not`, `if`, `oneOf`, `additionalProperties` beside `patternProperties`), that goes too.
+Nothing raises for any JSON value, and time is linear. What is too deep stays as it is, and `check_schema` refuses it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..types.calls import MISSING
+from .mended_keywords import READERS, are_names, fits, flag, pattern, spelled, type_named
+from .places import DATA, LISTS, MAPS, SINGLES, Places
+from .references import MAX_DEPTH, deeper_than
+
+__all__ = ["mended", "sentence"]
+
+_PASSES: Final = 3  # a reference may have led to what was left out
+_MAX_NOTES: Final = 8
+_MAX_PATH: Final = 200
+_MAX_SHOWN: Final = 60  # characters of a name or value in a note
+_ANNOTATIONS: Final = frozenset(
+    {"title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "$id", "$schema"}
+)
+_WRAPPED: Final = ("$ref", "allOf", "oneOf", "anyOf")
+
+Schema = dict[str, Any]
+
+
+def mended(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Mend a tool's input schema.
+
+    Args:
+        schema: as it came.
+
+    Returns:
+        The schema to use, the same object if nothing is odd in it; and what was changed, for people: empty if nothing was.
+    """
+    if deeper_than(MAX_DEPTH, schema):
+        return schema, ()
+    notes: list[str] = []
+    for _ in range(_PASSES):
+        mender = _Mender(schema)
+        found = mender.whole(schema)
+        if not mender.notes:
+            break
+        schema = found
+        notes += mender.notes
+    rest = len(notes) - _MAX_NOTES
+    return schema, (*notes[:_MAX_NOTES], *([f"{rest} more"] if rest > 0 else ()))
+
+
+def sentence(name: str, notes: tuple[str, ...]) -> str:
+    """Tell that a tool's schema was changed.
+
+    Args:
+        name: of the tool.
+        notes: from `mended`.
+    """
+    return f"The tool {name[:80]!r} is offered with a changed schema: {'; '.join(notes)}."
+
+
+class _Mender:
+    """One pass over one schema.
+
+    Args:
+        root: the schema.
+
+    Attributes:
+        notes: what was changed.
+        losses: how many limits were left out.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.notes: list[str] = []
+        self.losses = 0
+        self.places = Places(root)
+
+    def note(self, path: str, value: Any, became: Any = MISSING, *, is_loss: bool = True) -> None:
+        """Note a change; without what became of it, something was left out, mostly a limit."""
+        self.losses += became is MISSING and is_loss
+        outcome = "left out" if became is MISSING else f"read as {_shown(became)}"
+        self.notes.append(f"{path[-_MAX_PATH:]} {_shown(value)} {outcome}")
+
+    def whole(self, root: Mapping[str, Any]) -> Schema:
+        """Mend the schema of all arguments, which are an object."""
+        found = self.schema(root, "$")
+        kinds = found.get("type", "object")
+        if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
+            self.note("$.type", kinds, "object")
+            found["type"] = "object"
+        return found
+
+    def schema(self, node: Mapping[str, Any], path: str) -> Schema:
+        """Mend a schema."""
+        found: Schema = {}
+        loosened = []
+        for key, value in node.items():
+            before = self.losses
+            kept = self._keyword(key, value, f"{path}.{str(key)[:_MAX_SHOWN]}")
+            if kept is not MISSING:
+                found[key] = kept
+            if self.losses > before and key in _LOOSENED:
+                loosened.append(_LOOSENED[key])
+        for loosen in loosened:
+            loosen(found)
+        for rule in _TOGETHER:
+            rule(self, node, found, path)
+        return found
+
+    def _keyword(self, key: str, value: Any, path: str) -> Any:
+        if key in READERS:
+            return self._read(READERS[key], value, path, is_loss=key not in _ANNOTATIONS)
+        for keys, mend in _STRUCTURES:
+            if key in keys:
+                return mend(self, key, value, path)
+        return value if key in DATA or key == "required" else self._unknown(value, path)
+
+    def _read(self, reader: Callable[[Any], Any], value: Any, path: str, *, is_loss: bool = True) -> Any:
+        found = reader(value)
+        if found is not value:
+            self.note(path, value, found, is_loss=is_loss)
+        return found
+
+    def named(self, key: str, value: Any, path: str) -> Any:
+        """Mend schemas by name; those of properties stay declared, whatever stands there."""
+        members = _by_name(value) if key == "properties" else value
+        if not isinstance(members, Mapping):
+            self.note(path, value)
+            return MISSING
+        if members is not value:
+            self.note(path, value, list(members))
+        found = {}
+        for name, member in members.items():
+            place = f"{path}.{str(name)[:_MAX_SHOWN]}"
+            kept = member if key == "dependencies" and are_names(member) else self.one(member, place)
+            written = self._read(pattern, name, place) if key == "patternProperties" else name
+            if written is not MISSING and (kept is not MISSING or key == "properties"):
+                found[written] = {} if kept is MISSING else kept
+        return found
+
+    def listed(self, key: str, value: Any, path: str) -> Any:
+        """Mend a list of schemas; what is none is no alternative, and admits anything in a place of its own."""
+        members = value if isinstance(value, list) else [value] if isinstance(value, Mapping) else []
+        if not members:
+            self.note(path, value)
+            return MISSING
+        if members is not value:
+            self.note(path, value, members)
+        kept = [self.one(member, f"{path}[{number}]") for number, member in enumerate(members)]
+        if key == "prefixItems":
+            return [{} if member is MISSING else member for member in kept]
+        return [member for member in kept if member is not MISSING] or MISSING
+
+    def single(self, key: str, value: Any, path: str) -> Any:
+        """Mend the schema of a keyword; that of items is in drafts before 2020-12 also a list."""
+        return (
+            self.listed("prefixItems", value, path)
+            if key == "items" and isinstance(value, list) and value
+            else self.one(value, path)
+        )
+
+    def one(self, value: Any, path: str) -> Any:
+        """Mend a schema, or what stands in its place: the name of a type, or the word for a boolean."""
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, Mapping):
+            return self.schema(value, path)
+        kind = type_named(value)
+        found = {"type": kind} if kind is not MISSING else flag(value)
+        self.note(path, value, found)
+        return found
+
+    def reference(self, key: str, value: Any, path: str) -> Any:
+        """Keep a reference that leads to a schema inside this one."""
+        found = self.places.local(value) if isinstance(value, str) else None
+        if found is None or found != value:
+            self.note(path, value, MISSING if found is None else found)
+        return MISSING if found is None else found
+
+    def dynamic(self, key: str, value: Any, path: str) -> Any:
+        """Keep a dynamic reference that has an anchor."""
+        if self.places.is_dynamic(value):
+            return value
+        self.note(path, value)
+        return MISSING
+
+    def _unknown(self, value: Any, path: str) -> Any:
+        """Mend what references lead to, where only the schema's author knows what it is."""
+        if isinstance(value, list):
+            return [self._unknown(each, path) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        if id(value) in self.places.referenced:
+            return self.schema(value, path)
+        return {key: self._unknown(each, path) for key, each in value.items()}
+
+
+_STRUCTURES: Final[tuple[tuple[frozenset[str], Callable[[_Mender, str, Any, str], Any]], ...]] = (
+    (MAPS, _Mender.named),
+    (LISTS, _Mender.listed),
+    (SINGLES, _Mender.single),
+    (frozenset({"$ref"}), _Mender.reference),
+    (frozenset({"$dynamicRef"}), _Mender.dynamic),
+)
+
+
+def _by_name(members: Any) -> Any:
+    """Read properties that are a list of schemas with their names in them; all else stays."""
+    if not isinstance(members, list) or not all(
+        isinstance(member, Mapping) and isinstance(member.get("name"), str) for member in members
+    ):
+        return members
+    return {member["name"]: {key: value for key, value in member.items() if key != "name"} for member in members}
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, Mapping | list) else _outline(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _outline(value: Any) -> str:
+    """Write the beginning of a list or object, of which nobody knows how large it is."""
+    first = list(value)[:4]
+    inner = ", ".join(json.dumps(each, ensure_ascii=False) if isinstance(each, str) else "..." for each in first)
+    return f"[{inner}]" if isinstance(value, list) else f"{{{inner}}}"
+
+
+# -- where admitting more in a part admits less in the whole -----------------------------------------------------------
+
+
+def _without(*keys: str) -> Callable[[Schema], None]:
+    def leave_out(found: Schema) -> None:
+        for key in keys:
+            found.pop(key, None)
+
+    return leave_out
+
+
+def _any_of(found: Schema) -> None:
+    """Ask for one branch or more, not for exactly one."""
+    branches = found.pop("oneOf", None)
+    if branches and "anyOf" in found:
+        found["allOf"] = [*found.get("allOf", ()), {"anyOf": branches}]
+    elif branches:
+        found["anyOf"] = branches
+
+
+_LOOSENED: Final[dict[str, Callable[[Schema], None]]] = {
+    "not": _without("not"),
+    "if": _without("if", "then", "else"),
+    "oneOf": _any_of,
+    "patternProperties": _without("additionalProperties", "unevaluatedProperties"),
+}
+
+
+# -- what several keywords mean together -------------------------------------------------------------------------------
+
+
+def _exclusive(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Read draft 4's `exclusiveMinimum: true`, which is about `minimum`."""
+    for key, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(given := found.get(key), bool):
+            del found[key]
+            if given and limit in found:
+                found[key] = found.pop(limit)
+            mender.note(f"{path}.{key}", given, found.get(key, MISSING), is_loss=given)
+
+
+def _tuple(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Read a list of schemas in `items` as `prefixItems`, unless `$schema` names a draft that has it so."""
+    items = found.get("items")
+    if isinstance(items, list) and not mender.places.has_tuples:
+        mender.note(f"{path}.items", items, "prefixItems")
+        del found["items"]
+        found["prefixItems"] = items
+        if (rest := found.pop("additionalItems", MISSING)) is not MISSING:
+            found["items"] = rest
+
+
+def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Make one list of the names, and of what draft 3 marks in the properties themselves; declare what is nowhere declared."""
+    given = node.get("required")
+    properties = _by_name(node.get("properties"))
+    marked = [name for name, part in properties.items() if _is_marked(part)] if isinstance(properties, Mapping) else []
+    listed = (
+        given if isinstance(given, list) else [given] if isinstance(given, str) and given in found.get("properties", ()) else []
+    )
+    names = list(dict.fromkeys(name for name in (*listed, *marked) if isinstance(name, str)))
+    if found.get("additionalProperties") is False and "properties" in found:
+        names = [name for name in names if name in mender.places.declared]
+    if names != given and ("required" in node or names):
+        mender.note(f"{path}.required", given, names)
+        found.pop("required", None)
+        found |= {"required": names} if names else {}
+    by_rule = "patternProperties" in found or isinstance(found.get("additionalProperties"), Mapping)
+    known = found.get("properties", {})
+    if missing := [name for name in names if name not in mender.places.declared and name not in known and not by_rule]:
+        mender.note(f"{path}.properties", missing, "any value")
+        found["properties"] = {**known, **{name: {} for name in missing}}
+
+
+def _is_marked(part: Any) -> bool:
+    return isinstance(part, Mapping) and flag(part.get("required")) is True
+
+
+def _kinds(found: Schema) -> list[str]:
+    kinds = found.get("type", [])
+    return [kinds] if isinstance(kinds, str) else kinds
+
+
+def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Where an array's listed values are no arrays, they are those of its items."""
+    values, items = found.get("enum", []), found.get("items", {})
+    if found.get("type") != "array" or not values or any(isinstance(value, list) for value in values):
+        return
+    mender.note(f"{path}.enum", found.pop("enum"), "those of items")
+    if isinstance(items, Mapping) and not {"enum", "const", "$ref"} & items.keys():
+        found["items"] = {**items, "enum": values}
+
+
+def _values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Where no listed value is of the type, read those that spell it; if others are left, they count, and not the type."""
+    for key in ("enum", "const"):
+        kinds = _kinds(found)
+        values = [] if key not in found else found["enum"] if key == "enum" else [found["const"]]
+        if not kinds or not values or any(fits(value, kinds) for value in values):
+            continue
+        read = [spelled(value, kinds) for value in values]
+        if MISSING in read:
+            mender.note(f"{path}.type", found.pop("type"))
+        if any(value is not MISSING for value in read):
+            kept = [value if each is MISSING else each for value, each in zip(values, read, strict=True)]
+            found[key] = kept if key == "enum" else kept[0]
+            mender.note(f"{path}.{key}", node[key], found[key])
+
+
+def _nullable(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Read OpenAPI's `nullable` as null among the types and the values, or as an alternative."""
+    if flag(found.get("nullable")) is not True:
+        return
+    mender.note(f"{path}.nullable", found.pop("nullable"), "null")
+    if kinds := _kinds(found):
+        found["type"] = list(dict.fromkeys([*kinds, "null"]))
+    if "const" in found:
+        found["enum"] = [found.pop("const")]
+    if "enum" in found and None not in found["enum"]:
+        found["enum"] = [*found["enum"], None]
+    if wrapped := {key: found.pop(key) for key in _WRAPPED if key in found}:
+        branches = wrapped["anyOf"] if wrapped.keys() == {"anyOf"} else [wrapped]
+        found["anyOf"] = [*branches, {"type": "null"}]
+
+
+def _default(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Read a default that spells its type, and leave out one of another; null only says that there is none."""
+    kinds = _kinds(found)
+    if found.get("default") is None or not kinds or fits(found["default"], kinds):
+        return
+    read = spelled(found.pop("default"), kinds)
+    found |= {"default": read} if read is not MISSING else {}
+    mender.note(f"{path}.default", node["default"], read, is_loss=False)
+
+
+def _address(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
+    """Leave out an address inside, from which references would be read."""
+    if path != "$" and "$id" in found and mender.places.referenced:
+        mender.note(f"{path}.$id", found.pop("$id"), is_loss=False)
+
+
+_TOGETHER: Final = (_address, _exclusive, _tuple, _required, _item_values, _values, _nullable, _default)

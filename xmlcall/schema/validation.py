@@ -1,0 +1,266 @@
+"""JSON Schema: is a schema usable, is a value valid, and what is a schema in words.
+
+Validation is `jsonschema`'s: 2020-12, or draft-07 and the others when `$schema` says so. References are resolved inside the
+schema only; a `$ref` to the network is refused when the tool is listed and never fetched (MCP 2026-07-28, tools: hosts MUST
+NOT fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over them.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import regex
+
+from ..types.calls import MISSING, Issue
+from .cost import MAX_STEPS, costs_too_much
+from .keywords import TooMuchWork, is_covered, limited, usable_pattern, with_time_limit
+from .places import Places
+from .references import MAX_DEPTH, nodes, resolve
+
+__all__ = ["MAX_NODES", "check_schema", "compiled", "describe", "find_issues", "is_valid", "limited", "types_of"]
+
+MAX_NODES = 20_000
+_TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
+
+# JSON Schema keyword -> issue code; every other keyword is an invalid value.
+_CODES = {"type": "wrong-type", "required": "missing-argument", "additionalProperties": "unexpected-argument"}
+
+
+def check_schema(schema: Any) -> str | None:
+    """Say why a schema cannot be used for a tool's arguments.
+
+    Args:
+        schema: a tool's `inputSchema`.
+
+    Returns:
+        None if it can, else one sentence.
+    """
+    if not isinstance(schema, Mapping):
+        return f"the schema is not a JSON object but {_short(schema)}"
+    problem = _too_large(schema) or _bad_reference(schema) or _unbounded(schema)
+    if problem:
+        return problem
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        _class_for(schema).check_schema(schema, format_checker=_formats())
+    except SchemaError as error:
+        return f"the schema is not valid JSON Schema: {_short(error.message)} at {error.json_path}"
+    except Exception as error:  # a broken `pattern` or a hostile meta-schema reference surfaces as many types
+        return f"the schema cannot be compiled: {type(error).__name__}: {_short(str(error))}"
+    return None
+
+
+@functools.cache
+def _formats() -> Any:
+    """Return the formats that count in a schema: a pattern is one that `regex` can read."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    checker.checks("regex")(lambda value: not isinstance(value, str) or usable_pattern(value) == value)
+    return checker
+
+
+def _too_large(schema: Any) -> str | None:
+    """Bound depth and size without recursion."""
+    stack, nodes = [(schema, 1)], 0
+    while stack:
+        node, depth = stack.pop()
+        nodes += 1
+        if depth > MAX_DEPTH:
+            return f"the schema is nested deeper than {MAX_DEPTH} levels"
+        if nodes > MAX_NODES:
+            return f"the schema has more than {MAX_NODES} parts"
+        children = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+        stack.extend((child, depth + 1) for child in children if isinstance(child, (Mapping, list)))
+    return None
+
+
+def _bad_reference(schema: Mapping[str, Any]) -> str | None:
+    for node in Places(schema).schemas:
+        reference = node.get("$ref")
+        if not isinstance(reference, str):
+            continue
+        if not reference.startswith("#"):
+            return f"$ref {_short(reference)} points outside the schema, and nothing is fetched"
+        if resolve(node, schema) is MISSING:
+            return f"$ref {_short(reference)} leads nowhere or in a circle"
+    return None
+
+
+def _unbounded(schema: Mapping[str, Any]) -> str | None:
+    """Refuse what cannot be checked in bounded time: a pair of keywords in which patterns cannot be stopped, and doublings."""
+    patterned = any("patternProperties" in node for node in nodes(schema))
+    if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
+        return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
+    if costs_too_much(schema):
+        return f"the schema applies more than {MAX_STEPS} schemas to one value, or itself without end"
+    return None
+
+
+def _class_for(schema: Mapping[str, Any]) -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    return validator_for(schema, default=Draft202012Validator)
+
+
+def compiled(schema: Mapping[str, Any]) -> Any:
+    """Return a validator for a schema; a string with the reason if the schema cannot be used."""
+    if problem := check_schema(schema):
+        return problem
+    from jsonschema import FormatChecker
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    make = with_time_limit(_class_for(schema))
+    return make(schema, registry=EMPTY_REGISTRY, format_checker=FormatChecker())
+
+
+def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
+    """List every way in which a value breaks its schema.
+
+    Args:
+        validator: from `compiled`.
+        value: a JSON value.
+
+    Returns:
+        One issue per mistake, outermost first; empty if the value is valid.
+    """
+    from jsonschema.exceptions import relevance
+
+    try:
+        with limited():
+            errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
+        return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
+    except _not_evaluated() as error:
+        message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
+        return (Issue(code="invalid-value", message=message),)
+
+
+def _not_evaluated() -> tuple[type[Exception], ...]:
+    """Return what `jsonschema` raises on a schema that `check_schema` could not see through."""
+    from jsonschema.exceptions import UnknownType
+    from referencing.exceptions import Unresolvable
+
+    return (RecursionError, OverflowError, TooMuchWork, UnknownType, Unresolvable, re.error, regex.error)
+
+
+def is_valid(validator: Any, value: Any, schema: Any) -> bool:
+    """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
+    try:
+        with limited():
+            return bool(validator.evolve(schema=schema).is_valid(value))
+    except _not_evaluated():
+        return False
+
+
+def types_of(schema: Any) -> tuple[str, ...]:
+    """Return the JSON types that a schema names, or that its keywords are about."""
+    if not isinstance(schema, Mapping):
+        return ()
+    kinds = schema.get("type")
+    if kinds is None:
+        return tuple(kind for key, kind in (("properties", "object"), ("items", "array")) if key in schema)
+    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES)
+
+
+def _issues(error: Any) -> Iterator[Issue]:
+    if error.validator == "required":
+        yield from (_missing(error, name) for name in error.validator_value if name not in error.instance)
+    elif error.validator == "additionalProperties" and error.validator_value is False:
+        declared = error.schema.get("properties", {})
+        extra = (name for name in error.instance if name not in declared and not is_covered(name, error.schema))
+        yield from (_unexpected(error, name, declared) for name in extra)
+    else:
+        yield _broken(error)
+
+
+def _missing(error: Any, name: str) -> Issue:
+    expected = describe(error.schema.get("properties", {}).get(name, {}), error.schema)
+    path = f"{error.json_path}.{name}"
+    return Issue(code="missing-argument", path=path, expected=expected, message=f"The parameter {name!r} is required.")
+
+
+def _unexpected(error: Any, name: str, declared: Mapping[str, Any]) -> Issue:
+    known = ", ".join(declared) or "none"
+    return Issue(
+        code="unexpected-argument",
+        path=f"{error.json_path}.{name}",
+        expected=f"one of: {known}",
+        got=name,
+        message=f"There is no parameter {name!r}. Known: {known}.",
+    )
+
+
+def _broken(error: Any) -> Issue:
+    expected = describe(error.schema, error.schema)
+    return Issue(
+        code=_CODES.get(error.validator, "invalid-value"),
+        path=error.json_path,
+        expected=expected,
+        got=_short(error.instance),
+        message=f"Expected {expected}, got {_short(error.instance)}.",
+    )
+
+
+# Keyword -> its words; `{}` is the keyword's value.
+_RANGES = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "length at least {}",
+    "maxLength": "length at most {}",
+    "minItems": "length at least {}",
+    "maxItems": "length at most {}",
+    "pattern": "matching {}",
+    "format": "format {}",
+}
+
+
+def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
+    """Say in a few words which values a schema admits.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+        depth: levels of item types and alternatives that are spelled out.
+
+    Returns:
+        For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
+    """
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return "any value"
+    ranges = [words.format(_plain(schema[key])) for key, words in _RANGES.items() if key in schema]
+    return ", ".join([_kind(schema, root, depth), *ranges])
+
+
+def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    if isinstance(schema.get("enum"), list):
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return " or ".join(dict.fromkeys(describe(branch, root, depth - 1) for branch in schema[key]))
+    kinds = schema.get("type", "object" if "properties" in schema else "any value")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return " or ".join(_array(schema, root, depth) if kind == "array" else str(kind) for kind in kinds)
+
+
+def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    return f"array of {describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(value: Any, limit: int = 120) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"

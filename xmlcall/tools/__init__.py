@@ -1,0 +1,1 @@
+"""The tools on offer: in names, schemas and words."""

@@ -1,0 +1,137 @@
+"""Tools by name, with what the parser asks of them: which parameters are declared.
+
+A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that each tool's validator is compiled once
+(`validator`), and `parameters.py` keeps in `declarations` what it found: a cache of its own and nobody else's.
+
+Its tools have mended schemas (`mending.py`), so that parser, prompt, conversion and validation all see the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..errors import UsageError
+from ..schema.mending import mended, sentence
+from ..schema.references import resolve
+from ..schema.validation import compiled
+from ..types.calls import Tool
+from .names import ToolNames
+
+__all__ = ["Catalog", "Tools", "as_tool"]
+
+# Where an object schema may declare properties besides its own `properties` (JSON Schema 2020-12, section 10.2).
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+_SINGLE_BRANCHES = ("then", "else")
+
+
+class Catalog:
+    """A set of tools with unique names, in order.
+
+    Args:
+        tools: `Tool`s, plain MCP or OpenAI tool dicts, or a Catalog.
+
+    Attributes:
+        notices: whose schemas were changed and how, a sentence each.
+
+    Raises:
+        UsageError: two tools of one name, or something that is not a tool.
+    """
+
+    __slots__ = ("_names", "_parameters", "_tools", "_validators", "declarations", "notices")
+
+    def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.notices: list[str] = []
+        for tool in map(as_tool, tools):
+            if tool.name in self._tools:
+                raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
+            self._tools[tool.name] = self._mended(tool)
+        self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
+        self._names = ToolNames(self._tools)
+        self._validators: dict[str, Any] = {}
+        self.declarations: dict[tuple[str, str], Any] = {}
+
+    def _mended(self, tool: Tool) -> Tool:
+        schema, notes = mended(tool.input_schema)
+        if not notes:
+            return tool
+        self.notices.append(sentence(tool.name, notes))
+        return replace(tool, input_schema=schema)
+
+    @classmethod
+    def of(cls, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]") -> "Catalog":
+        """Return `tools` itself if it is a Catalog, else a new one."""
+        return tools if isinstance(tools, Catalog) else cls(tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this exact name, or None."""
+        return self._tools.get(name)
+
+    def meant_by(self, name: str) -> str | None:
+        """Return the one tool that a name means, exactly or but for its spelling; None if there is none or more than one."""
+        return self._names.meant_by(name)
+
+    def validator(self, name: str) -> Any:
+        """Return the validator of a tool, compiled once; a string with the reason if its schema cannot be used."""
+        if name not in self._validators:
+            self._validators[name] = compiled(self._tools[name].input_schema)
+        return self._validators[name]
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names in order."""
+        return tuple(self._tools)
+
+    def parameters(self, name: str) -> frozenset[str] | None:
+        """Return the parameters that the tool declares; None if any name is possible (unknown tool, or none declared)."""
+        return self._parameters.get(self.meant_by(name) or name)
+
+
+Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
+"""What every `tools` argument takes."""
+
+
+def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
+    """Return a Tool from a Tool or from a plain MCP or OpenAI dict.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(tool, Tool):
+        return tool
+    if not isinstance(tool, Mapping):
+        raise UsageError(f"expected a Tool or an MCP or OpenAI tool dict, got {tool!r:.80}")
+    if "function" in tool or "parameters" in tool:
+        return Tool.from_openai(tool)
+    return Tool.from_mcp(tool)
+
+
+def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    names = frozenset(_property_names(schema, schema, depth=8))
+    if names or schema.get("additionalProperties") is False:
+        return names
+    return None
+
+
+def _property_names(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    """Yield the properties that a schema or one of its branches declares; `depth` bounds `$ref` loops."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        yield from (name for name in properties if isinstance(name, str))
+    for key in _BRANCHES:
+        branches = schema.get(key)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _property_names(branch, root, depth - 1)
+    for key in _SINGLE_BRANCHES:
+        yield from _property_names(schema.get(key), root, depth - 1)

@@ -1,0 +1,104 @@
+"""What a tool's input schema says about one parameter, found once a Catalog."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..schema.references import resolve
+from ..types.calls import MISSING, Tool
+from .catalog import Catalog
+
+__all__ = ["Parameter", "admits_string", "parameter_of", "property_schema"]
+
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A declared parameter: its schema, whether that has room for a string, and the JSON types that it names."""
+
+    schema: Any
+    admits_string: bool
+    kinds: frozenset[str] | None
+
+
+def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
+    """Return what the tool says about a parameter.
+
+    Args:
+        catalog: keeps the answer.
+        tool: one of its tools.
+        name: any name; an undeclared one has the schema of `additionalProperties`.
+    """
+    known = catalog.declarations.get((tool.name, name))
+    if known is None:
+        schema = property_schema(tool.input_schema, name)
+        known = Parameter(schema, admits_string(schema, tool.input_schema), _kinds(schema, tool.input_schema))
+        if name in (catalog.parameters(tool.name) or ()):  # a model may invent any number of others
+            catalog.declarations[tool.name, name] = known
+    return known
+
+
+def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the JSON types that a schema names; None if it does not."""
+    schema = resolve(schema, root)
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    named = frozenset(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))
+    return named or None
+
+
+def property_schema(schema: Mapping[str, Any], name: str) -> Any:
+    """Return the schema that an object schema declares for a property.
+
+    Args:
+        schema: a tool's whole input schema.
+        name: the property.
+
+    Returns:
+        The first declaration found in `properties`, there or in a branch; else `additionalProperties`; else True (any value).
+    """
+    found = next(_declarations(schema, name, schema, depth=8), MISSING)
+    if found is not MISSING:
+        return found
+    return schema.get("additionalProperties", True)
+
+
+def _declarations(schema: Any, name: str, root: Mapping[str, Any], depth: int) -> Iterator[Any]:
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and name in properties:
+        yield properties[name]
+    for key in _BRANCHES:
+        branches = schema.get(key)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _declarations(branch, name, root, depth - 1)
+    for key in ("then", "else"):
+        yield from _declarations(schema.get(key), name, root, depth - 1)
+
+
+def admits_string(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
+    """Say whether a schema has room for a string, so that text is read as it stands.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+        depth: levels of alternatives that are followed.
+    """
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return schema is not False
+    if "const" in schema:
+        return isinstance(schema["const"], str)
+    if isinstance(schema.get("enum"), list):
+        return any(isinstance(value, str) for value in schema["enum"])
+    kinds = schema.get("type")
+    if kinds is not None and "string" not in (kinds if isinstance(kinds, list) else [kinds]):
+        return False
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if isinstance(branches, list) and not any(admits_string(branch, root, depth - 1) for branch in branches):
+            return False
+    parts = schema.get("allOf")
+    return all(admits_string(part, root, depth - 1) for part in parts) if isinstance(parts, list) else True

@@ -1,0 +1,1 @@
+"""Frozen data that everything else passes around: tools, calls, messages, events, completions."""

@@ -1,0 +1,97 @@
+"""What goes to a model server and what comes back, in no server's own spelling."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .calls import Message, RawCall, Tool
+
+__all__ = ["Chunk", "CompletionRequest", "PromptProgress", "Usage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one generation; None where the server did not say.
+
+    Args:
+        prompt_tokens: the whole prompt, cached part included.
+        completion_tokens: what was generated.
+        cached_tokens: the part of the prompt that came from the server's cache.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+    def __add__(self, more: "Usage") -> "Usage":
+        """Return the sum; a count that neither knows stays None."""
+        names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+        known = {name: [count for each in (self, more) if (count := getattr(each, name)) is not None] for name in names}
+        return Usage(**{name: sum(counts) if counts else None for name, counts in known.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptProgress:
+    """How far a server has read the prompt.
+
+    Args:
+        read: tokens, those from the cache included.
+        total: tokens of the whole prompt.
+    """
+
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a streamed reply.
+
+    Args:
+        text: visible text.
+        reasoning: text of the server's own reasoning field.
+        tool_calls: calls that the server itself parsed (mode "native"), whole.
+        finish_reason: `stop`, `length`, `tool_calls` ...; set once, at the end.
+        usage: set at most once, at the end.
+        top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
+            for.
+        progress: of the prompt, before the reply begins; only from servers that tell it.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[RawCall, ...] = ()
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    top_logprobs: tuple[tuple[str, float], ...] = ()
+    progress: PromptProgress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """What to generate.
+
+    Args:
+        messages: the conversation, system message first. If the last is the model's own, the reply goes on with it; only for
+            servers whose capabilities say that they can.
+        tools: sent to the server's own function calling (mode "native"); empty otherwise.
+        max_tokens: None leaves it to the server.
+        temperature: None leaves it to the server.
+        seed: None leaves it to the server.
+        stop: strings that end the generation.
+        json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
+        top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
+        progress: whether to tell how far the prompt is read; servers that cannot tell do not.
+        extra: further fields, sent as they are.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+    top_logprobs: int = 0
+    progress: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
