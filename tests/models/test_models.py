@@ -563,7 +563,8 @@ def test_folder_that_cannot_be_made(offer: Any, tmp_path: Path) -> None:
 
 PULL = """
 import signal, sys
-from xmlcall import models, sources
+from xmlcall.models import known as models
+from xmlcall.models import sources
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, size, sha256 = sys.argv[1:]
