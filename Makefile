@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo chat test coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
+.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ chat: $(VENV)/.local  ## a conversation with a local model that has the tools of
 
 test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
 	$(BIN)/python -m pytest -n auto
+
+quick: $(VENV)/.dev  ## the tests that matter while editing: the pure core, the loop, the documents
+	$(BIN)/python -m pytest -n auto -q tests/loosejson tests/schema tests/binding tests/parsing tests/prompting tests/agent tests/test_*.py
 
 coverage: $(VENV)/.dev $(VENV)/.node  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term -k "not test_work_grows"

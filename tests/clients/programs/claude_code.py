@@ -1,6 +1,6 @@
 """Claude Code: python tests/clients/programs/claude_code.py http://127.0.0.1:8485 [FOLDER QUESTION]"""
 
-import agents
+import coding
 
 TOOLS = "Read,Edit,Write,Bash"
 VARIABLES = {
@@ -16,8 +16,8 @@ VARIABLES = {
 
 def ask(url, folder, question, *options):
     argv = ["claude", "-p", question, "--tools", TOOLS, "--allowedTools", TOOLS, *options]
-    return agents.run(argv, folder, VARIABLES | {"ANTHROPIC_BASE_URL": url})
+    return coding.run(argv, folder, VARIABLES | {"ANTHROPIC_BASE_URL": url})
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

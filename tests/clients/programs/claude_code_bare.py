@@ -1,9 +1,9 @@
 """Claude Code with a short prompt: python tests/clients/programs/claude_code_bare.py http://127.0.0.1:8485 [FOLDER QUESTION]"""
 
-import agents
 import claude_code
+import coding
 
 claude_code.VARIABLES["CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"] = "1"  # with them it sends what is refused six times
 
 if __name__ == "__main__":
-    agents.main(lambda url, folder, question: claude_code.ask(url, folder, question, "--bare"))
+    coding.main(lambda url, folder, question: claude_code.ask(url, folder, question, "--bare"))

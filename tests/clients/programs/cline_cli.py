@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-import agents
+import coding
 
 PROVIDER = ["--provider", "openai-compatible", "--data-dir", str(Path.home() / "cline")]
 
 
 def ask(url, folder, question):
-    agents.run(["cline", "auth", *PROVIDER, "--apikey", "none", "--modelid", "local", "--baseurl", url], folder)
-    return last_said(agents.run(["cline", *PROVIDER, "--model", "local", "--json", "--cwd", str(folder), question], folder))
+    coding.run(["cline", "auth", *PROVIDER, "--apikey", "none", "--modelid", "local", "--baseurl", url], folder)
+    return last_said(coding.run(["cline", *PROVIDER, "--model", "local", "--json", "--cwd", str(folder), question], folder))
 
 
 def last_said(lines):
@@ -21,4 +21,4 @@ def last_said(lines):
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

@@ -3,10 +3,10 @@
 Such a model gets one tool, `exec`, which takes a program in JavaScript; all others are functions in that program.
 """
 
-import agents
 import codex_exec
+import coding
 
 CONFIG = codex_exec.CONFIG.replace('model = "local"', 'model = "gpt-6-sol"')
 
 if __name__ == "__main__":
-    agents.main(lambda url, folder, question: codex_exec.ask(url, folder, question, CONFIG))
+    coding.main(lambda url, folder, question: codex_exec.ask(url, folder, question, CONFIG))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import agents
+import coding
 
 CONFIG = """
 model = "local"
@@ -39,8 +39,8 @@ def ask(url, folder, question, config=CONFIG):
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(config.replace("http://127.0.0.1:8485/v1", url))
     argv = ["codex", "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", question]
-    return agents.run(argv, folder)
+    return coding.run(argv, folder)
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

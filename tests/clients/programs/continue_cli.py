@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import agents
+import coding
 
 CONFIG = """
 name: xmlcall
@@ -27,8 +27,8 @@ OFFLINE = {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_ENABLE_TELEMETRY": "
 def ask(url, folder, question):
     config = Path.home() / "config.yaml"
     config.write_text(CONFIG.replace("http://127.0.0.1:8485/v1", url))
-    return agents.run(["cn", "--config", str(config), "--auto", "--print", question], folder, OFFLINE)
+    return coding.run(["cn", "--config", str(config), "--auto", "--print", question], folder, OFFLINE)
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

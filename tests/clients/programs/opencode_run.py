@@ -2,7 +2,7 @@
 
 import json
 
-import agents
+import coding
 
 CONFIG = """{
   "provider": {
@@ -23,8 +23,8 @@ OFFLINE = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": 
 
 def ask(url, folder, question):
     config = json.loads(CONFIG.replace("http://127.0.0.1:8485/v1", url))
-    return agents.run(["opencode", "run", question], folder, OFFLINE | {"OPENCODE_CONFIG_CONTENT": json.dumps(config)})
+    return coding.run(["opencode", "run", question], folder, OFFLINE | {"OPENCODE_CONFIG_CONTENT": json.dumps(config)})
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

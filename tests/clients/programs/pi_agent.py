@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import agents
+import coding
 
 MODEL = {"id": "local", "contextWindow": 32768, "maxTokens": 4096}
 
@@ -14,7 +14,7 @@ def ask(url, folder, question):
     provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "none", "models": [MODEL]}
     (home / "models.json").write_text(json.dumps({"providers": {"xmlcall": provider}}))
     argv = ["pi", "--provider", "xmlcall", "--model", "local", "--mode", "json", "--print", question]
-    return last_said(agents.run(argv, folder, {"PI_OFFLINE": "1"}))
+    return last_said(coding.run(argv, folder, {"PI_OFFLINE": "1"}))
 
 
 def last_said(events):
@@ -26,4 +26,4 @@ def last_said(events):
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)

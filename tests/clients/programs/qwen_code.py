@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import agents
+import coding
 
 SETTINGS = """{
   "model": {"name": "local", "generationConfig": {"contextWindowSize": 32768, "timeout": 3000000}},
@@ -22,8 +22,8 @@ def ask(url, folder, question):
     home.mkdir(exist_ok=True)
     (home / "settings.json").write_text(SETTINGS)
     argv = ["qwen", "--auth-type", "openai", "--yolo", "--prompt", question]
-    return agents.run(argv, folder, VARIABLES | {"OPENAI_BASE_URL": url})
+    return coding.run(argv, folder, VARIABLES | {"OPENAI_BASE_URL": url})
 
 
 if __name__ == "__main__":
-    agents.main(ask)
+    coding.main(ask)
