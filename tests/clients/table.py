@@ -96,7 +96,7 @@ def table() -> str:
 
 
 def _row(client: Client, result: Result) -> str:
-    named = f"[{client.package} {result.version}](../tests/clients/programs/{client.program})"
+    named = f"[{client.package} {result.version}{' (npm)' if client.npm else ''}](../tests/clients/programs/{client.program})"
     cells = (named, WIRES[client.wire], ", ".join(result.ways), _verdict(client, result), result.date)
     return f"| {' | '.join(cells)} |"
 
