@@ -311,6 +311,7 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
     assert said("pull", "tiny", "--json") == (json.dumps({"name": "tiny", "path": str(file)}, indent=2) + "\n", "")
     assert said("path") == (f"{file}\n", "")
     assert "here  (default)" in said("list")[0]
+    assert said() == said("list")
     [listed] = json.loads(said("list", "--json")[0])["models"]
     assert listed == {
         "name": "tiny", "size": 1004, "license": "MIT", "default": True,

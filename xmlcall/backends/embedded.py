@@ -69,7 +69,7 @@ class EmbeddedBackend:
         self._name = self._name or path.stem
         key = secrets.token_urlsafe(24)
         async with AsyncExitStack() as stack:
-            server = await asyncio.to_thread(_load, path, self._context_length, self._threads, key)
+            server = await asyncio.to_thread(_load, path, self._name, self._context_length, self._threads, key)
             stack.push_async_callback(_stop, [server])
             address = server.listening_address
             del server  # `_stop` holds the last reference
@@ -113,7 +113,7 @@ def _checked(path: Path) -> Path:
     return path.expanduser()
 
 
-def _load(path: Path, context_length: int | None, threads: int | None, key: str) -> Any:
+def _load(path: Path, name: str, context_length: int | None, threads: int | None, key: str) -> Any:
     """Load the model and start the server; blocks for seconds."""
     try:
         import xllamacpp
@@ -128,9 +128,11 @@ def _load(path: Path, context_length: int | None, threads: int | None, key: str)
     if threads is not None:
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     # Not essential, and names of parameters change between releases.
-    for name, value in {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES}.items():
-        if hasattr(parameters, name):
-            setattr(parameters, name, value)
+    # Without an alias, answers that are passed on would tell clients the path of the file.
+    wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {name}}
+    for field, value in wanted.items():
+        if hasattr(parameters, field):
+            setattr(parameters, field, value)
     try:
         return xllamacpp.Server(parameters)
     except (RuntimeError, ValueError, MemoryError) as error:

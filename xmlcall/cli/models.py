@@ -22,7 +22,8 @@ They are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other GGU
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list", json=False)
     for action, (_, summary, default) in _ACTIONS.items():
         added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
         if action != "list":
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    return _ACTIONS[options.action][0](options)
+    return _ACTIONS[options.action or "list"][0](options)
 
 
 def _name(options: argparse.Namespace) -> str:

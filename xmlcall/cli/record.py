@@ -40,6 +40,11 @@ class Record:
             case Answer():
                 self.answer = event
 
+    @property
+    def was_denied(self) -> bool:
+        """Whether a call was not allowed to run."""
+        return any(call["outcome"] == "denied" for call in self._calls)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object; the run must have ended."""
         answer = self.answer

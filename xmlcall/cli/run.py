@@ -4,6 +4,7 @@ import argparse
 from contextlib import aclosing
 
 from ..types.calls import Message
+from .approval import is_interactive
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text, read_text
 from .jsonform import json_text
@@ -53,4 +54,5 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     if problem := stop_message(record.answer, options.max_turns, session.display.say):
         complain(problem)
         return FAILED
-    return OK
+    # Nobody could be asked, and what did not run was told; a script has to see it. What a person refuses is no failure.
+    return FAILED if record.was_denied and not is_interactive() else OK

@@ -26,6 +26,7 @@ _MAX_EVENT_BYTES = 32 << 20
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 _KEPT_BYTES = 8192
 _QUOTED_LINES = 5
+_LINE = 500  # characters of each: what is to be done stands at the end of an error
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Streams = tuple[Any, Any]
@@ -52,7 +53,7 @@ class PeerLog:
 
     def describe(self) -> str:
         """Say what was heard, as sentences that follow an error; "" if nothing."""
-        lines = [line.strip()[:200] for line in _plain(self._stderr.decode(errors="replace")).splitlines() if line.strip()]
+        lines = [line.strip()[:_LINE] for line in _plain(self._stderr.decode(errors="replace")).splitlines() if line.strip()]
         noise = f" It printed text that is not MCP on its standard output: {self._noise!r}." if self._noise else ""
         return noise + (f" Its last lines on standard error: {' | '.join(lines[-_QUOTED_LINES:])}" if lines else "")
 
