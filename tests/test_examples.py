@@ -32,10 +32,14 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+SERVER = "my_server.py"
+
+
 def test_every_example_is_run_and_in_the_readme() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS}
+    programs = {*PROGRAMS, SERVER}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == programs
     readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    assert [name for name in PROGRAMS if f"examples/{name}" not in readme] == []
+    assert [name for name in programs if f"examples/{name}" not in readme] == []
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -54,3 +58,11 @@ def test_an_example(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     out = capsys.readouterr().out
     assert [words for words in printed if words not in out] == []
     assert len(backend.requests) == len(said)
+
+
+async def test_the_example_of_a_server() -> None:
+    server = xmlcall.StdioServer(name="notes", command=sys.executable, args=(str(EXAMPLES / SERVER),))
+    async with xmlcall.McpHost(server) as host:
+        assert [tool.name for tool in await host.tools()] == ["add_note", "list_notes"]
+        await host.call("add_note", {"text": "Buy milk"})
+        assert "Buy milk" in str((await host.call("list_notes", {})).content)

@@ -542,11 +542,12 @@ LIMITS = {
         endpoints.VALUE_LIMIT,
     ],
     "| its tools | {:,} |": [bodies.TOOL_LIMIT],
-    "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s for a pattern |": [
+    "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s and {:,} characters for a pattern |": [
         schema.MAX_NODES,
         references.MAX_DEPTH,
         schemacost.MAX_STEPS,
         schemapattern._SECONDS,
+        schemapattern._MAX_CHARACTERS,
     ],
     "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
     "| silence of the model server | {:g} s |": [READ_SECONDS],
