@@ -30,6 +30,7 @@ from xmlcall import (
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.forced_call import generate_call
 from xmlcall.agent.generate import Generated, generate
+from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -154,12 +155,11 @@ async def test_a_result_larger_than_the_context_ends_in_an_answer() -> None:
     assert shortened[0].results[0].characters > 100_000
 
 
+SIDES: list[tuple[Role, str]] = [("user", "I have"), ("assistant", "You have")]
+
+
 async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> None:
-    said = [
-        Message(role=role, content=f"{words} {number} apples. " * 15)
-        for number in range(60)
-        for role, words in (("user", "I have"), ("assistant", "You have"))
-    ]
+    said = [Message(role=role, content=f"{words} {number} apples. " * 15) for number in range(60) for role, words in SIDES]
     async with small_loop() as loop:
         events = await run(loop, *said, Message(role="user", content="Good morning! Please say hello to me."))
     assert_it_fitted(events)
@@ -167,7 +167,9 @@ async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> Non
 
 
 async def last_of(events: AsyncGenerator[Any]) -> Generated:
-    return [event async for event in events][-1]
+    last = [event async for event in events][-1]
+    assert isinstance(last, Generated)
+    return last
 
 
 async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:
