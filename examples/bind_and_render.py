@@ -32,7 +32,8 @@ def main() -> None:
     text = xmlcall.render([{"name": "book_room", "arguments": {"people": 4, "equipment": ["camera"]}}], [BOOK])
     print(text)
     (call,) = xmlcall.parse(text, [BOOK]).calls
-    print("reads back:", isinstance(call, xmlcall.ToolCall) and call.arguments)
+    assert isinstance(call, xmlcall.ToolCall)
+    print("reads back as:", call.arguments)
 
 
 if __name__ == "__main__":
