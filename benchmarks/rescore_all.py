@@ -2,7 +2,8 @@
 
 A verdict from before is made by the code of a git revision: of `--against`, or else of the commit that made the run. A run that
 names no commit, or one that is in this history no more, is judged by the last commit before it was started. The verdict of now is
-made by the checkout that holds this file. Both judge copies in a temporary folder; nothing is written elsewhere, no model is needed.
+made by the checkout that holds this file. Both judge copies in a temporary folder; nothing is written elsewhere, and no
+model is needed.
 
     python benchmarks/rescore_all.py                   every run of benchmarks/results/runs, against the code that made it
     python benchmarks/rescore_all.py --against v1      ... against another revision: what a change of the code changes
@@ -52,7 +53,7 @@ class Change:
 
 def git(*words: str) -> bytes:
     """Return what a git command writes."""
-    return subprocess.run(["git", *words], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
+    return subprocess.run(["git", *words], cwd=HERE, capture_output=True, check=True).stdout
 
 
 def revision_of(about: Mapping[str, Any]) -> str:
