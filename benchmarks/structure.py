@@ -13,8 +13,8 @@ How each is counted, all over the Python files of `xmlcall/`:
 - floors: rooms in the longest chain of imports.
 - lines: all lines, and lines of code: without blank lines, comments and docstrings.
 - changes of module, Python calls: for one call with two parameters, in the format that is taught, fed to the parser in chunks of
-  4 characters and bound. Calls are `call` events of `sys.setprofile` in functions of the package, generators that go on included; a change
-  of module is one whose next caller of the package is in another module. All was imported and run once before.
+  4 characters and bound. Calls are `call` events of `sys.setprofile` in functions of the package, generators included; a
+  change of module is one whose next caller of the package is in another module. All was imported and run once before.
 - lines of the turn: of the modules that generate replies, run calls and go on, for the loop and for the proxy (`TURN`).
 - functions: `def`s, nested ones too, from `def` to the last line.
 - parameters, fields: `self` and `cls` are not counted; fields are annotated names of a class that is decorated with `dataclass`.

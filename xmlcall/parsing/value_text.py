@@ -1,6 +1,6 @@
-"""The text of one parameter: what is value, what is markup at its edges.
+r"""The text of one parameter: what is value, what is markup at its edges.
 
-One newline at either end of a value is markup (`\\n` or `\\r\\n`), and white space before a CDATA section is, too. So at the
+One newline at either end of a value is markup (`\n` or `\r\n`), and white space before a CDATA section is, too. So at the
 start up to 64 characters of white space wait for what follows, and at the end a trailing newline waits for more text. All else
 is emitted as it comes, unchanged.
 """
@@ -143,7 +143,7 @@ def _leading_newline(text: str) -> int:
 
 
 def _trailing_newline(text: str, *, more: bool) -> int:
-    """Length of the newline at the end; while more may come, a lone `\\r` may become one."""
+    r"""Return the length of the newline at the end; while more may come, a lone `\r` may become one."""
     if text.endswith("\r\n"):
         return 2
     return int(text.endswith("\n") or (more and text.endswith("\r")))
