@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from xmlcall import (
     Answer,
     AskedAgain,
@@ -369,7 +370,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(replies=st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), min_size=4, max_size=4))
 def test_the_loop_ends(replies: list[str]) -> None:
     loop, backend = make(replies, max_turns=4, chunk_size=6)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.leaks import Leaks, refusal, results_in
@@ -62,7 +63,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=12), size=st.integers(1, 30), given_results=st.sampled_from([[], ["3"]]))
 def test_chunks_do_not_matter(pieces: list[str], size: int, given_results: list[str]) -> None:
     text = "".join(pieces)
