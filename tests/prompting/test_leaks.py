@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.leaks import Leaks, refusal, results_in
-from xmlcall.prompting.system import LANGUAGES
+from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import TextContent
 from xmlcall.types.events import Event, Repaired, TextDelta
 

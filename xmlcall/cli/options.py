@@ -118,7 +118,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-    from ..prompting.system import LANGUAGES  # only here: most commands need none of what it imports
+    from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
 
     add_server_options(tools)
     approval = tools.add_mutually_exclusive_group()

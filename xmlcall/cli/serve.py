@@ -48,7 +48,7 @@ STOP_SECONDS = 5  # for answers that are under way when the server is stopped
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from ..prompting.system import LANGUAGES
+    from ..prompting.templates import LANGUAGES
 
     model = parser.add_argument_group("the model")
     add_model_choice(model)
