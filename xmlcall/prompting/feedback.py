@@ -12,6 +12,7 @@ from typing import Any
 
 import regex
 
+from ..dialects import Dialect
 from ..parsing.reply import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
@@ -33,9 +34,9 @@ _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 def results(
     answered: Iterable[tuple[ToolCall | InvalidCall, ToolResult | None]],
     tools: Tools = (),
-    form: PromptFormat | None = None,
+    format: PromptFormat | None = None,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     again: Collection[str] = (),
     repeated: Collection[str] = (),
@@ -46,22 +47,22 @@ def results(
     Args:
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
         tools: the catalog, for feedback, and to know what in a result could be read as a call.
-        form: how the model is spoken to.
-        dialect: the wire format, if there is no `form`.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        dialect: the wire format, if there is no `format`.
+        lang: `en` or `zh`, if there is no `format`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
         request: the person's words, said again if there is feedback.
     """
-    catalog, answered, form = Catalog.of(tools), list(answered), form or PromptFormat(dialect=dialect, lang=lang)
+    catalog, answered, format = Catalog.of(tools), list(answered), format or PromptFormat(dialect=dialect, lang=lang)
     items = [
-        _told_wrong(call, _issues(call, catalog, form, again=call.id in again))
+        _told_wrong(call, _issues(call, catalog, format, again=call.id in again))
         if isinstance(call, InvalidCall)
-        else _told(call, result, catalog, form, is_repeated=call.id in repeated)
+        else _told(call, result, catalog, format, is_repeated=call.id in repeated)
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
-    return form.render("results", items=items, retry=_retry(invalid, catalog, form, request) if invalid else "")
+    return format.render("results", items=items, retry=_retry(invalid, catalog, format, request) if invalid else "")
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
@@ -69,19 +70,19 @@ def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
 
 
 def _told(
-    call: ToolCall, result: ToolResult | None, catalog: Catalog, form: PromptFormat, *, is_repeated: bool
+    call: ToolCall, result: ToolResult | None, catalog: Catalog, format: PromptFormat, *, is_repeated: bool
 ) -> dict[str, Any]:
     assert result is not None
-    text = inert_text(result_text(result, form), catalog)
-    return {"name": call.name, "error": result.is_error, "text": f"{text}\n{form.render('repeated')}" if is_repeated else text}
+    text = inert_text(result_text(result, format), catalog)
+    return {"name": call.name, "error": result.is_error, "text": f"{text}\n{format.render('repeated')}" if is_repeated else text}
 
 
 def feedback(
     call: InvalidCall,
     tools: Tools = (),
-    form: PromptFormat | None = None,
+    format: PromptFormat | None = None,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     again: bool = False,
     request: str = "",
@@ -91,36 +92,36 @@ def feedback(
     Args:
         call: the call that did not run.
         tools: the catalog; the tool's parameters are shown again.
-        form: how the model is spoken to.
-        dialect: the wire format, if there is no `form`.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        dialect: the wire format, if there is no `format`.
+        lang: `en` or `zh`, if there is no `format`.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
         request: the person's words.
     """
-    catalog, form = Catalog.of(tools), form or PromptFormat(dialect=dialect, lang=lang)
-    return f"{_issues(call, catalog, form, again=again)}\n\n{_retry([call], catalog, form, request)}"
+    catalog, format = Catalog.of(tools), format or PromptFormat(dialect=dialect, lang=lang)
+    return f"{_issues(call, catalog, format, again=again)}\n\n{_retry([call], catalog, format, request)}"
 
 
-def _issues(call: InvalidCall, catalog: Catalog, form: PromptFormat, *, again: bool) -> str:
+def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again: bool) -> str:
     tool = _meant(call, catalog)
-    lines = [inert_text(_sentence(issue, call, form), catalog) for issue in call.issues]
+    lines = [inert_text(_sentence(issue, call, format), catalog) for issue in call.issues]
     parameters = parameters_of(tool) if tool else ()
-    return form.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
+    return format.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
 
 
-def _sentence(issue: Issue, call: InvalidCall, form: PromptFormat) -> str:
+def _sentence(issue: Issue, call: InvalidCall, format: PromptFormat) -> str:
     """Say what is wrong, from the issue's code and fields; in English its message is the sentence that people read, too."""
     place = "" if issue.path == "$" else f"{issue.path}: "
-    return place + form.render("issue", issue=issue, is_of_text=issue in call.raw.issues).strip()
+    return place + format.render("issue", issue=issue, is_of_text=issue in call.raw.issues).strip()
 
 
-def _retry(calls: Iterable[InvalidCall], catalog: Catalog, form: PromptFormat, request: str) -> str:
+def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str) -> str:
     """Render the request to write calls once more."""
     shown = [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
-    example = write(shown, catalog, form.row) if shown else ""
+    example = write(shown, catalog, format.row) if shown else ""
     request = inert_text(_shown(request), catalog)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return form.render("retry", request=request, example=example, has_dots=has_dots).strip()
+    return format.render("retry", request=request, example=example, has_dots=has_dots).strip()
 
 
 def _shown(request: str) -> str:

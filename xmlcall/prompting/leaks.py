@@ -206,15 +206,15 @@ class Leaks:
         return "".join([*parts, text[at:end]])
 
 
-def refusal(kind: Refusal, form: PromptFormat | None = None, *, lang: str = "en") -> str:
+def refusal(kind: Refusal, format: PromptFormat | None = None, *, lang: str = "en") -> str:
     """Say to a model why its last reply is no answer, and what to do.
 
     Args:
         kind: what was found in it.
-        form: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        lang: `en` or `zh`, if there is no `format`.
     """
-    return (form or PromptFormat(lang=lang)).render("refused", kind=kind).strip()
+    return (format or PromptFormat(lang=lang)).render("refused", kind=kind).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:

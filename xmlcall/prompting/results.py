@@ -16,51 +16,52 @@ from ..types.calls import (
     ToolResult,
 )
 from .format import ENGLISH, PromptFormat
+from .frame import is_result_message
 
-__all__ = ["denial", "not_run", "result_text"]
+__all__ = ["denial", "is_result_message", "not_run", "result_text"]
 
 
-def result_text(result: ToolResult, form: PromptFormat = ENGLISH) -> str:
+def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
     """Write a result as text.
 
     Args:
         result: the tool's answer.
-        form: how the model is spoken to.
+        format: how the model is spoken to.
 
     Returns:
         Its blocks, a line or more each; structured content only where no block carries text, because servers repeat it there
         (MCP 2025-11-25, tools: SHOULD).
     """
-    parts = [_WRITERS[type(block)](block, form) for block in result.content]
+    parts = [_WRITERS[type(block)](block, format) for block in result.content]
     has_text = any(isinstance(block, TextContent) for block in result.content)
     if result.structured_content is not MISSING and not has_text:
         parts.append(json.dumps(result.structured_content, ensure_ascii=False))
-    return "\n".join(parts) if parts else _named("nothing", form)
+    return "\n".join(parts) if parts else _named("nothing", format)
 
 
-def denial(kind: str, form: PromptFormat, *, count: int = 0) -> str:
+def denial(kind: str, format: PromptFormat, *, count: int = 0) -> str:
     """Say why a call did not run although it could.
 
     Args:
         kind: `not_allowed`, `said_no` (the person), `repeated` or `gone` (the tool).
-        form: how the model is spoken to.
+        format: how the model is spoken to.
         count: how often a repeated call came.
     """
-    return form.render("denial", kind=kind, count=count).strip()
+    return format.render("denial", kind=kind, count=count).strip()
 
 
-def not_run(reason: str, form: PromptFormat) -> str:
+def not_run(reason: str, format: PromptFormat) -> str:
     """Say in place of a result that a call did not run.
 
     Args:
         reason: a sentence, of `denial` or of a policy.
-        form: how the model is spoken to.
+        format: how the model is spoken to.
     """
-    return form.render("not_run", reason=reason).strip()
+    return format.render("not_run", reason=reason).strip()
 
 
-def _named(kind: str, form: PromptFormat, **values: Any) -> str:
-    return form.render("content", kind=kind, **values).strip()
+def _named(kind: str, format: PromptFormat, **values: Any) -> str:
+    return format.render("content", kind=kind, **values).strip()
 
 
 def _size(base64_text: str) -> int:
@@ -68,22 +69,22 @@ def _size(base64_text: str) -> int:
     return len(base64_text) * 3 // 4
 
 
-def _link(block: ResourceLink, form: PromptFormat) -> str:
+def _link(block: ResourceLink, format: PromptFormat) -> str:
     details = ", ".join(part for part in (block.mime_type, block.description) if part)
-    return _named("link", form, name=block.name or block.uri, uri=block.uri, details=details)
+    return _named("link", format, name=block.name or block.uri, uri=block.uri, details=details)
 
 
-def _embedded(block: EmbeddedResource, form: PromptFormat) -> str:
+def _embedded(block: EmbeddedResource, format: PromptFormat) -> str:
     if block.text is not None:
-        return f"{_named('embedded', form, uri=block.uri)}\n{block.text}"
-    return _named("binary", form, uri=block.uri, type=block.mime_type, size=_size(block.blob or ""))
+        return f"{_named('embedded', format, uri=block.uri)}\n{block.text}"
+    return _named("binary", format, uri=block.uri, type=block.mime_type, size=_size(block.blob or ""))
 
 
 _WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
-    TextContent: lambda block, form: block.text,
-    ImageContent: lambda block, form: _named("image", form, type=block.mime_type, size=_size(block.data)),
-    AudioContent: lambda block, form: _named("audio", form, type=block.mime_type, size=_size(block.data)),
+    TextContent: lambda block, format: block.text,
+    ImageContent: lambda block, format: _named("image", format, type=block.mime_type, size=_size(block.data)),
+    AudioContent: lambda block, format: _named("audio", format, type=block.mime_type, size=_size(block.data)),
     ResourceLink: _link,
     EmbeddedResource: _embedded,
-    OtherContent: lambda block, form: json.dumps(dict(block.raw), ensure_ascii=False, default=str),
+    OtherContent: lambda block, format: json.dumps(dict(block.raw), ensure_ascii=False, default=str),
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import regex
 
+from ..dialects import Dialect
 from ..parsing.reply import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
@@ -36,7 +37,7 @@ _LATIN = regex.compile(r"\p{Latin}{2,}")
 def system_prompt(
     tools: Tools,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     parallel: bool = True,
     instructions: Mapping[str, str] | None = None,
@@ -59,23 +60,23 @@ def system_prompt(
     return tool_prompt(tools, PromptFormat(dialect=dialect, lang=lang, parallel=parallel), instructions=instructions)
 
 
-def tool_prompt(tools: Tools, form: PromptFormat, *, instructions: Mapping[str, str] | None = None) -> str:
+def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str, str] | None = None) -> str:
     """Render the same for a format.
 
     Args:
         tools: the catalog, in the order to show; it may be empty, and the prompt then says so.
-        form: how the model is spoken to.
+        format: how the model is spoken to.
         instructions: server name -> what that server says about its tools; shown as the server's words.
     """
     catalog = Catalog.of(tools)
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
-    return form.render("system", tools=offered, example=_example(catalog, form), instructions=instructions or {})
+    return format.render("system", tools=offered, example=_example(catalog, format), instructions=instructions or {})
 
 
-def _example(catalog: Catalog, form: PromptFormat) -> str:
+def _example(catalog: Catalog, format: PromptFormat) -> str:
     """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
     calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:1]]
-    return write(calls, catalog, form.row)
+    return write(calls, catalog, format.row)
 
 
 def plain_request(tool: Tool) -> str:
@@ -108,9 +109,9 @@ def language_of(text: str, otherwise: str) -> str:
 
 def reminder(
     tools: Tools,
-    form: PromptFormat | None = None,
+    format: PromptFormat | None = None,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     needs_tool: bool = True,
 ) -> str:
@@ -118,55 +119,55 @@ def reminder(
 
     Args:
         tools: the catalog.
-        form: how the model is spoken to.
-        dialect: the wire format, if there is no `form`.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        dialect: the wire format, if there is no `format`.
+        lang: `en` or `zh`, if there is no `format`.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
     """
-    form = form or PromptFormat(dialect=dialect, lang=lang)
-    return form.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool).strip()
+    format = format or PromptFormat(dialect=dialect, lang=lang)
+    return format.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool).strip()
 
 
-def demand(form: PromptFormat, *, name: str = "") -> str:
+def demand(format: PromptFormat, name: str = "") -> str:
     """Render what a model is told that has to call a tool and did not.
 
     Args:
-        form: how the model is spoken to.
+        format: how the model is spoken to.
         name: of the tool, if only one may be called.
     """
-    return form.render("demand", name=name).strip()
+    return format.render("demand", name=name).strip()
 
 
-def after_empty(form: PromptFormat | None = None, *, lang: str = "en") -> str:
+def after_empty(format: PromptFormat | None = None, *, lang: str = "en") -> str:
     """Render what a model is told whose reply had neither text nor a call.
 
     Args:
-        form: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        lang: `en` or `zh`, if there is no `format`.
     """
-    return (form or PromptFormat(lang=lang)).render("empty").strip()
+    return (format or PromptFormat(lang=lang)).render("empty").strip()
 
 
-def json_answer(schema: Mapping[str, Any], form: PromptFormat | None = None, *, lang: str = "en") -> str:
+def json_answer(schema: Mapping[str, Any], format: PromptFormat | None = None, *, lang: str = "en") -> str:
     """Render what asks for an answer in JSON, where tools are on offer, too.
 
     Args:
         schema: that the answer has to fit.
-        form: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        lang: `en` or `zh`, if there is no `format`.
     """
-    return (form or PromptFormat(lang=lang)).render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
+    return (format or PromptFormat(lang=lang)).render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
 
 
-def begin(begun: str, form: PromptFormat | None = None, *, lang: str = "en") -> str:
+def begin(begun: str, format: PromptFormat | None = None, *, lang: str = "en") -> str:
     """Render what asks for a reply that begins with words of the caller's.
 
     Args:
         begun: how it begins.
-        form: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `form`.
+        format: how the model is spoken to.
+        lang: `en` or `zh`, if there is no `format`.
     """
-    return (form or PromptFormat(lang=lang)).render("begin", begun=begun).strip()
+    return (format or PromptFormat(lang=lang)).render("begin", begun=begun).strip()
 
 
 def _json(value: Any) -> str:
