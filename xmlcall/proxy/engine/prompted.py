@@ -21,10 +21,10 @@ from ...backends.base import Backend
 from ...binding.bind import bind
 from ...binding.echo import Sources, echo_of
 from ...dialects import select
+from ...dialects.write import beginning
 from ...errors import BackendError
 from ...hosts.base import Host
 from ...parsing.repeated import identity, is_asked_for
-from ...parsing.reply import beginning
 from ...prompting.feedback import results
 from ...prompting.leaks import refusal
 from ...prompting.placement import with_reminder
