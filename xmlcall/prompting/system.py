@@ -7,7 +7,7 @@ from typing import Any
 import regex
 
 from ..dialects import Dialect
-from ..parsing.reply import write
+from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
 from ..types.calls import Tool

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...dialects import Dialect
-from ...parsing.reply import write
+from ...dialects.write import write
 from ...prompting import system as prompt
 from ...prompting.feedback import results
 from ...prompting.format import PromptFormat
