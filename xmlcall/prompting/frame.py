@@ -15,7 +15,9 @@ from typing import Final
 
 import regex
 
+from ..dialects import DIALECTS
 from ..dialects.inert import inert
+from ..dialects.written import tag_names
 from ..tools.catalog import Catalog
 
 __all__ = [
@@ -38,7 +40,7 @@ RESULT_CLOSER: Final = "</result>"
 FRAME_TAGS: Final = ("function_results", "result")
 
 _INERT = regex.compile(
-    rf"<(?=/?(?:{'|'.join(FRAME_TAGS)}|function_calls|invoke|parameter|think|thinking|reasoning)\b"
+    rf"<(?=/?(?:{'|'.join(sorted({*FRAME_TAGS, *tag_names(DIALECTS['function_calls'])}))}|think|thinking|reasoning)\b"
     r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
 )
 
@@ -59,7 +61,7 @@ def inert_text(text: str, catalog: Catalog) -> str:
         text: of a tool, a server or a person.
         catalog: what is offered.
     """
-    return inert(inert_frame(text), catalog.names(), lambda name: not len(catalog) or catalog.meant_by(name) is not None)
+    return inert_frame(inert(text, catalog.names(), lambda name: not len(catalog) or catalog.meant_by(name) is not None))
 
 
 def is_result_message(text: str) -> bool:
