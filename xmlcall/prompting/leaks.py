@@ -120,11 +120,12 @@ class Leaks:
 
     def _open_line(self) -> list[Event]:
         """Pass on what no continuation of the line can make ours, nor the beginning of a frame."""
-        if self._at_line_start and len(self._held) <= _LONGEST and _may_be_ours(self._held):
-            return []
         at = self._held.rfind("<")
         is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in _OPENERS)
-        return self._release(at if is_opener else len(self._held))
+        end = at if is_opener else len(self._held)
+        if self._at_line_start and end <= _LONGEST and _may_be_ours(self._held[:end]):
+            return []
+        return self._release(end)
 
     def _end_line(self, end: int) -> list[Event]:
         line = self._held[:end]
@@ -164,7 +165,8 @@ class Leaks:
 
     def _begin_frame(self, at: int) -> list[Event]:
         before = self._held[:at]
-        is_ours = self._at_line_start and _width(before) >= _LEAST and _may_be_ours(before)
+        is_long_enough = _width(before) >= _LEAST and len(before) <= _LONGEST
+        is_ours = self._at_line_start and is_long_enough and _may_be_ours(before)
         shown = self._drop(at) if is_ours else self._release(at)
         self._frame = True
         return [*shown, *(self._in_frame() if self._results else self._end_frame())]
