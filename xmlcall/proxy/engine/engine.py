@@ -41,7 +41,7 @@ from ...prompting.placement import with_reminder
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
-from ..formats.contract import Sampling, TurnEvent, TurnRequest
+from ..formats.contract import ChatRequest, ResponseEvent, Sampling
 from .begun import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .call_stream import Sender
 from .formed import formed, wordless
@@ -53,9 +53,9 @@ from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .reply_cache import Memory
 
-__all__ = ["Engine", "Mode"]
+__all__ = ["Engine", "ProxyMode"]
 
-Mode = Literal["auto", "xml", "native"]
+ProxyMode = Literal["auto", "xml", "native"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -90,7 +90,7 @@ class Engine:
         backend: Backend,
         hosts: Iterable[Host] = (),
         *,
-        mode: Mode = "auto",
+        mode: ProxyMode = "auto",
         allowed: Iterable[str] = (),
         stream_arguments: bool = False,
         dialect: str = "function_calls",
@@ -197,7 +197,7 @@ class Engine:
             self._native = asyncio.create_task(calls_natively(self.backend))
         return await asyncio.shield(self._native)
 
-    async def count_tokens(self, request: TurnRequest) -> int:
+    async def count_tokens(self, request: ChatRequest) -> int:
         """Count the tokens of a request's prompt; estimated where the model server does not count.
 
         Args:
@@ -214,7 +214,7 @@ class Engine:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def turn(self, request: TurnRequest, *, is_streamed: bool = True) -> AsyncGenerator[TurnEvent]:
+    async def respond(self, request: ChatRequest, *, is_streamed: bool = True) -> AsyncGenerator[ResponseEvent]:
         """Answer a request.
 
         Args:
@@ -222,7 +222,7 @@ class Engine:
             is_streamed: the caller sees events as they come; if not, arguments come whole.
 
         Yields:
-            Events for the caller, a TurnEnded last. Closing the generator ends the generation.
+            Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
 
         Raises:
             ApiError: the request cannot be answered as asked.
@@ -244,7 +244,7 @@ class Engine:
             except ContextOverflow as error:
                 raise self._with_tools_told(error, request, offered) from error
 
-    def _with_tools_told(self, error: ContextOverflow, request: TurnRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
+    def _with_tools_told(self, error: ContextOverflow, request: ChatRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
         """Add to an error what the tools take of the context; an agent's own are often more than half."""
         if not offered or request.choice.mode == "none":
             return error
@@ -264,14 +264,14 @@ class Engine:
     def _may_run(self, host: Host, name: str) -> bool:
         return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
 
-    def _offered(self, request: TurnRequest) -> tuple[Tool, ...]:
+    def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return all tools; where a server's has the name of the caller's, the caller's it is."""
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
     async def _text(
-        self, request: TurnRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
-    ) -> AsyncGenerator[TurnEvent]:
+        self, request: ChatRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
+    ) -> AsyncGenerator[ResponseEvent]:
         (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
@@ -299,7 +299,7 @@ class Engine:
         return without_beginning(events, begun) if begun and self._goes_on(request) else events
 
     async def _first(
-        self, request: TurnRequest, begun: str, catalog: Catalog, allowed: Catalog, schema: Mapping[str, Any] | None
+        self, request: ChatRequest, begun: str, catalog: Catalog, allowed: Catalog, schema: Mapping[str, Any] | None
     ) -> FirstRequest:
         """Decide how the first reply is asked for.
 
@@ -324,16 +324,16 @@ class Engine:
         words = prompt.json_answer(schema, lang=self._format.lang)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
-    def _constrained(self, turn: Turn, schema: Mapping[str, Any]) -> AsyncGenerator[TurnEvent]:
+    def _constrained(self, turn: Turn, schema: Mapping[str, Any]) -> AsyncGenerator[ResponseEvent]:
         """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
         messages = (*turn.request.messages, *turn.added[:-1])
         return plain_answer(self._fitted, replace(turn.request, messages=messages, json_schema=schema))
 
-    def _goes_on(self, request: TurnRequest) -> bool:
+    def _goes_on(self, request: ChatRequest) -> bool:
         """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
         return self.backend.capabilities.continues or request.wire == "anthropic"
 
-    def _begun(self, request: TurnRequest, completion: CompletionRequest, begun: str) -> FirstRequest | None:
+    def _begun(self, request: ChatRequest, completion: CompletionRequest, begun: str) -> FirstRequest | None:
         """Go on with a reply that the caller has begun; None if it has not."""
         if not begun:
             return None
@@ -344,7 +344,7 @@ class Engine:
             return FirstRequest(request=asked)
         return FirstRequest(request=_with_beginning(completion, begun), otherwise=asked)
 
-    def _demanded(self, request: TurnRequest, completion: CompletionRequest) -> FirstRequest | None:
+    def _demanded(self, request: ChatRequest, completion: CompletionRequest) -> FirstRequest | None:
         """Begin the call for a model that has to make one, where the server goes on from there; None if it has not."""
         is_last_said = completion.messages[-1].role == "assistant"
         if request.choice.mode != "required" or is_last_said or not self.backend.capabilities.continues:
@@ -352,7 +352,7 @@ class Engine:
         begun = beginning(self._format.row, request.choice.name)
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
-    def _prompts(self, catalog: Catalog, request: TurnRequest) -> tuple[str, str]:
+    def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[str, str]:
         """Return the tool prompt and the reminder, rendered once for each catalog."""
         key = (id(catalog), request.parallel)
         instructions = dict(self.router.instructions())
@@ -366,14 +366,14 @@ class Engine:
                 self._rendered.popitem(last=False)
         return found[2]
 
-    def _plain(self, request: TurnRequest, begun: str) -> AsyncGenerator[TurnEvent]:
+    def _plain(self, request: ChatRequest, begun: str) -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         messages = model_messages(request.messages, self._catalog(()), self._memory, format=self._format)
         completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
         if not begun:
             return plain_answer(self._fitted, completion)
 
-        def asked() -> AsyncGenerator[TurnEvent]:
+        def asked() -> AsyncGenerator[ResponseEvent]:
             messages = asked_to_begin(completion.messages, begun, lang=self._format.lang)
             return without_beginning(plain_answer(self._fitted, replace(completion, messages=messages)), begun)
 
@@ -381,12 +381,12 @@ class Engine:
             return continued_or(plain_answer(self._fitted, _with_beginning(completion, begun)), asked)
         return asked()
 
-    def _natively(self, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+    def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
         catalog, words = self._known(request.tools)
         sources = self._sources(request, words)
         return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
 
-    def _sources(self, request: TurnRequest, words: list[str]) -> Sources:
+    def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.router.instructions()]
         remembered = [text for message in request.messages for text in self._memory.results_before(message)]
@@ -409,7 +409,7 @@ class Engine:
             self._catalogs.popitem(last=False)
         return known
 
-    def _completion(self, request: TurnRequest, messages: tuple[Message, ...]) -> CompletionRequest:
+    def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:
         sampling = request.sampling
         return CompletionRequest(
             messages=messages,
@@ -433,7 +433,7 @@ def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequ
     return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 
-def _is_open_question(request: TurnRequest) -> bool:
+def _is_open_question(request: ChatRequest) -> bool:
     """Say whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
     since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
     return request.choice.mode == "auto" and {message.role for message in since} == {"user"}
@@ -446,7 +446,7 @@ def _log_cut(fitted: Fitted) -> None:
     log.info(what, len(fitted.cuts), missing, fitted.left_out)
 
 
-def _is_simple(request: TurnRequest) -> bool:
+def _is_simple(request: ChatRequest) -> bool:
     """Say whether a request asks for nothing that only the prompt can do: servers take choices in their own ways, or not."""
     choice = request.choice
     return choice.mode == "auto" and choice.allowed is None and request.parallel and request.sampling.json_schema is None

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ...agent.retries import Answered
 from ...dialects import Dialect
 from ...parsing.reply import write
 from ...prompting import system as prompt
@@ -24,7 +25,7 @@ from ...prompting.placement import with_system
 from ...tools.catalog import Catalog
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
-from .reply_cache import Answered, Memory
+from .reply_cache import Memory
 
 __all__ = ["last_request", "model_messages", "prompts", "said_by_others", "system_first"]
 
