@@ -33,6 +33,7 @@ def create_app(
     mode: Mode = "auto",
     allowed: Iterable[str] = (),
     stream_arguments: bool = False,
+    dialect: str = "function_calls",
     lang: str = "en",
     reminder: bool = True,
     call_threshold: Threshold | None = None,
@@ -50,6 +51,7 @@ def create_app(
             call works.
         allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody.
         stream_arguments: whether arguments go out before their call is complete.
+        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
@@ -69,6 +71,7 @@ def create_app(
         mode=mode,
         allowed=allowed,
         stream_arguments=stream_arguments,
+        dialect=dialect,
         lang=lang,
         reminder=reminder,
         call_threshold=call_threshold,

@@ -6,10 +6,10 @@ not sent again: the model was asked to write one call once more and wrote them a
 """
 
 import json
-import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ...agent.generate import new_id
 from ...dialects import DIALECTS
 from ...tools.catalog import Catalog
 from ...types.calls import ToolCall
@@ -17,12 +17,7 @@ from ...types.events import ToolArgumentDelta, ToolCallStart
 from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, TurnEvent
 from .arguments import CallText
 
-__all__ = ["Sender", "new_identity"]
-
-
-def new_identity() -> str:
-    """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
-    return f"call_{secrets.token_hex(12)}"
+__all__ = ["Sender", "broken_off"]
 
 
 class Sender:
@@ -69,7 +64,7 @@ class Sender:
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        self._text, self._identity = CallText(tool) if tool and is_plain and is_first else None, new_identity()
+        self._text, self._identity = CallText(tool) if tool and is_plain and is_first else None, new_id()
 
     def add(self, delta: ToolArgumentDelta) -> list[TurnEvent]:
         """Take a piece of a parameter; return what goes out."""
@@ -114,7 +109,7 @@ class Sender:
         rest = text.end(call) if text else json.dumps(call.arguments, ensure_ascii=False)
         if rest is None:
             raise broken_off(call.name)
-        call = replace(call, id=self._identity if begun else new_identity())
+        call = replace(call, id=self._identity) if begun else call
         opening = [] if begun else [self._opening(call.name, call.id)]
         events = [*opening, *self._pieces(rest), CallClosed(index=len(self.sent), call=call)]
         self.sent.append(call)
