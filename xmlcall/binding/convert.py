@@ -276,7 +276,7 @@ def _splits(text: str, known: list[Any]) -> Iterator[tuple[str, list[str]]]:
 
 def _says_nothing(text: str, known: list[Any]) -> bool:
     """Say whether a text is a word for nothing, and not one of the values that the schema lists."""
-    return text.strip().casefold() in _NOTHING and text not in known
+    return text.strip().strip("\"'`").strip().casefold() in _NOTHING and text not in known
 
 
 def _member(value: Any, members: list[Any], path: str) -> Fit | None:

@@ -169,12 +169,13 @@ def _filled(tag: str, name: str) -> str:
 
 
 def _json(value: Any, dialect: Dialect) -> str:
-    """Write JSON, with `<` escaped where it could be markup."""
+    """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
-    return text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    text = text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    return text.replace("&", "\\u0026") if dialect.open_entities and is_escaped(text) else text
 
 
 def _has_structure(text: str, dialect: Dialect) -> bool:
