@@ -11,10 +11,10 @@ from typing import Any
 import regex
 
 from ..binding.bind import bind
-from ..dialects import DIALECTS, Dialect, select
+from ..binding.strict import needs_mark
+from ..dialects import DIALECTS, Dialect, is_escaped, select
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
-from ..tools.parameters import admits_string, property_schema
 from ..types.calls import Repair, Reply, Tool, ToolCall
 from ..types.events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
 from .parser import Parser
@@ -110,7 +110,7 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
         catalog: the tools they belong to.
         dialect: the wire format.
     """
-    invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
+    invokes = [_call(name, arguments, catalog, dialect) for name, arguments in calls]
     if "block_open" not in dialect.written or dialect.is_json:
         return "\n".join(invokes)
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
@@ -135,7 +135,7 @@ def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[s
     return call["name"], dict(call.get("arguments") or {})
 
 
-def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:
+def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     written = dialect.written
     if dialect.is_json:
         lines = [
@@ -147,14 +147,18 @@ def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: D
     if dialect.json_body:
         body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
     else:
-        body = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
+        body = [_parameter(key, value, catalog.get(name), catalog, dialect) for key, value in arguments.items()]
     return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
 
 
-def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> str:
-    marked = not isinstance(value, str) and bool(dialect.json_written) and _reads_as_string(name, tool)
-    opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
-    text = _string(value, dialect) if isinstance(value, str) else _json(value, dialect)
+def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
+    is_string = isinstance(value, str)
+    plain = value if is_string else _json(value, dialect)
+    mark = dialect.string_written if is_string else dialect.json_written
+    unmarked = dialect.written["parameter_open"]
+    is_needed = unmarked == dialect.string_written or needs_mark(value, plain, name, tool, catalog)  # one format marks all
+    opener = _filled(mark if mark and is_needed else unmarked, name)
+    text = _string(value, dialect) if is_string else plain
     if dialect.entities:
         text = text.translate(_ENTITIES)
     return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
@@ -164,17 +168,14 @@ def _filled(tag: str, name: str) -> str:
     return tag.replace("{name}", name)
 
 
-def _reads_as_string(name: str, tool: Tool | None) -> bool:
-    return tool is None or admits_string(property_schema(tool.input_schema, name), tool.input_schema)
-
-
 def _json(value: Any, dialect: Dialect) -> str:
-    """Write JSON, with `<` escaped where it could be markup."""
+    """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
-    return text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    text = text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    return text.replace("&", "\\u0026") if dialect.open_entities and is_escaped(text) else text
 
 
 def _has_structure(text: str, dialect: Dialect) -> bool:
@@ -184,8 +185,11 @@ def _has_structure(text: str, dialect: Dialect) -> bool:
 
 def _string(value: str, dialect: Dialect) -> str:
     """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
-    if _has_structure(value, dialect) and not dialect.entities:
+    in_doubt = dialect.open_entities and is_escaped(value)
+    if (_has_structure(value, dialect) or in_doubt) and not dialect.entities:
         return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
+    if dialect.is_exact:
+        return value
     before = "\n" if value.startswith(("\n", "\r\n")) else ""
     after = "\n" if value.endswith("\n") else ""
     return f"{before}{value}{after}"
