@@ -28,10 +28,10 @@ from ...agent.turn import Generation, Limits, Offer, Turn, Words
 from ...backends.base import Backend
 from ...backends.fitted import FittedBackend
 from ...binding.echo import Sources
+from ...dialects.write import beginning
 from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
-from ...parsing.reply import beginning
 from ...prompting import system as prompt
 from ...prompting.fitting import Fitted, Scale, estimate
 from ...prompting.format import PromptFormat

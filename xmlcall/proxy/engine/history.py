@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ...agent.retries import Answered
 from ...dialects import Dialect
-from ...parsing.reply import write
+from ...dialects.write import write
 from ...prompting.feedback import results
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_system
