@@ -132,7 +132,7 @@ async def generate(
     Raises:
         BackendError: from the stream.
     """
-    reading = _Reading(binder, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
+    reading = _ReplyReader(binder, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
     last, usage, reasoning = Chunk(), Usage(), ""
     for event in reading.feed(prefix):
         yield event
@@ -163,7 +163,7 @@ async def generate(
     yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
 
 
-class _Reading:
+class _ReplyReader:
     """A reply while it is read.
 
     Attributes:

@@ -16,9 +16,9 @@ from ..schema.validation import describe, find_issues, is_valid, limited
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.parameters import Parameter, parameter_of
+from ..tools.strict import read_text
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 from .convert import Ambiguous, Fit, Fitter
-from .strict import read_text
 
 __all__ = ["bind", "bind_argument"]
 

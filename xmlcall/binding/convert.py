@@ -21,9 +21,9 @@ import regex
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, resolve
 from ..schema.validation import is_valid, types_of
+from ..tools.strict import other_than_string
 from ..types.calls import MISSING
 from . import xml_elements as xmlvalue
-from .strict import other_than_string
 
 __all__ = ["Ambiguous", "Fit", "Fitter"]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from ..loosejson import reader as jsonish
 from ..schema.validation import is_valid
-from ..tools.catalog import Catalog
-from ..tools.parameters import Parameter, parameter_of
 from ..types.calls import MISSING, Tool
+from .catalog import Catalog
+from .parameters import Parameter, parameter_of
 
 __all__ = ["needs_mark", "other_than_string", "read_text"]
 
