@@ -21,10 +21,10 @@ import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
 
-__all__ = ["Mode", "Scanner", "Token"]
+__all__ = ["ScanMode", "Scanner", "Token"]
 
 
-class Mode(enum.Enum):
+class ScanMode(enum.StrEnum):
     """What can be a token here."""
 
     PROSE = "prose"
@@ -81,12 +81,12 @@ _STARTS = {
 }
 
 # Mode -> the characters at which a token can start, the common kinds that count, and whether the dialects' tags do.
-_MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
-    Mode.PROSE: ("<`", ("reasoning_open", "reasoning_close", "ticks"), True),
-    Mode.CODE: ("`\n", ("ticks", "blank_line"), False),
-    Mode.VALUE: ("<", ("cdata_open", "other_tag"), True),
-    Mode.CDATA: ("]", ("cdata_close",), False),
-    Mode.TEXT: ("", (), False),
+_MODES: dict[ScanMode, tuple[str, tuple[str, ...], bool]] = {
+    ScanMode.PROSE: ("<`", ("reasoning_open", "reasoning_close", "ticks"), True),
+    ScanMode.CODE: ("`\n", ("ticks", "blank_line"), False),
+    ScanMode.VALUE: ("<", ("cdata_open", "other_tag"), True),
+    ScanMode.CDATA: ("]", ("cdata_close",), False),
+    ScanMode.TEXT: ("", (), False),
 }
 
 _ATTRIBUTE = regex.compile(
@@ -142,7 +142,7 @@ class Scanner:
         self._buffer = text + self._buffer[self._position :]
         self._position = 0
 
-    def next(self, mode: Mode) -> Token | None:
+    def next(self, mode: ScanMode) -> Token | None:
         """Return the next token, or None if more text is needed (or, once closed, at the end)."""
         start = self._position
         if start == len(self._buffer):
@@ -207,7 +207,7 @@ def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
 
 
 # Where a token can start, and the patterns to try there, in this order.
-Patterns = dict[Mode, tuple[Any, tuple[Any, ...]]]
+Patterns = dict[ScanMode, tuple[Any, tuple[Any, ...]]]
 Groups = tuple[tuple[str, str], ...]
 
 
@@ -230,7 +230,7 @@ def _combined(groups: Groups, of_tools: Groups) -> Patterns:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(mode: Mode, tags: Groups) -> tuple[Any, Any]:
+def _compiled(mode: ScanMode, tags: Groups) -> tuple[Any, Any]:
     """Compile the tags of some dialects, and what else is a token in a mode, into one alternation."""
     triggers, common, with_tags = _MODES[mode]
     groups = (*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common))
