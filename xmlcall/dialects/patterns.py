@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import regex
 
-__all__ = ["ARGUMENTS", "ATTRIBUTES", "INVISIBLE", "NAMES", "SPACE", "alternation", "bare_json", "element", "tag"]
+__all__ = ["ARGUMENTS", "ATTRIBUTES", "INVISIBLE", "NAMES", "SPACE", "alternation", "bare_json", "element", "is_escaped", "tag"]
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
 _Z = rf"[{INVISIBLE}]?"
@@ -63,6 +63,15 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
     arguments = rf"{quote}(?:{'|'.join(ARGUMENTS)}){colon}\{{"
     listed = rf"(?:{quote}tool_calls{colon}\[\s{{0,32}}\{{\s{{0,32}})?"
     return rf"{wrapper}(?:\[\s{{0,32}})?\{{\s{{0,32}}{listed}{before}(?:{named}|{arguments})"
+
+
+_ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
+_ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")
+
+
+def is_escaped(text: str) -> bool:
+    """Say whether a text holds entities and none of the characters for which they stand."""
+    return _ESCAPED.fullmatch(text) is not None
 
 
 def alternation(names: Iterable[str]) -> str:

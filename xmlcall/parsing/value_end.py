@@ -19,6 +19,7 @@ tokens are read again with the knowledge of which openers have closers, so that 
 import enum
 from collections import Counter
 
+from ..dialects import is_escaped
 from ..tools.names import match_name
 from ..types.events import Markup
 from .scanner import Token
@@ -72,9 +73,16 @@ def open_body(call: CallState, token: Token) -> None:
     call.place = CallPlace.VALUE
 
 
-def store(call: CallState) -> None:
-    """Keep the value; it has ended."""
-    argument = call.value.close()
+def store(call: CallState, *, has_closer: bool = True) -> None:
+    """Keep the value; it has ended.
+
+    Args:
+        call: changed.
+        has_closer: whether a tag of its own ended it.
+    """
+    argument = call.value.close(has_closer=has_closer)
+    if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
+        call.draft.doubt_entities(call.value)
     if call.value.is_body:
         call.draft.keep_body(argument)
     else:
@@ -87,7 +95,7 @@ def _store_unclosed(call: CallState, offset: int) -> None:
         call.draft.repair("unclosed-parameter", (offset, offset))
         if call.value.tags:
             call.draft.doubt_end(call.value)
-    store(call)
+    store(call, has_closer=False)
 
 
 # Tokens in a value.

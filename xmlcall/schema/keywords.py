@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import regex
 
-__all__ = ["TooMuchWork", "is_covered", "limited", "usable_pattern", "with_time_limit"]
+__all__ = ["TooMuchWork", "fits", "is_covered", "limited", "usable_pattern", "with_time_limit"]
 
 _SECONDS = 0.05
 _STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
@@ -162,6 +162,11 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
         for name, value in instance.items():
             if _pattern(pattern).search(name) is not False:
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Say whether a pattern of a schema fits a name; one that cannot be used fits none."""
+    return usable_pattern(pattern) == pattern and bool(_pattern(pattern).search(name))
 
 
 def is_covered(name: str, schema: Mapping[str, Any]) -> bool:
