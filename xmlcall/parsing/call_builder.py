@@ -117,7 +117,7 @@ class CallDraft:
         """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
         if self.dialect.name_after:
             return opener.kind == "call_open" or "</" in opener.text
-        return opener.text.endswith((">", "&gt;"))
+        return opener.text.endswith(self.dialect.written.get(opener.kind, "").rpartition("{name}")[2][-1:])
 
     def check_closer(self, closer: Token) -> None:
         """Note a closer that is not written as the format asks."""
