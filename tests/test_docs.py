@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,10 +62,10 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     example, snippet = re.findall(r"```python\n(.*?)```", read("README.md"), flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out == "17 + 25 is 42.\n"
-    names = {"xmlcall": xmlcall}
+    names: dict[str, Any] = {"xmlcall": xmlcall}
     exec(compile(snippet, "README.md", "exec"), names)
-    assert names["reply"].text == "Hm. "  # type: ignore[attr-defined]
-    assert names["reply"].calls[0].arguments == {"a": "1"}  # type: ignore[attr-defined]
+    assert names["reply"].text == "Hm. "
+    assert names["reply"].calls[0].arguments == {"a": "1"}
 
 
 def test_the_example_of_the_python_page_runs(
