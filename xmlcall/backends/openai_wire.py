@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from ..errors import BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
-from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from ..types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
+from .finish_reason import finish_reason_of
 
 __all__ = [
     "ServerError",
@@ -35,9 +36,6 @@ __all__ = [
     "tool_dict",
     "usage_of",
 ]
-
-FINISHED: Final = ("stop", "tool_calls", "function_call")
-"""The finish reasons of a reply that is whole; every other one counts as cut."""
 
 MESSAGE_LIMIT: Final = 2000  # characters of a server's words; they are searched with patterns whose cost is not linear
 
@@ -339,8 +337,8 @@ class StreamReader:
 
     def close(self) -> Chunk:
         """Give the last chunk: the calls, the finish reason, the usage."""
-        finish_reason = self._finish_reason or "stop"
-        cut = finish_reason not in FINISHED
+        finish_reason = finish_reason_of(self._finish_reason)
+        cut = finish_reason not in UNCUT
         calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
         return Chunk(text=self._held, tool_calls=tuple(calls), finish_reason=finish_reason, usage=self._usage)
 

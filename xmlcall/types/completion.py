@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["Chunk", "CompletionRequest", "PromptProgress", "Usage"]
+__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage"]
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+"""Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason that
+only the server knows."""
+
+UNCUT: Final[frozenset[str]] = frozenset({"stop", "tool_calls"})
+"""The finish reasons of a reply that is whole; every other one counts as cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +58,7 @@ class Chunk:
         text: visible text.
         reasoning: text of the server's own reasoning field.
         tool_calls: calls that the server itself parsed (mode "native"), whole.
-        finish_reason: `stop`, `length`, `tool_calls` ...; set once, at the end.
+        finish_reason: set once, at the end.
         usage: set at most once, at the end.
         top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
             for.
@@ -61,7 +68,7 @@ class Chunk:
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[RawCall, ...] = ()
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     usage: Usage | None = None
     top_logprobs: tuple[tuple[str, float], ...] = ()
     progress: PromptProgress | None = None
