@@ -27,10 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from xmlcall import LocalHost
+from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine import patience
 from xmlcall.proxy.http import exchange as answering
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
@@ -108,7 +108,10 @@ def proxies() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.01, 0.01))
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
 
 
 def play(stage: Stage, fake: Any, **answers: tuple[int, str, list[bytes]]) -> Upstream:

@@ -12,7 +12,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from ..types.completion import Chunk, CompletionRequest
 
-__all__ = ["Backend", "Capabilities", "Relayed", "Relaying"]
+__all__ = ["Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,34 @@ class Backend(Protocol):
             BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
             BackendProtocolError: the answer is not in the server's format.
         """
+
+
+class KeptOpen:
+    """Everything of a backend around another but its `stream`, which a subclass adds; entered and left, the other stays open.
+
+    Args:
+        backend: the other, open.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._backend.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend said of itself."""
+        return self._backend.capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

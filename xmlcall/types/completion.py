@@ -9,8 +9,8 @@ from .calls import Message, RawCall, Tool
 __all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
-"""Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason that
-only the server knows."""
+"""Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
+that only the server knows."""
 
 UNCUT: Final[frozenset[str]] = frozenset({"stop", "tool_calls"})
 """The finish reasons of a reply that is whole; every other one counts as cut."""

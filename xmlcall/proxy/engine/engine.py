@@ -27,6 +27,7 @@ from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...backends.base import Backend
 from ...backends.fitted import FittedBackend
+from ...backends.retrying import Retrying
 from ...binding.echo import Sources, words_of
 from ...dialects import DIALECTS
 from ...errors import ContextOverflow
@@ -45,7 +46,6 @@ from .formed import formed, wordless
 from .history import DIALECT, last_request, model_messages, prompts, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
 from .native import native_answer, plain_answer
-from .patience import Patient
 from .probe import calls_natively, count_tokens
 from .prompted import Answering, answer
 from .reply_cache import Memory
@@ -115,7 +115,7 @@ class Engine:
         max_turns: int = 10,
         strict: bool = False,
     ) -> None:
-        self.backend = Patient(backend)
+        self.backend = Retrying(backend)
         self.strict = strict
         self._said: set[str] = set()  # what was mended in requests, and told
         self._scale = Scale()
