@@ -168,6 +168,7 @@ class OpenAIBackend:
         own: dict[str, Any] = {}
         if self._capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
+            own["timings_per_token"] = True  # with the counts: many replies are closed before the server tells them at the end
             if request.progress:
                 own["return_progress"] = True
         if self._echo and not request.tools:

@@ -1,8 +1,9 @@
 """OpenAI's chat completions: requests from our types, chunks and errors into them. Pure.
 
 `StreamReader` lets text and reasoning out at once and holds calls, finish reason and usage until `close`, since servers spread
-them over the last chunks in different orders. Everything that arrives is hostile: a field of an unexpected type counts as absent,
-what is no JSON object at all is a `BackendProtocolError`.
+them over the last chunks in different orders. What a server tells of the usage in mid-reply goes out too, as an estimate.
+Everything that arrives is hostile: a field of an unexpected type counts as absent, what is no JSON object at all is a
+`BackendProtocolError`.
 
 Source: OpenAI API reference, chat completions and their chunk object; llama.cpp tools/server/README.md for `timings`,
 `prompt_progress`, `reasoning_content` and `exceed_context_size_error`; vLLM for `reasoning` and `detail`.
@@ -11,7 +12,7 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..errors import BackendProtocolError
@@ -320,8 +321,8 @@ class StreamReader:
 
     def feed(self, data: Mapping[str, Any]) -> Chunk | None:
         """Take the next chunk; give what of it can be shown, None if nothing."""
-        if data.get("usage") or data.get("timings"):
-            self._usage = usage_of(data) or self._usage
+        usage = usage_of(data) if data.get("usage") or data.get("timings") else None
+        self._usage = usage or self._usage
         choice = self._choice(data.get("choices"))
         self._finish_reason = text_of(choice.get("finish_reason")) or self._finish_reason
         delta = mapping(choice.get("delta"))
@@ -333,7 +334,8 @@ class StreamReader:
         progress = progress_of(data)
         if not (text or reasoning or candidates or progress):
             return None
-        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress)
+        so_far = replace(usage, is_estimated=True) if usage and (text or reasoning) else None
+        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress, usage=so_far)
 
     def close(self) -> Chunk:
         """Give the last chunk: the calls, the finish reason, the usage."""
