@@ -73,7 +73,8 @@ def test_what_becomes_of_a_call(
     document = json.loads(out)
     assert code == (outcome == "denied")  # there was no terminal to ask on
     assert (document["answer"], document["stop_reason"], document["turns"]) == ("Done.", "end", 2)
-    assert document["usage"] == {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60}
+    counted = {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60, "is_estimated": False}
+    assert document["usage"] == counted
     assert document["tool_need"] is None
     [made] = document["calls"]
     assert (made["outcome"], made["name"]) == (outcome, "sing" if "sing" in said else "echo")

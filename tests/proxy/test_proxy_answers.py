@@ -140,7 +140,7 @@ async def test_a_call_is_announced_before_its_arguments() -> None:
     assert opened == CallOpened(index=0, id=closed.call.id, name="add")  # type: ignore[union-attr]
     assert arguments == ArgumentsPiece(index=0, text='{"a": 1, "b": 2}')
     assert isinstance(closed, CallClosed)
-    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage())
+    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 
 FAILURES = [

@@ -478,10 +478,8 @@ def test_a_streamed_answer_can_be_sent_back() -> None:
         ("stop", "end_turn"),
         ("tool_calls", "tool_use"),
         ("length", "max_tokens"),
-        ("stop_sequence", "stop_sequence"),
-        ("end_turn", "end_turn"),
         ("content_filter", "refusal"),
-        ("abort", "max_tokens"),
+        ("other", "max_tokens"),
     ],
 )
 def test_stop_reasons(reason: str, expected: str) -> None:

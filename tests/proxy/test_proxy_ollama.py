@@ -515,7 +515,8 @@ def test_a_whole_answer(form: Format, body: dict[str, Any], said: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"), [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter")]
+    ("reason", "said"),
+    [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("other", "length")],
 )
 @pytest.mark.parametrize(("form", "body"), [(OLLAMA_CHAT, chat()), (OLLAMA_GENERATE, generate())], ids=["chat", "generate"])
 def test_an_empty_answer(form: Format, body: dict[str, Any], reason: str, said: str) -> None:

@@ -660,7 +660,7 @@ FINISH_REASONS = [
     ("tool_calls", "completed", None),
     ("length", "incomplete", {"reason": "max_output_tokens"}),
     ("content_filter", "incomplete", {"reason": "content_filter"}),
-    ("abort", "incomplete", {"reason": "abort"}),
+    ("other", "incomplete", {"reason": "max_output_tokens"}),
 ]
 
 
