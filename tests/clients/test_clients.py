@@ -27,7 +27,7 @@ from tests.servers.run_server import Stage, free_port, run_server
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.clients import AsyncTransport, Transport, async_httpx2_client, async_httpx_client, httpx2_client, httpx_client
 from xmlcall.clients import ollama as drop_in
-from xmlcall.clients.asgi import AHEAD, AppError, Exchange
+from xmlcall.clients.asgi import AHEAD, AppError, AppResponse
 from xmlcall.errors import BackendProtocolError, BackendStatusError, UsageError
 from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Chunk, CompletionRequest
@@ -619,7 +619,7 @@ async def test_answers_of_apps(steps: list[Any], expected: list[Any]) -> None:
                 raise step
             await send(step)
 
-    exchange = Exchange(app, {"type": "http"}, b"body")
+    exchange = AppResponse(app, {"type": "http"}, b"body")
     got: list[Any] = []
     try:
         got.append((await exchange.begin(5))[0])
@@ -642,7 +642,7 @@ async def test_an_app_that_does_not_listen_is_cancelled(monkeypatch: pytest.Monk
         finally:
             ended.append(True)
 
-    exchange = Exchange(app, {"type": "http"}, b"")
+    exchange = AppResponse(app, {"type": "http"}, b"")
     assert await exchange.begin() == (200, [(b"a", b"b")])
     with pytest.raises(TimeoutError):
         await exchange.piece(0.02)
@@ -660,7 +660,7 @@ async def test_an_app_is_told_that_its_caller_left_also_while_it_sends() -> None
             await send(message)
         told.append(await receive())
 
-    exchange = Exchange(app, {"type": "http"}, b"")
+    exchange = AppResponse(app, {"type": "http"}, b"")
     await exchange.begin()
     await exchange.aclose()
     assert told == [{"type": "http.disconnect"}]

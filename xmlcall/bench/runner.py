@@ -87,7 +87,7 @@ async def execute(
                 if case.expects == "task":
                     answer = await _played(run_case, tasks[case.id], way, backend, run.settings)
                 elif case.expects == "talk":
-                    as_in_chat: dict[str, Any] = {"read_text": True, "repair": None}
+                    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
                     answer = await _played(converse, case, way, backend, run.settings, **as_in_chat)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
@@ -171,8 +171,7 @@ async def _played(
     """
     started = backend.clock()
     options: dict[str, Any] = {
-        "mode": "native" if way.is_native else "xml",
-        "read_text": False,  # what a task measures is the server's own reading
+        "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
         "lang": settings.lang,
         "parallel": settings.parallel,
         "reminder": settings.reminder,

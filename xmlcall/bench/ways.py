@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..agent.generate import generate
+from ..agent.generate import Binder, generate
 from ..agent.native import generate_native
 from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
 from ..backends.base import Backend
@@ -231,9 +231,10 @@ def generation(
         temperature=settings.temperature,
         seed=settings.seed,
     )
+    binder = Binder(catalog=catalog)
     if way.is_native:
-        return generate_native(backend, request, catalog, read_text=False)  # what is measured is the server's own reading
-    return generate(backend, request, catalog, parallel=settings.parallel, prefix=begun)
+        return generate_native(backend, request, binder, read_text=False)  # what is measured is the server's own reading
+    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:

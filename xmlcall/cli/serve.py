@@ -20,7 +20,7 @@ from .notices import model_notices
 from .options import add_call_threshold, add_mcp_option, add_model_choice, call_threshold_of, number
 from .plain import visible
 from .servers import described, hosts_of, servers_of
-from .waiting import Opening, error_console
+from .waiting import OpeningStatus, error_console
 from .words import speaker
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
 
-    opening = Opening(error_console(), speaker("en"))
+    opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
     servers = servers_of(options) if options.mcp else ()

@@ -16,7 +16,7 @@ from .inputs import checked_text
 from .notices import model_notices
 from .options import call_threshold_of
 from .servers import described, hosts_of, servers_of
-from .waiting import Opening
+from .waiting import OpeningStatus
 from .words import Say
 
 __all__ = ["Session", "open_session", "opening_messages", "stop_message"]
@@ -55,7 +55,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         ToolHostError, BackendError: a server or the model did not open.
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
-    opening = Opening(display.console, display.say)
+    opening = OpeningStatus(display.console, display.say)
     loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
         async with opening:
@@ -71,7 +71,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         yield session
 
 
-def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> ToolLoop:
+def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus) -> ToolLoop:
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model

@@ -20,7 +20,7 @@ from ..models.known import Progress
 from .plain import visible
 from .words import Say
 
-__all__ = ["DownloadBar", "Opening", "SlowStatus", "error_console"]
+__all__ = ["DownloadBar", "OpeningStatus", "SlowStatus", "error_console"]
 
 SLOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
@@ -164,7 +164,7 @@ class _Renewed:
         return self._make()
 
 
-class Opening:
+class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`.
 
     Args:

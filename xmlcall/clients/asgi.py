@@ -17,7 +17,7 @@ import anyio
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
 
-__all__ = ["AppError", "Exchange", "Lifespan"]
+__all__ = ["AppError", "AppResponse", "Lifespan"]
 
 AHEAD: Final = 16  # messages that an app may send before they are read
 LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller left
@@ -39,7 +39,7 @@ class AppError(Exception):
     """An app did not give a whole answer; the cause is what it raised, if it did."""
 
 
-class Exchange:
+class AppResponse:
     """One request to an app, and the answer as it comes. It begins at once.
 
     Args:

@@ -56,7 +56,7 @@ def parse(
 
 
 def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
-    """Gather a parser's events into a Reply, with the calls bound.
+    """Gather a parser's events into a Reply; calls that are not bound yet are bound now.
 
     Args:
         events: all events of one reply.
@@ -65,7 +65,7 @@ def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str =
     """
     catalog = Catalog.of(tools)
     events = list(events)
-    calls = tuple(bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
+    calls = tuple(event.call or bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
     conversions = [repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs[len(call.raw.repairs) :]]
     return Reply(
         text="".join(event.text for event in events if isinstance(event, TextDelta)),

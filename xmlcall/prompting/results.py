@@ -16,7 +16,12 @@ from ..types.calls import (
     ToolResult,
 )
 
-__all__ = ["result_text"]
+__all__ = ["is_result_message", "result_text"]
+
+
+def is_result_message(text: str) -> bool:
+    """Say whether a message of role `user` holds results, and not a person's words."""
+    return text.startswith("<function_results>")
 
 
 def result_text(result: ToolResult) -> str:

@@ -19,6 +19,7 @@ from ..parsing.reply import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
 from ..types.calls import MISSING, Tool
+from .format import PromptFormat
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -27,6 +28,7 @@ __all__ = [
     "LANGUAGES",
     "after_empty",
     "begin",
+    "demand",
     "form",
     "json_answer",
     "language_of",
@@ -134,6 +136,16 @@ def reminder(tools: Tools, *, dialect: str = "function_calls", lang: str = "en",
     return template(lang, "reminder").render(tools=list(Catalog.of(tools)), form=form(dialect), needs_tool=needs_tool).strip()
 
 
+def demand(format: PromptFormat, name: str = "") -> str:
+    """Render what a model is told that answered without a call although one was demanded.
+
+    Args:
+        format: of the prompt.
+        name: of the tool that has to be called; "" for any.
+    """
+    return template(format.lang, "demand").render(name=name, form=form(format.dialect)).strip()
+
+
 def after_empty(*, lang: str = "en") -> str:
     """Render what a model is told whose reply had neither text nor a call.
 
@@ -192,7 +204,8 @@ def template(lang: str, name: str) -> "Template":
 
     Args:
         lang: `en` or `zh`.
-        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated`, `empty`, `json_answer` or `begin`.
+        name: `system`, `reminder`, `results`, `feedback`, `retry`, `refused`, `repeated`, `empty`, `json_answer`, `begin`
+            or `demand`.
 
     Raises:
         UsageError: unknown language.

@@ -7,7 +7,7 @@ The spans of all events but `Repaired` tile the reply: every character is text, 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .calls import RawCall, Span
+from .calls import InvalidCall, RawCall, Span, ToolCall
 
 __all__ = [
     "Event",
@@ -75,10 +75,11 @@ class ToolArgumentDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEnd:
-    """A call has ended; the span is its closing tag, empty if it had none."""
+    """A call has ended; the span is its closing tag, empty if it had none. `call`: as it was bound; None if nobody has."""
 
     raw: RawCall
     span: Span
+    call: ToolCall | InvalidCall | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

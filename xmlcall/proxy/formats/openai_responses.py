@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from ...types.calls import Message
 from .bodies import Body, arguments_of, call_of, content_of, extra_of, read_body
-from .contract import ApiError, Asked, Format, Sampling, Turn, TurnRequest
+from .contract import ApiError, Asked, ChatRequest, Format, Sampling, WholeResponse
 from .openai_chat import OPTIONS, chosen, error_body
 from .openai_responses_stream import EventWriter, begun, call_item, call_text, ended, filled, new_item, status_of
 from .openai_responses_tools import CUSTOM_INPUT, Offered, offered, offered_name
@@ -177,7 +177,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
             raise ApiError(f"{name}: this server keeps no state: send the whole input, and wait for its answer", param=name)
     tools, known = offered(_listed_tools(body))
     choice = chosen(body.tool_choice, tools)
-    request = TurnRequest(
+    request = ChatRequest(
         messages=_messages(body, known),
         tools=tools,
         choice=choice,
@@ -346,7 +346,7 @@ def _one(run: list[Message]) -> Message:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     output = [filled(new_item("reasoning"), turn.reasoning)] if turn.reasoning else []
     if turn.text.strip() or not turn.calls:
         output.append(filled(new_item("message"), turn.text, status_of(turn.finish_reason)))

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Send
 
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
-from ..formats.contract import ApiError, Asked, Format, TurnEvent, whole_turn
+from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
 
 __all__ = ["Exchange", "api_error"]
 
@@ -91,7 +91,7 @@ class Exchange:
         self._is_over = False
         self.failure = ""  # what went wrong, also after the status was sent; for the log
 
-    async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+    async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Write events as they come, until the last one, an error, or the caller's leaving."""
         writer, beginning = self._form.writer(asked), asyncio.Lock()
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
@@ -129,14 +129,14 @@ class Exchange:
         said = [time.monotonic()]
         await self._until_left(lambda: run(said), lambda: keep_alive(said))
 
-    async def whole(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+    async def whole(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Gather all events and write one answer."""
 
         async def run() -> None:
             try:
                 async with aclosing(events):
                     gathered = [event async for event in events]
-                answer = self._form.whole(asked, whole_turn(gathered))
+                answer = self._form.whole(asked, whole_response(gathered))
             except Exception as error:
                 await self.fail(api_error(error))
                 return

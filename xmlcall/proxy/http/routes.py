@@ -97,11 +97,11 @@ class Handler:
         answer: does the rest.
     """
 
-    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Answer") -> None:
+    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder") -> None:
         self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Responder a request."""
         request, started = Request(scope, receive), time.monotonic()
         exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
         try:
@@ -122,13 +122,13 @@ class Handler:
         log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
 
 
-Answer = Callable[[Engine, Request, Exchange], Awaitable[None]]
+Responder = Callable[[Engine, Request, Exchange], Awaitable[None]]
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def asking(question: Question) -> Answer:
+def asking(question: Question) -> Responder:
     """Make what answers a question."""
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -144,9 +144,9 @@ def asking(question: Question) -> Answer:
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
         elif asked.stream:
-            await exchange.stream(engine.turn(asked.request), asked)
+            await exchange.stream(engine.respond(asked.request), asked)
         else:
-            await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
+            await exchange.whole(engine.respond(asked.request, is_streamed=False), asked)
 
     return answer
 
@@ -298,7 +298,7 @@ async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
 
 
-def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
+def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Responder:
     """Make what answers one of Ollama's small paths: Ollama itself, if it is the model server."""
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -354,7 +354,7 @@ class Endpoint:
 
     path: str
     method: str
-    answer: Answer
+    answer: Responder
 
 
 ENDPOINTS: Final = (
