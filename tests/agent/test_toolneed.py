@@ -31,9 +31,9 @@ from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, wa
 from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
 from xmlcall.cli.record import Record
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from xmlcall.hosts.router import Router
-from xmlcall.parsing.reply import beginning
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.system import plain_request
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage

@@ -505,9 +505,9 @@ async def test_nothing_is_asked_again_after_the_first_piece() -> None:
 async def test_tools_are_one_catalog_however_often_they_come() -> None:
     async with Engine(ScriptedBackend(["A", "B"]), mode="xml") as engine:
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        before = list(engine._catalogs.values())
+        before = list(engine._catalogs._known.values())
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        assert [id(each) for each in engine._catalogs.values()] == [id(each) for each in before]
+        assert [id(each) for each in engine._catalogs._known.values()] == [id(each) for each in before]
 
 
 # -- what a reader of the code found -----------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..dialects import Dialect
+from ..dialects.write import beginning
 from ..errors import BackendStatusError
-from ..parsing.reply import beginning
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage

@@ -37,8 +37,8 @@ from typing import Final, Literal
 
 from ..backends.base import Backend
 from ..dialects import Dialect
+from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
-from ..parsing.reply import beginning
 from ..prompting.system import plain_request
 from ..tools.catalog import Catalog
 from ..types.calls import Message

@@ -21,12 +21,18 @@ class Dialect:
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
         json_mark: the attribute, and its value, that this opener carries.
+        string_written: `parameter_open` of a string that would be read as another type; empty if nothing marks that.
+        string_mark: the attribute, and its value, that this opener carries.
+        is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
+            markup.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
         is_json: calls are JSON objects with name and arguments.
         json_body: the arguments of a call are one JSON object between its tags.
         tool_elements: a call is an element with the tool's name.
         parameter_elements: a parameter is an element with its name.
         entities: the markup and the values are written with `&lt;` and the like.
+        open_entities: readers of the format disagree whether `&lt;` in a value is `<`, so a value in which every such character is
+            written so has two readings; in a CDATA section it has one.
     """
 
     name: str
@@ -35,12 +41,16 @@ class Dialect:
     name_in_tag: str = ""
     json_written: str = ""
     json_mark: tuple[str, str] = ("", "")
+    string_written: str = ""
+    string_mark: tuple[str, str] = ("", "")
+    is_exact: bool = False
     name_after: str = ""
     is_json: bool = False
     json_body: bool = False
     tool_elements: bool = False
     parameter_elements: bool = False
     entities: bool = False
+    open_entities: bool = False
 
 
 # Never an element for a tool or parameter of that name: tags of their own, and for tools the HTML of every day.

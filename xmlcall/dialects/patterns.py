@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import regex
 
-__all__ = ["ARGUMENTS", "ATTRIBUTES", "INVISIBLE", "SPACE", "alternation", "bare_json", "element", "tag"]
+__all__ = ["ARGUMENTS", "ATTRIBUTES", "INVISIBLE", "NAMES", "SPACE", "alternation", "bare_json", "element", "is_escaped", "tag"]
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
 _Z = rf"[{INVISIBLE}]?"
@@ -22,7 +22,9 @@ _BARE = r"[^\s\"'<>=/\u2018\u2019\u201c\u201d\uff02]{1,256}"
 _ATTRIBUTE = rf"{_S}{{1,16}}[A-Za-z_:][\w:.\-]{{0,31}}{_S}{{0,4}}={_S}{{0,4}}(?:{_QUOTED}|{_BARE})"
 ATTRIBUTES = rf"(?:{_ATTRIBUTE}){{1,6}}{SPACE}"
 
-ARGUMENTS = ("arguments", "parameters", "args", "input")  # the keys that models use for them
+# The keys that models use in calls as JSON.
+NAMES = ("name", "tool", "tool_name", "function")
+ARGUMENTS = ("arguments", "parameters", "args", "input")
 
 
 def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
@@ -57,10 +59,19 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
     colon = rf"{quote}\s{{0,4}}:\s{{0,16}}"
     wrapper = rf"(?:<(?i:{'|'.join(wrappers)})>\s{{0,32}})?"
     before = rf"(?:{quote}(?:id|type){colon}{string}\s{{0,16}},\s{{0,32}}){{0,2}}"
-    named = rf"(?:{quote}function{colon}\{{\s{{0,32}})?{quote}(?:name|function|tool|tool_name){colon}{string}"
+    named = rf"(?:{quote}function{colon}\{{\s{{0,32}})?{quote}(?:{'|'.join(NAMES)}){colon}{string}"
     arguments = rf"{quote}(?:{'|'.join(ARGUMENTS)}){colon}\{{"
     listed = rf"(?:{quote}tool_calls{colon}\[\s{{0,32}}\{{\s{{0,32}})?"
     return rf"{wrapper}(?:\[\s{{0,32}})?\{{\s{{0,32}}{listed}{before}(?:{named}|{arguments})"
+
+
+_ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
+_ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")
+
+
+def is_escaped(text: str) -> bool:
+    """Say whether a text holds entities and none of the characters for which they stand."""
+    return _ESCAPED.fullmatch(text) is not None
 
 
 def alternation(names: Iterable[str]) -> str:

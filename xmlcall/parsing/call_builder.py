@@ -141,6 +141,12 @@ class CallDraft:
         message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
         self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
 
+    def doubt_entities(self, value: Value) -> None:
+        """Note that a value is written in entities throughout: are they the characters, or text?"""
+        message = f"Does `&lt;` in {value.name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
+        readings = "the entities stand for characters", "the entities are text"
+        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
+
     def wrong_closer(self, value: Value, closer: Token) -> None:
         """Note a closing tag of another name; if the value opened that tag itself, it may be text."""
         self.repair("wrong-closer", closer.span)

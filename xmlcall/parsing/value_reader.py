@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
-from ..dialects import Dialect
+from ..dialects import Dialect, is_escaped
 from ..tools.names import match_name
 from ..types.events import Event, Markup
 from .call_builder import CallDraft
@@ -85,8 +85,10 @@ class ValueReader(ABC):
         self._value = Value(index=self._index, opener=token, dialect=self._draft.dialect, emit=self._emit)
         self._state = CallState.VALUE
 
-    def _store(self) -> None:
-        argument = self._value.close()
+    def _store(self, *, has_closer: bool = True) -> None:
+        argument = self._value.close(has_closer=has_closer)
+        if self._draft.dialect.open_entities and not self._value.verbatim and is_escaped(argument.text):
+            self._draft.doubt_entities(self._value)
         if self._value.is_body:
             self._draft.keep_body(argument)
         else:
@@ -98,7 +100,7 @@ class ValueReader(ABC):
             self._draft.repair("unclosed-parameter", (offset, offset))
             if self._value.tags:
                 self._draft.doubt_end(self._value)
-        self._store()
+        self._store(has_closer=False)
 
     def _text(self, token: Token) -> None:
         self._value.add(token)

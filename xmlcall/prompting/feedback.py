@@ -13,7 +13,7 @@ from typing import Any
 import regex
 
 from ..dialects import select
-from ..parsing.reply import write
+from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.outline import parameters_of

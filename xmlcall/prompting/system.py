@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ..dialects import select
+from ..dialects.write import write
 from ..errors import UsageError
-from ..parsing.reply import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
 from ..types.calls import MISSING, Tool

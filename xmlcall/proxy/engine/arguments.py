@@ -86,7 +86,7 @@ class CallText:
             before = self._end_parameter()
             if not self._held and not delta.is_json:
                 self._begin_parameter(delta.parameter)
-            self._held = self._held or delta.is_json
+            self._held = self._held or delta.is_json or (delta.is_string and not self._plain)
         if self._held:
             return before
         self._text.append(delta.text)

@@ -10,9 +10,7 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 import asyncio
 import fnmatch
 import itertools
-import json
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -29,11 +27,11 @@ from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
 from ...backends.base import Backend
 from ...backends.fitted import FittedBackend
-from ...binding.echo import Sources, words_of
+from ...binding.echo import Sources
+from ...dialects.write import beginning
 from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
-from ...parsing.reply import beginning
 from ...prompting import system as prompt
 from ...prompting.fitting import Fitted, Scale, estimate
 from ...prompting.format import PromptFormat
@@ -41,17 +39,19 @@ from ...prompting.placement import with_reminder
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
-from ..formats.contract import ChatRequest, ResponseEvent, Sampling
+from ..formats.contract import ChatRequest, ResponseEvent
 from .begun import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .call_stream import Sender
+from .catalogs import Catalogs
 from .formed import formed, wordless
-from .history import last_request, model_messages, prompts, said_by_others, system_first
+from .history import last_request, model_messages, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
 from .native import native_answer, plain_answer
 from .patience import Patient
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .reply_cache import Memory
+from .sampling import completion_of
 
 __all__ = ["Engine", "ProxyMode"]
 
@@ -61,9 +61,6 @@ log = logging.getLogger("xmlcall.proxy")
 
 NOTES_LIMIT: Final = 100  # of what was mended that are told
 _SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # in the log, besides letters and digits
-CATALOGS_KEPT: Final = 32  # compiled validators of the tool lists that callers send again and again
-# Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
-_NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
 
 
 class Engine:
@@ -112,12 +109,10 @@ class Engine:
         self._calling = Calling(router=self.router, policy=allow(self._allowed))
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(dialect=dialect, lang=lang)
-        self._reminder = reminder
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._memory = Memory()
-        self._catalogs: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
-        self._rendered: OrderedDict[tuple[int, bool], tuple[Catalog, dict[str, str], tuple[str, str]]] = OrderedDict()
+        self._catalogs = Catalogs(self.say_once, reminder=reminder)
         self._own: tuple[Tool, ...] = ()
         self._origins: dict[str, tuple[Host, str]] = {}
         self._listing = asyncio.Lock()
@@ -207,7 +202,7 @@ class Engine:
             BackendError: the model server failed.
         """
         request = renamed(request, offered_names(request.tools))
-        catalog = self._catalog(self._offered(request))
+        catalog = self._catalogs.of(self._offered(request))
         system, reminder = self._prompts(catalog, request)
         messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, format=self._format)
         return await count_tokens(self.backend, messages)
@@ -248,7 +243,7 @@ class Engine:
         """Add to an error what the tools take of the context; an agent's own are often more than half."""
         if not offered or request.choice.mode == "none":
             return error
-        system, _ = self._prompts(self._catalog(offered), request)
+        system, _ = self._prompts(self._catalogs.of(offered), request)
         tokens = round(estimate([Message(role="system", content=system)]) * self._scale.bounds[0])
         message = f"{error} (the {len(offered)} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
         return ContextOverflow(
@@ -272,13 +267,13 @@ class Engine:
     async def _text(
         self, request: ChatRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
     ) -> AsyncGenerator[ResponseEvent]:
-        (catalog, words), theirs = self._known(offered), {tool.name for tool in request.tools}
+        catalog, theirs = self._catalogs.of(offered), {tool.name for tool in request.tools}
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
-        allowed = catalog if len(chosen) == len(offered) else self._catalog(chosen)
+        allowed = catalog if len(chosen) == len(offered) else self._catalogs.of(chosen)
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         turn = Turn(
-            Generation(backend=self._fitted, format=replace(self._format, parallel=request.parallel)),
+            Generation(backend=self._fitted, format=self._format_of(request)),
             Offer(
                 catalog=allowed,
                 calling=replace(self._calling, origins=origins),
@@ -287,7 +282,7 @@ class Engine:
                 required_name=request.choice.name,
             ),
             self._limits,
-            Words(request=last_request(request.messages), sources=self._sources(request, words)),
+            Words(request=last_request(request.messages), sources=self._sources(request, self._catalogs.words(offered))),
             partial(self._first, request, begun, catalog, allowed, schema),
         )
         sender = Sender(allowed, stream_arguments=stream_arguments)
@@ -353,22 +348,15 @@ class Engine:
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
     def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[str, str]:
-        """Return the tool prompt and the reminder, rendered once for each catalog."""
-        key = (id(catalog), request.parallel)
-        instructions = dict(self.router.instructions())
-        found = self._rendered.get(key)
-        if found is None or found[:2] != (catalog, instructions):
-            texts = prompts(
-                catalog, replace(self._format, parallel=request.parallel), reminder=self._reminder, instructions=instructions
-            )
-            found = self._rendered[key] = (catalog, instructions, texts)
-            while len(self._rendered) > CATALOGS_KEPT:
-                self._rendered.popitem(last=False)
-        return found[2]
+        """Return the tool prompt and the reminder."""
+        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()))
+
+    def _format_of(self, request: ChatRequest) -> PromptFormat:
+        return replace(self._format, parallel=request.parallel)
 
     def _plain(self, request: ChatRequest, begun: str) -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
-        messages = model_messages(request.messages, self._catalog(()), self._memory, format=self._format)
+        messages = model_messages(request.messages, self._catalogs.of(()), self._memory, format=self._format)
         completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
         if not begun:
             return plain_answer(self._fitted, completion)
@@ -382,8 +370,8 @@ class Engine:
         return asked()
 
     def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
-        catalog, words = self._known(request.tools)
-        sources = self._sources(request, words)
+        catalog = self._catalogs.of(request.tools)
+        sources = self._sources(request, self._catalogs.words(request.tools))
         return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
@@ -394,39 +382,8 @@ class Engine:
         said = [*said_by_others(request.messages), *remembered]
         return Sources(said=said, described=[*words, *instructions], instructions=system)
 
-    def _catalog(self, tools: tuple[Tool, ...]) -> Catalog:
-        """Return the catalog of a list of tools, the same one for the same list."""
-        return self._known(tools)[0]
-
-    def _known(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
-        """Return the catalog of a list of tools and the words of their descriptions; callers send the same list each time."""
-        key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
-        known = self._catalogs.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
-        self._catalogs[key] = known
-        for notice in known[0].notices:
-            self.say_once(notice)
-        while len(self._catalogs) > CATALOGS_KEPT:
-            self._catalogs.popitem(last=False)
-        return known
-
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:
-        sampling = request.sampling
-        return CompletionRequest(
-            messages=messages,
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            seed=sampling.seed,
-            stop=sampling.stop,
-            extra=self._extra(sampling, request.wire),
-        )
-
-    def _extra(self, sampling: Sampling, wire: str) -> dict[str, Any]:
-        """Return what the model server gets besides; what would cut a prompt or load the model anew stays here."""
-        own = {name: value for name, value in sampling.extra.items() if name not in _NOT_SENT_ON} if wire == self.wire else {}
-        if self.wire != "ollama":
-            return own | dict(sampling.options)
-        options = {name: value for name, value in own.pop("options", {}).items() if name not in _NOT_SENT_ON}
-        return own | {"options": {**options, **sampling.options}}
+        return completion_of(request, messages, wire=self.wire)
 
 
 def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
