@@ -54,7 +54,7 @@ def test_the_overview_names_every_command(capsys: Capture) -> None:
 
 def test_version(capsys: Capture) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == "xmlcall 0.1.0\n"
+    assert capsys.readouterr().out == "xmlcall 0.2.0\n"
 
 
 @pytest.mark.parametrize("arguments", ["--help", "parse --help", "prompt --help", "models list"])

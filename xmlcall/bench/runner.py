@@ -1,10 +1,9 @@
 """Asks a subject every case in every way, and keeps the replies as they came.
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
-transport is no answer: the request is tried again (`backends/retrying.py`), a case of which a reply broke off is begun again, and
-if that does not help, the case stays open for the next start of the same run.
-After so many of them one after another the run ends, since the server is gone or wrong; a request that the server refuses for its
-own sake is told and passed over.
+transport is no answer: the request is tried again (`backends/retrying.py`), and a case whose reply broke off is begun again. If
+that does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, since
+the server is gone or wrong. A request that the server refuses for its own sake is reported, and the run goes on.
 
 A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
 """
@@ -298,7 +297,7 @@ class PatientBackend(KeptOpen):
         self.broke_off = False
 
     def clock(self) -> float:
-        """Return the time, in seconds, without that of tries that failed: what a reply took is a figure of reports."""
+        """Return the time in seconds, without failed attempts: reports show how long replies took."""
         return time.monotonic() - self._lost
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:

@@ -181,7 +181,7 @@ async def _own_tools(engine: "Engine") -> str:
 
 @contextlib.contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Take the port before the model loads: whoever cannot have it should not wait."""
+    """Take the port before the model loads, so that a port in use is reported at once."""
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait

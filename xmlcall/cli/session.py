@@ -97,7 +97,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:
-    """Return the globs that need no question: the demo server is ours, but a configured one may only call itself that."""
+    """Return the globs of calls that need no question: the built-in demo server's, not those of a configured `demo`."""
     if options.yes:
         return ["*"]
     return [*options.allow, *([] if options.mcp else _DEMO_ONLY)]

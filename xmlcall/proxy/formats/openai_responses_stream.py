@@ -1,8 +1,8 @@
 """The response object of OpenAI's responses, its output items, and the events that tell of both while they grow.
 
 Source: OpenAI API reference, the response object and the streaming events of responses; the models and the stream reader of
-openai-python 3.54. An answer is a list of items: what the model thought, messages, calls. Each is added, grows, and is done;
-`output_index` is its place in the list, and its id stays the same in all that is said of it. There is no `[DONE]`.
+openai-python 3.54. An answer is a list of items: reasoning, messages, calls. Each is added, grows, and is done. `output_index` is
+its place in the list; its id is the same in all its events. There is no `[DONE]`.
 """
 
 import json
