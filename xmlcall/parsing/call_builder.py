@@ -1,4 +1,4 @@
-"""The books of a call that is being read: its arguments, tolerances and doubts, and the RawCall made of them."""
+"""What is gathered of a call while it is read: its arguments, tolerances and doubts, and the RawCall made of them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ class CallDraft:
         """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
         if self.dialect.name_after:
             return opener.kind == "call_open" or "</" in opener.text
-        return opener.text.endswith((">", "&gt;"))
+        return opener.text.endswith(self.dialect.written.get(opener.kind, "").rpartition("{name}")[2][-1:])
 
     def check_closer(self, closer: Token) -> None:
         """Note a closer that is not written as the format asks."""
