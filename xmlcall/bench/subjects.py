@@ -16,7 +16,7 @@ from ..dialects import DIALECTS
 from ..dialects.write import write
 from ..errors import UsageError
 from ..tools.catalog import Catalog
-from ..types.completion import Chunk
+from ..types.completion import Chunk, FinishReason
 from .case import Case
 from .multiturn import MultiTurnCase, Reference
 from .oracle import calling, oracle_calls
@@ -140,7 +140,8 @@ def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
     if way.dialect != _DAMAGED.name:
         raise UsageError(f"the mutator damages replies in the format {_DAMAGED.name}: use --way xml")
     name = list(MUTATIONS)[number % len(MUTATIONS)]
-    mutate, finish_reason = MUTATIONS[name][0], "length" if name == "cut" else "stop"
+    mutate = MUTATIONS[name][0]
+    finish_reason: FinishReason = "length" if name == "cut" else "stop"
     damaged = [
         reply if reply == [_PLAIN] else [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
         for reply in right

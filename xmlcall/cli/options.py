@@ -1,6 +1,6 @@
 """The arguments that commands share, and an argument parser whose errors are ours.
 
-Whoever changes a default changes it here and in no help text: help texts take it from `%(default)s`.
+A default stands here only: help texts take it from `%(default)s`.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from .options import (
 )
 from .plain import visible
 from .servers import described, hosts_of, servers_of
-from .waiting import Opening, error_console
+from .waiting import OpeningStatus, error_console
 from .words import speaker
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
 
-    opening = Opening(error_console(), speaker("en"))
+    opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
     servers = servers_of(options) if options.mcp else ()
@@ -191,7 +191,7 @@ async def _own_tools(engine: "Engine") -> str:
 
 @contextlib.contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Take the port before the model loads: whoever cannot have it should not wait."""
+    """Take the port before the model loads, so that a port in use is reported at once."""
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait

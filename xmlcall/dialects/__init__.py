@@ -4,7 +4,7 @@ from ..errors import UsageError
 from .dialect import Dialect, element_tags, with_tools
 from .json_family import JSON
 from .marks import attempts_call, opening_pattern
-from .patterns import ARGUMENTS, INVISIBLE, NAMES
+from .patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 from .tags import TAGS
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Dialect",
     "attempts_call",
     "element_tags",
+    "is_escaped",
     "opening_pattern",
     "select",
     "with_tools",

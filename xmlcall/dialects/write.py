@@ -1,7 +1,7 @@
 """Calls -> text in a format: what a model should write, and the beginning of it for a model that is to go on from there.
 
 Strings are raw; everything else is JSON. What could be read as structure inside a value goes into a CDATA section or is escaped,
-and where a format has a mark for JSON, a value that would be read as a string carries it.
+and where a format has marks of types, a value that would be read as another type carries one.
 """
 
 import functools
@@ -13,9 +13,10 @@ import regex
 
 from ..errors import UsageError
 from ..tools.catalog import Catalog
-from ..tools.parameters import admits_string, property_schema
+from ..tools.strict import needs_mark
 from ..types.calls import Tool
 from . import DIALECTS, Dialect
+from .patterns import is_escaped
 
 __all__ = ["beginning", "write"]
 
@@ -30,7 +31,7 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
         catalog: the tools they belong to.
         dialect: the wire format.
     """
-    invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
+    invokes = [_call(name, arguments, catalog, dialect) for name, arguments in calls]
     if "block_open" not in dialect.written or dialect.is_json:
         return "\n".join(invokes)
     return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
@@ -49,7 +50,7 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     return f"{block}\n{begun}" if block else begun
 
 
-def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:
+def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     written = dialect.written
     if dialect.is_json:
         lines = [
@@ -61,14 +62,18 @@ def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: D
     if dialect.json_body:
         body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
     else:
-        body = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
+        body = [_parameter(key, value, catalog.get(name), catalog, dialect) for key, value in arguments.items()]
     return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
 
 
-def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> str:
-    marked = not isinstance(value, str) and bool(dialect.json_written) and _reads_as_string(name, tool)
-    opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
-    text = _string(value, dialect) if isinstance(value, str) else _json(value, dialect)
+def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
+    is_string = isinstance(value, str)
+    plain = value if is_string else _json(value, dialect)
+    mark = dialect.string_written if is_string else dialect.json_written
+    unmarked = dialect.written["parameter_open"]
+    is_needed = unmarked == dialect.string_written or needs_mark(value, plain, name, tool, catalog)  # one format marks all
+    opener = _filled(mark if mark and is_needed else unmarked, name)
+    text = _string(value, dialect) if is_string else plain
     if dialect.entities:
         text = text.translate(_ENTITIES)
     return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
@@ -78,17 +83,14 @@ def _filled(tag: str, name: str) -> str:
     return tag.replace("{name}", name)
 
 
-def _reads_as_string(name: str, tool: Tool | None) -> bool:
-    return tool is None or admits_string(property_schema(tool.input_schema, name), tool.input_schema)
-
-
 def _json(value: Any, dialect: Dialect) -> str:
-    """Write JSON, with `<` escaped where it could be markup."""
+    """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
-    return text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    text = text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    return text.replace("&", "\\u0026") if dialect.open_entities and is_escaped(text) else text
 
 
 def _has_structure(text: str, dialect: Dialect) -> bool:
@@ -109,8 +111,11 @@ def _structure(own: tuple[str, ...]) -> "regex.Pattern[str]":
 
 def _string(value: str, dialect: Dialect) -> str:
     """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
-    if _has_structure(value, dialect) and not dialect.entities:
+    in_doubt = dialect.open_entities and is_escaped(value)
+    if (_has_structure(value, dialect) or in_doubt) and not dialect.entities:
         return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
+    if dialect.is_exact:
+        return value
     before = "\n" if value.startswith(("\n", "\r\n")) else ""
     after = "\n" if value.endswith("\n") else ""
     return f"{before}{value}{after}"

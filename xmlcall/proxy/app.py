@@ -15,13 +15,13 @@ from ..agent.tool_need import Threshold
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
-from .engine.engine import Engine, Mode
+from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.exchange import Exchange
 from .http.openapi import description
 from .http.paths import TolerantPaths
-from .http.routes import ENDPOINTS, QUESTIONS, RELAYED, Answer, Handler, format_of
+from .http.routes import ENDPOINTS, QUESTIONS, RELAYED, Handler, Responder, format_of
 
 __all__ = ["app_of", "create_app"]
 
@@ -30,7 +30,7 @@ def create_app(
     model: str | Backend,
     hosts: Iterable[Host] = (),
     *,
-    mode: Mode = "auto",
+    mode: ProxyMode = "auto",
     allowed: Iterable[str] = (),
     stream_arguments: bool = False,
     dialect: str = "function_calls",
@@ -96,7 +96,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
         lifespan: opens the engine; None if the caller does.
     """
 
-    def route(path: str, method: str, answer: Answer) -> Route:
+    def route(path: str, method: str, answer: Responder) -> Route:
         return Route(path, Handler(engine, guard, format_of(path), answer), methods=[method, "OPTIONS"])
 
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:

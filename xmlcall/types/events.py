@@ -64,13 +64,14 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArgumentDelta:
-    """Raw text of one parameter, not typed yet; `is_json`: an attribute marks it as JSON."""
+    """Raw text of one parameter, not typed yet; `is_json`, `is_string`: an attribute marks it as JSON, as a string."""
 
     index: int
     parameter: str
     text: str
     span: Span
     is_json: bool = False
+    is_string: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from ...backends.keptopen import KeptOpen
+from ...backends.base import KeptOpen
 from ...backends.scripted import ScriptedBackend
 from ...prompting.frame import is_result_message, results_told
 from ...tools.catalog import Catalog

@@ -15,18 +15,18 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ...agent.retries import Answered
 from ...dialects import Dialect
 from ...dialects.write import write
-from ...prompting import system as prompt
 from ...prompting.feedback import results
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_system
 from ...tools.catalog import Catalog
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
-from .reply_cache import Answered, Memory
+from .reply_cache import Memory
 
-__all__ = ["last_request", "model_messages", "prompts", "said_by_others", "system_first"]
+__all__ = ["last_request", "model_messages", "said_by_others", "system_first"]
 
 
 def model_messages(
@@ -153,12 +153,3 @@ def last_request(messages: Iterable[Message]) -> str:
     """Return the person's last words."""
     said = [message.content for message in messages if message.role == "user"]
     return said[-1] if said else ""
-
-
-def prompts(catalog: Catalog, format: PromptFormat, *, reminder: bool, instructions: dict[str, str]) -> tuple[str, str]:
-    """Return the tool prompt and the reminder; both empty without tools."""
-    if not len(catalog):
-        return "", ""
-    dialect, lang = format.dialect, format.lang
-    system = prompt.system_prompt(catalog, dialect=dialect, lang=lang, parallel=format.parallel, instructions=instructions)
-    return system, prompt.reminder(catalog, dialect=dialect, lang=lang) if reminder else ""

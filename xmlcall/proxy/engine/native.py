@@ -16,13 +16,13 @@ from ...tools.catalog import Catalog
 from ...types.calls import InvalidCall, ToolCall
 from ...types.completion import CompletionRequest
 from ...types.events import ReasoningDelta, TextDelta
-from ..formats.contract import ApiError, ReasoningPiece, TextPiece, TurnEnded, TurnEvent
+from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .call_stream import Sender
 
 __all__ = ["native_answer", "plain_answer"]
 
 
-async def plain_answer(backend: Backend, completion: CompletionRequest) -> AsyncGenerator[TurnEvent]:
+async def plain_answer(backend: Backend, completion: CompletionRequest) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer without tools.
 
     Args:
@@ -37,14 +37,14 @@ async def plain_answer(backend: Backend, completion: CompletionRequest) -> Async
     async with aclosing(generate_native(backend, completion, Binder(catalog=Catalog()))) as events:
         async for event in events:
             if isinstance(event, Generated):
-                yield TurnEnded(finish_reason=event.reply.finish_reason, usage=event.usage)
+                yield ResponseEnded(finish_reason=event.reply.finish_reason, usage=event.usage)
             elif piece := _piece(event):
                 yield piece
 
 
 async def native_answer(
     backend: Backend, completion: CompletionRequest, catalog: Catalog, sources: Sources
-) -> AsyncGenerator[TurnEvent]:
+) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer with the server's own function calling; its calls are bound like any others.
 
     Args:
@@ -69,10 +69,10 @@ async def native_answer(
                 for piece in _sent(call, sender):
                     yield piece
             reason = event.reply.finish_reason
-            yield TurnEnded(finish_reason="tool_calls" if sender.sent and reason == "stop" else reason, usage=event.usage)
+            yield ResponseEnded(finish_reason="tool_calls" if sender.sent and reason == "stop" else reason, usage=event.usage)
 
 
-def _sent(call: ToolCall | InvalidCall, sender: Sender) -> Iterable[TurnEvent]:
+def _sent(call: ToolCall | InvalidCall, sender: Sender) -> Iterable[ResponseEvent]:
     if isinstance(call, InvalidCall) and call.raw.dialect != "native":
         return [TextPiece(text=call.raw.text)]
     return sender.end(_valid(call), is_retry=False)
@@ -86,7 +86,7 @@ def _valid(call: ToolCall | InvalidCall) -> ToolCall:
     raise ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
 
 
-def _piece(event: Any) -> TurnEvent | None:
+def _piece(event: Any) -> ResponseEvent | None:
     match event:
         case TextDelta(text=text):
             return TextPiece(text=text)

@@ -19,8 +19,7 @@ from ...parsing.repeated import identity
 from ...types.calls import InvalidCall, Reply, ToolCall
 from ...types.completion import Usage
 from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from ..formats import contract
-from ..formats.contract import ApiError, ReasoningPiece, TextPiece, TurnEvent
+from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .arguments import as_written
 from .call_stream import Sender, broken_off
 from .reply_cache import Memory, Remembered
@@ -42,7 +41,7 @@ _FAILURES: Final[Mapping[str, str]] = {
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
 
-async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool) -> AsyncGenerator[TurnEvent]:
+async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
 
     Args:
@@ -102,7 +101,7 @@ class _Given:
         self._taken: dict[object, str] = {}  # calls of this reply, with the id under which each came first
         self._left: list[ToolCall] = []  # of this reply, the same as one before
 
-    def pieces(self, event: LoopEvent) -> list[TurnEvent]:
+    def pieces(self, event: LoopEvent) -> list[ResponseEvent]:
         """Take an event of the turn; return what goes out."""
         match event:
             case TurnStarted():
@@ -127,11 +126,11 @@ class _Given:
         self._taken.clear()
         self._sender.begin()
 
-    def _text(self, text: str) -> list[TurnEvent]:
+    def _text(self, text: str) -> list[ResponseEvent]:
         self.visible += text
         return [TextPiece(text=text)]
 
-    def _begun(self, event: LoopEvent) -> list[TurnEvent]:
+    def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
         """Take what comes of a call before it is whole."""
         match event:
             case ToolCallStart(name=name) if name in self._turn.offer.of_caller:
@@ -142,14 +141,14 @@ class _Given:
                 return self._sender.add(event)
         return []
 
-    def _call(self, call: ToolCall | InvalidCall) -> list[TurnEvent]:
+    def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         if self._taken.setdefault(identity(call), call.id) != call.id:  # known at the reply's end whether that was asked for
             if isinstance(call, ToolCall):
                 self._left.append(call)
             return []
         return self._take(call)
 
-    def _take(self, call: ToolCall | InvalidCall) -> list[TurnEvent]:
+    def _take(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         if isinstance(call, InvalidCall):
             self._sender.drop()
         elif call.name in self._turn.offer.of_caller:
@@ -160,7 +159,7 @@ class _Given:
             return events
         return []
 
-    def _repeated(self, reply: Reply) -> Iterator[TurnEvent]:
+    def _repeated(self, reply: Reply) -> Iterator[ResponseEvent]:
         """Take calls that the reply had before, if the person asked for so many."""
         wanted = {call.id for call in reply.calls}
         for call in self._left:
@@ -169,20 +168,20 @@ class _Given:
             else:
                 log.info("left out a call of %r that stood in the same reply before", call.name)
 
-    def _released(self) -> list[TurnEvent]:
+    def _released(self) -> list[ResponseEvent]:
         generated = self._turn.generated
         is_answer = self._held.strip() and generated is not None and not generated.refusal
         return self._text(self._held) if is_answer else []
 
 
-def _ended(turn: Turn, reason: str) -> contract.TurnEnded:
+def _ended(turn: Turn, reason: str) -> ResponseEnded:
     """Say what the answer took: its last prompt is what the conversation has grown to."""
     last, whole = turn.generated.usage if turn.generated else Usage(), turn.usage
     shown = replace(whole, prompt_tokens=last.prompt_tokens, cached_tokens=last.cached_tokens)
-    return contract.TurnEnded(finish_reason=reason, usage=shown, all_usage=whole if whole != shown else None)
+    return ResponseEnded(finish_reason=reason, usage=shown, all_usage=whole if whole != shown else None)
 
 
-def _parting(turn: Turn, sender: Sender) -> Iterator[TurnEvent]:
+def _parting(turn: Turn, sender: Sender) -> Iterator[ResponseEvent]:
     """Give the caller the last calls as they are: agents check arguments themselves, and tell the model what is wrong."""
     calls = (as_written(call, turn.offer.catalog) for call, _ in turn.answered if isinstance(call, InvalidCall))
     for call in calls:
