@@ -29,16 +29,15 @@ from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
 from xmlcall.agent.events import CallStarted, RetryAsked, TurnEnded
-from xmlcall.backends.base import Backend, Capabilities
-from xmlcall.backends.keptopen import KeptOpen
+from xmlcall.backends.base import Backend, Capabilities, KeptOpen
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost
-from xmlcall.parsing.reply import write
 from xmlcall.types.completion import Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"

@@ -2,7 +2,7 @@
 
 import signal
 
-import examples  # noqa: F401 - it has the profiles of Hypothesis
+import profiles  # noqa: F401 - what `--hypothesis-profile` names
 
 # A suite that is started in the background (`nohup make test &`, some schedulers) ignores Ctrl-C or hang-ups, and so would the
 # programs that it starts and ends by them: what is ignored stays ignored in a child, what has a handler does not.

@@ -29,7 +29,7 @@ from xmlcall import (
 )
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.forced_call import generate_call
-from xmlcall.agent.generate import Generated, generate
+from xmlcall.agent.generate import Binder, Generated, generate
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 
@@ -101,14 +101,15 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
 
     tool = Tool.from_function(save_note)
     catalog = Catalog([tool])
+    binder = Binder(catalog=catalog)
     question = "Save a note titled Cats with a text of two sentences about cats, tags animal and pet."
     request = CompletionRequest(
         messages=(Message(role="system", content=system_prompt(catalog)), Message(role="user", content=question)), temperature=0
     )
     async with connect("local") as backend:
-        whole = await last_of(generate(backend, request, catalog))
-        cut = await last_of(generate(backend, replace(request, max_tokens=20), catalog, continuations=10))
-        constrained = await last_of(generate_call(backend, request, catalog, tool))
+        whole = await last_of(generate(backend, request, binder))
+        cut = await last_of(generate(backend, replace(request, max_tokens=20), binder, continuations=10))
+        constrained = await last_of(generate_call(backend, request, binder, tool))
     assert cut.text == whole.text
     assert isinstance(cut.reply.calls[0], ToolCall)
     assert isinstance(constrained.reply.calls[0], ToolCall)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
-from examples import examples
 from xmlcall import (
     Answer,
     AskedAgain,
@@ -293,7 +293,7 @@ async def test_native_results_go_as_user_where_the_template_drops_the_role_tool(
 async def test_native_mode_reads_calls_that_leaked_unless_it_is_told_not_to() -> None:
     loop, _ = make([ADD, "It is 3."], mode="native")
     assert kinds(await run(loop)) == ["CallStarted", "CallFinished", "Answer"]
-    loop, _ = make([ADD], mode="native", read_text=False)
+    loop, _ = make([ADD], mode="native-only")
     assert kinds(await run(loop)) == ["Answer"]
 
 

@@ -14,8 +14,8 @@ from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices, diver
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.parsing.reply import beginning
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 

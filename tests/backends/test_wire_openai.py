@@ -8,9 +8,10 @@ import pytest
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends import sse
+from xmlcall.backends.finish_reason import finish_reason_of
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments={"city": "Zürich"}, raw=RawCall(index=0, name="get_weather"))
 HISTORY = (
@@ -225,6 +226,29 @@ def test_fragments_of_two_calls_are_joined() -> None:
 def test_whole_calls_that_share_an_index_are_told_apart_by_their_ids(index: int | None) -> None:
     *_, last = read(fragment(index, '{"a": 1}', "f", "x"), fragment(index, {"a": 2}, "g", "y"))
     assert [(call.name, call.arguments[0].value) for call in last.tool_calls] == [("f", 1), ("g", 2)]
+
+
+# What servers say, and what it means here: one word of each, and what is no word of any.
+FINISH_REASONS = {
+    "stop": ["", "stop", "STOP", " stop ", "eos", "eos_token", "end_turn", "stop_sequence", "word", "COMPLETE", "load", "unload"],
+    "tool_calls": ["tool_calls", "function_call", "tool_use", "TOOL_CALL"],
+    "length": ["length", "max_tokens", "MAX_TOKENS", "model_length", "limit", "model_context_window_exceeded"],
+    "content_filter": ["content_filter", "refusal", "SAFETY"],
+    "other": ["abort", "error", "pause_turn", "stop it", "x" * 100_000, "stop" + " " * 100 + "x", "停"],
+}
+WORDS = [(word, reason) for reason, words in FINISH_REASONS.items() for word in words]
+
+
+@pytest.mark.parametrize(("word", "reason"), WORDS, ids=[word[:40] for word, _ in WORDS])
+def test_a_finish_reason_is_one_of_few_words(word: str, reason: str) -> None:
+    assert finish_reason_of(word) == reason
+    call = fragment(0, '{"a": 1', "f", "x")
+    *_, last = read(call, finish_reason=word)
+    assert last.finish_reason == reason
+    assert last.tool_calls[0].complete == (reason in UNCUT)
+    line = ollama.stream_chunk({"done": True, "done_reason": word}, calls_before=0)
+    assert line is not None
+    assert line.finish_reason == reason
 
 
 def test_a_call_cut_by_the_length_is_not_complete() -> None:

@@ -36,8 +36,8 @@ from xmlcall.bench.subjects import model_subject, stand_in
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
 from xmlcall.errors import BackendUnavailable, ContextOverflow, ToolHostProtocolError, UsageError
-from xmlcall.parsing.reply import write
 from xmlcall.prompting.results import result_text
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.completion import Chunk, Usage

@@ -13,6 +13,7 @@ import pytest
 
 from xmlcall import Tool, UsageError
 from xmlcall.backends import openai_wire as openai
+from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case, judge_case
@@ -253,7 +254,7 @@ def busy(status_code: int) -> BackendStatusError:
 async def test_failures_of_the_transport_are_tried_again_and_never_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(0.0, 0.0, 0.0)))
     gone = BackendUnavailable("gone", backend="b")
     run = start(tmp_path / "a", cases=[case(1)])
     await answered(run, Subject(name="m", backend=lambda *_: Failing(gone, busy(503))))  # type: ignore[arg-type]

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from profiles import examples
 
-from examples import examples
 from xmlcall import ToolCall, parse
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,12}", fullmatch=True)

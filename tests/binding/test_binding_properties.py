@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from schema_values import HOSTILE, WORDS, value_of
 
-from examples import examples
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind
 from xmlcall.schema.validation import check_schema, find_issues
 from xmlcall.tools.names import ToolNames, match_name

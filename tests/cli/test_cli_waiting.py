@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from xmlcall.cli.waiting import DownloadBar, Opening, SlowStatus
+from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
 from xmlcall.cli.words import speaker
 from xmlcall.models.known import Progress
 
@@ -101,7 +101,7 @@ async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, show
 
 async def test_opening_shows_the_download_and_then_that_it_loads() -> None:
     to, file = console(terminal=True)
-    opening = Opening(to, speaker("en"))
+    opening = OpeningStatus(to, speaker("en"))
     opening.model = "tiny\x1b[2J"
     steps = map(step, (0, 100, 491))
     async with opening:

@@ -36,7 +36,7 @@ from xmlcall.clients import (
 from xmlcall.clients import (
     ollama as drop_in,
 )
-from xmlcall.clients.asgi import AHEAD, AppError, Exchange
+from xmlcall.clients.asgi import AHEAD, AppError, AppResponse
 from xmlcall.errors import BackendProtocolError, BackendStatusError, UsageError
 from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Chunk, CompletionRequest
@@ -634,7 +634,7 @@ async def test_answers_of_apps(steps: list[Any], expected: list[Any]) -> None:
                 raise step
             await send(step)
 
-    exchange = Exchange(app, {"type": "http"}, b"body")
+    exchange = AppResponse(app, {"type": "http"}, b"body")
     got: list[Any] = []
     try:
         got.append((await exchange.begin(5))[0])
@@ -657,7 +657,7 @@ async def test_an_app_that_does_not_listen_is_cancelled(monkeypatch: pytest.Monk
         finally:
             ended.append(True)
 
-    exchange = Exchange(app, {"type": "http"}, b"")
+    exchange = AppResponse(app, {"type": "http"}, b"")
     assert await exchange.begin() == (200, [(b"a", b"b")])
     with pytest.raises(TimeoutError):
         await exchange.piece(0.02)
@@ -675,7 +675,7 @@ async def test_an_app_is_told_that_its_caller_left_also_while_it_sends() -> None
             await send(message)
         told.append(await receive())
 
-    exchange = Exchange(app, {"type": "http"}, b"")
+    exchange = AppResponse(app, {"type": "http"}, b"")
     await exchange.begin()
     await exchange.aclose()
     assert told == [{"type": "http.disconnect"}]

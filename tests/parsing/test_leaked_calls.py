@@ -7,7 +7,7 @@ import pytest
 from cases import cuts
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
-from xmlcall.agent.generate import Generated
+from xmlcall.agent.generate import Binder, Generated
 from xmlcall.agent.native import generate_native
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
@@ -41,7 +41,7 @@ async def _generated(
     pieces: list[Any], read_text: bool, capabilities: Capabilities | None
 ) -> tuple[Generated, list[Event | PromptProgress]]:
     backend, events = ScriptedBackend([pieces], capabilities=capabilities), list[Event | PromptProgress]()
-    async for event in generate_native(backend, CompletionRequest(messages=()), CATALOG, read_text=read_text):
+    async for event in generate_native(backend, CompletionRequest(messages=()), Binder(catalog=CATALOG), read_text=read_text):
         if isinstance(event, Generated):
             return event, events
         events.append(event)

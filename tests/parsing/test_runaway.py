@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
-from examples import examples
 from xmlcall.parsing.runaway import Runaway
 
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).with_name("runaway.toml")).read_text(encoding="utf-8"))["case"]

@@ -13,7 +13,15 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, TextPiece, Turn, TurnEnded
+from xmlcall.proxy.formats.contract import (
+    ApiError,
+    ArgumentsPiece,
+    CallClosed,
+    CallOpened,
+    ResponseEnded,
+    TextPiece,
+    WholeResponse,
+)
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.types.calls import RawArgument, RawCall
 from xmlcall.types.completion import Chunk, Usage
@@ -22,7 +30,7 @@ CONTINUES = Capabilities(server="llama.cpp", continues=True)
 CONSTRAINS = Capabilities(server="ollama", constrains=True)
 
 
-def calls(turn: Turn) -> list[tuple[str, dict[str, Any]]]:
+def calls(turn: WholeResponse) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, call.arguments) for call in turn.calls]
 
 
@@ -132,7 +140,7 @@ async def test_a_call_is_announced_before_its_arguments() -> None:
     assert opened == CallOpened(index=0, id=closed.call.id, name="add")  # type: ignore[union-attr]
     assert arguments == ArgumentsPiece(index=0, text='{"a": 1, "b": 2}')
     assert isinstance(closed, CallClosed)
-    assert ended == TurnEnded(finish_reason="tool_calls", usage=Usage())
+    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 
 FAILURES = [
@@ -247,7 +255,7 @@ async def test_a_server_that_constrains_is_made_to_call_the_only_tool() -> None:
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
-def answered(turn: Turn, *results: str) -> list[dict[str, Any]]:
+def answered(turn: WholeResponse, *results: str) -> list[dict[str, Any]]:
     """Write the messages with which a caller goes on."""
     data = CHAT.whole(CHAT.read(body()), turn)
     message = data["choices"][0]["message"]
@@ -497,9 +505,9 @@ async def test_nothing_is_asked_again_after_the_first_piece() -> None:
 async def test_tools_are_one_catalog_however_often_they_come() -> None:
     async with Engine(ScriptedBackend(["A", "B"]), mode="xml") as engine:
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        before = list(engine._catalogs.values())
+        before = list(engine._catalogs._known.values())
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        assert [id(each) for each in engine._catalogs.values()] == [id(each) for each in before]
+        assert [id(each) for each in engine._catalogs._known.values()] == [id(each) for each in before]
 
 
 # -- what a reader of the code found -----------------------------------------------------------------------------------
@@ -527,13 +535,13 @@ async def test_a_call_never_runs_on_a_server_that_it_was_not_offered_for() -> No
     backend = ScriptedBackend([block(("x", {})), "Done."])
     async with Engine(backend, [one, other], mode="xml", allowed=["*"]) as engine:
         await engine.own_tools()
-        events = engine.turn(CHAT.read(body(tools=())).request)
+        events = engine.respond(CHAT.read(body(tools=())).request)
         real_find = engine.router.find
         engine.router.find = lambda name: (other, name)  # type: ignore[method-assign]
         said = [event async for event in events]
         engine.router.find = real_find  # type: ignore[method-assign]
     assert ran == []
-    assert isinstance(said[-1], TurnEnded)
+    assert isinstance(said[-1], ResponseEnded)
     assert "does not have this tool any more" in texts(backend)[-1][1]
 
 

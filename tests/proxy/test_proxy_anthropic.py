@@ -15,14 +15,14 @@ from xmlcall.proxy.formats.contract import (
     Asked,
     CallClosed,
     CallOpened,
-    Choice,
+    ChatRequest,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     Sampling,
     TextPiece,
-    TurnEnded,
-    TurnEvent,
-    TurnRequest,
-    whole_turn,
+    ToolChoice,
+    whole_response,
 )
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import Usage
@@ -77,7 +77,7 @@ def told(content: str, **fields: Any) -> Message:
     return said("tool", content, tool_call_id="call_1", **fields)
 
 
-def request(data: dict[str, Any]) -> TurnRequest:
+def request(data: dict[str, Any]) -> ChatRequest:
     return MESSAGES.read(data).request
 
 
@@ -166,19 +166,19 @@ def test_the_system_prompt_is_the_first_message(system: Any, expected: str | Non
     [
         ({}, {}),
         ({"tools": None, "tool_choice": None}, {}),
-        ({"tool_choice": {"type": "none"}}, {"choice": Choice(mode="none")}),
+        ({"tool_choice": {"type": "none"}}, {"choice": ToolChoice(mode="none")}),
         ({"tool_choice": {"type": "auto", "name": "unknown"}}, {}),
         ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, {"parallel": False}),
-        ({"tools": [WEATHER], "tool_choice": {"type": "any"}}, {"choice": Choice(mode="required")}),
+        ({"tools": [WEATHER], "tool_choice": {"type": "any"}}, {"choice": ToolChoice(mode="required")}),
         (
             {"tools": [WEATHER, TIME], "tool_choice": {"type": "tool", "name": "get_time", "disable_parallel_tool_use": True}},
-            {"choice": Choice(mode="required", name="get_time"), "parallel": False},
+            {"choice": ToolChoice(mode="required", name="get_time"), "parallel": False},
         ),
     ],
 )
 def test_choices(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     read = request(body(**fields))
-    assert {"choice": read.choice, "parallel": read.parallel} == {"choice": Choice(), "parallel": True, **expected}
+    assert {"choice": read.choice, "parallel": read.parallel} == {"choice": ToolChoice(), "parallel": True, **expected}
     assert read.wire == "anthropic"
 
 
@@ -383,7 +383,7 @@ PARIS, NOW = call("get_weather", {"city": "Zürich \u2028 \"'"}), call("get_time
 USAGE = Usage(prompt_tokens=30, completion_tokens=7, cached_tokens=20)
 
 
-def called(made: ToolCall, pieces: int = 1) -> list[TurnEvent]:
+def called(made: ToolCall, pieces: int = 1) -> list[ResponseEvent]:
     written = json.dumps(made.arguments, ensure_ascii=False)
     size = -(-len(written) // pieces)
     parts = [written[start : start + size] for start in range(0, len(written), size)]
@@ -395,8 +395,8 @@ def called(made: ToolCall, pieces: int = 1) -> list[TurnEvent]:
     ]
 
 
-def ended(reason: str = "stop", usage: Usage = USAGE) -> TurnEnded:
-    return TurnEnded(finish_reason=reason, usage=usage)
+def ended(reason: str = "stop", usage: Usage = USAGE) -> ResponseEnded:
+    return ResponseEnded(finish_reason=reason, usage=usage)
 
 
 def thought(words: str) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def thought(words: str) -> dict[str, Any]:
 PARIS_USE, NOW_USE = use("get_weather", PARIS.arguments), use("get_time", {}, "call_2")
 
 # Events, and the content blocks of the answer streamed and whole.
-ANSWERS: list[tuple[list[TurnEvent], list[Any], list[Any]]] = [
+ANSWERS: list[tuple[list[ResponseEvent], list[Any], list[Any]]] = [
     ([ended()], [], []),
     ([TextPiece(text=""), ReasoningPiece(text=""), ended()], [], []),
     ([TextPiece(text="Zür"), TextPiece(text="ich \u2028"), ended()], [text("Zürich \u2028")], [text("Zürich \u2028")]),
@@ -424,7 +424,7 @@ ANSWERS: list[tuple[list[TurnEvent], list[Any], list[Any]]] = [
 ]
 
 
-def stream(events: list[TurnEvent], asked: Asked = ASKED) -> bytes:
+def stream(events: list[ResponseEvent], asked: Asked = ASKED) -> bytes:
     writer = MESSAGES.writer(asked)
     return b"".join([writer.begin(), writer.ping(), *(writer.write(event) for event in events)])
 
@@ -444,9 +444,9 @@ def read_stream(content: bytes) -> anthropic.types.Message:
 
 
 @pytest.mark.parametrize(("events", "streamed", "whole"), ANSWERS)
-def test_the_sdk_reads_answers(events: list[TurnEvent], streamed: list[Any], whole: list[Any]) -> None:
+def test_the_sdk_reads_answers(events: list[ResponseEvent], streamed: list[Any], whole: list[Any]) -> None:
     stop_reason = "tool_use" if len(events) > 4 else "end_turn"
-    data = MESSAGES.whole(ASKED, whole_turn(events))
+    data = MESSAGES.whole(ASKED, whole_response(events))
     received = client(json.dumps(data).encode(), "application/json").messages.create(model="m", max_tokens=9, messages=[HI])
     for message, content in ((read_stream(stream(events)), streamed), (received, whole)):
         assert [block.to_dict() for block in message.content] == content
@@ -456,7 +456,7 @@ def test_the_sdk_reads_answers(events: list[TurnEvent], streamed: list[Any], who
 
 
 @pytest.mark.parametrize(("events", "streamed", "whole"), ANSWERS)
-def test_blocks_of_a_stream_follow_each_other(events: list[TurnEvent], streamed: list[Any], whole: list[Any]) -> None:
+def test_blocks_of_a_stream_follow_each_other(events: list[ResponseEvent], streamed: list[Any], whole: list[Any]) -> None:
     lines = [json.loads(line[6:]) for line in stream(events).split(b"\n") if line.startswith(b"data: ")]
     of_blocks = [(line["type"].removeprefix("content_block_"), line["index"]) for line in lines if "index" in line]
     edges = [pair for pair in of_blocks if pair[0] != "delta"]
@@ -478,15 +478,13 @@ def test_a_streamed_answer_can_be_sent_back() -> None:
         ("stop", "end_turn"),
         ("tool_calls", "tool_use"),
         ("length", "max_tokens"),
-        ("stop_sequence", "stop_sequence"),
-        ("end_turn", "end_turn"),
         ("content_filter", "refusal"),
-        ("abort", "max_tokens"),
+        ("other", "max_tokens"),
     ],
 )
 def test_stop_reasons(reason: str, expected: str) -> None:
-    events: list[TurnEvent] = [TextPiece(text="a"), ended(reason)]
-    assert MESSAGES.whole(ASKED, whole_turn(events))["stop_reason"] == expected
+    events: list[ResponseEvent] = [TextPiece(text="a"), ended(reason)]
+    assert MESSAGES.whole(ASKED, whole_response(events))["stop_reason"] == expected
     assert read_stream(stream(events)).stop_reason == expected
 
 
@@ -506,7 +504,7 @@ def test_stop_reasons(reason: str, expected: str) -> None:
     ],
 )
 def test_cached_tokens_are_counted_apart(usage: Usage, expected: dict[str, int]) -> None:
-    assert MESSAGES.whole(ASKED, whole_turn([ended(usage=usage)]))["usage"] == expected
+    assert MESSAGES.whole(ASKED, whole_response([ended(usage=usage)]))["usage"] == expected
 
 
 def fixed(answer: bytes) -> bytes:

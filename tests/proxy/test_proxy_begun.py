@@ -15,7 +15,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.begun import without_beginning
-from xmlcall.proxy.formats.contract import TextPiece, TurnEnded, TurnEvent
+from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.types.completion import Usage
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True)
@@ -135,10 +135,10 @@ async def test_an_empty_beginning_is_none(path: str, tools: bool) -> None:
 
 
 async def taken(pieces: list[str], begun: str) -> str:
-    async def events() -> AsyncGenerator[TurnEvent]:
+    async def events() -> AsyncGenerator[ResponseEvent]:
         for piece in pieces:
             yield TextPiece(text=piece)
-        yield TurnEnded(finish_reason="stop", usage=Usage())
+        yield ResponseEnded(finish_reason="stop", usage=Usage())
 
     return "".join([event.text async for event in without_beginning(events(), begun) if isinstance(event, TextPiece)])
 

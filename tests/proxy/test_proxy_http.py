@@ -27,10 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from xmlcall import LocalHost
+from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine import patience
 from xmlcall.proxy.http import exchange as answering
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
@@ -108,7 +108,10 @@ def proxies() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.01, 0.01))
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
 
 
 def play(stage: Stage, fake: Any, **answers: tuple[int, str, list[bytes]]) -> Upstream:
@@ -197,6 +200,19 @@ def test_what_has_tools_in_it_is_written_as_text(asked: dict[str, Any], proxies:
 
 
 MULTIPLY = {"index": 0, "id": "c", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 1234, "b": 5678}'}}
+# Words of servers for the same; in Anthropic's format a wrong one lets clients drop the call.
+CALLED_WORDS = ["tool_calls", "function_call", "tool_use", "stop"]
+
+
+@pytest.mark.parametrize("word", CALLED_WORDS)
+def test_an_answer_with_a_call_says_so_whatever_the_server_calls_it(word: str, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"tool_calls": [MULTIPLY]}), chunk({}, word), fake_openai.DONE]))
+    tool = {"name": "multiply", "input_schema": {"type": "object"}}
+    asked = {"model": "tiny", "max_tokens": 99, "messages": messages(), "tools": [tool]}
+    answer = HTTP.post(f"{proxies['native']}/v1/messages", json=asked).json()
+    assert ([block["type"] for block in answer["content"]], answer["stop_reason"]) == (["tool_use"], "tool_use")
+
+
 TRIALS = {
     "it works": ([chunk({"tool_calls": [MULTIPLY]}), chunk({}, "tool_calls")], True),
     "it does not": (fake_openai.reply("It is 7006652."), False),

@@ -18,14 +18,14 @@ from xmlcall.proxy.formats.contract import (
     ArgumentsPiece,
     CallClosed,
     CallOpened,
-    Choice,
     Format,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     Sampling,
     TextPiece,
-    TurnEnded,
-    TurnEvent,
-    whole_turn,
+    ToolChoice,
+    whole_response,
 )
 from xmlcall.proxy.formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaChatBody, OllamaGenerateBody, loaded
 from xmlcall.proxy.formats.ollama_info import running, show, tags, version, with_tools
@@ -202,25 +202,25 @@ def test_answers_stream_by_default(
 
 
 TIME = {"type": "function", "function": {"name": "get_time"}}
-TOOLS: list[tuple[dict[str, Any], tuple[str, ...], Choice]] = [
-    ({}, (), Choice()),
-    ({"tools": None}, (), Choice()),
-    ({"tools": []}, (), Choice()),
-    ({"tools": [WEATHER]}, ("get_weather",), Choice()),
-    ({"tools": [WEATHER["function"]]}, ("get_weather",), Choice()),
-    ({"tools": [TIME | {"type": None}, WEATHER]}, ("get_time", "get_weather"), Choice()),
-    ({"tools": [WEATHER], "tool_choice": "none"}, ("get_weather",), Choice(mode="none")),
-    ({"tools": [WEATHER], "tool_choice": "required"}, ("get_weather",), Choice(mode="required")),
+TOOLS: list[tuple[dict[str, Any], tuple[str, ...], ToolChoice]] = [
+    ({}, (), ToolChoice()),
+    ({"tools": None}, (), ToolChoice()),
+    ({"tools": []}, (), ToolChoice()),
+    ({"tools": [WEATHER]}, ("get_weather",), ToolChoice()),
+    ({"tools": [WEATHER["function"]]}, ("get_weather",), ToolChoice()),
+    ({"tools": [TIME | {"type": None}, WEATHER]}, ("get_time", "get_weather"), ToolChoice()),
+    ({"tools": [WEATHER], "tool_choice": "none"}, ("get_weather",), ToolChoice(mode="none")),
+    ({"tools": [WEATHER], "tool_choice": "required"}, ("get_weather",), ToolChoice(mode="required")),
     (
         {"tools": [TIME, WEATHER], "tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
         ("get_time", "get_weather"),
-        Choice(mode="required", name="get_weather"),
+        ToolChoice(mode="required", name="get_weather"),
     ),
 ]
 
 
 @pytest.mark.parametrize(("fields", "names", "choice"), TOOLS)
-def test_tools(fields: dict[str, Any], names: tuple[str, ...], choice: Choice) -> None:
+def test_tools(fields: dict[str, Any], names: tuple[str, ...], choice: ToolChoice) -> None:
     request = OLLAMA_CHAT.read(chat(**fields)).request
     assert (tuple(tool.name for tool in request.tools), request.choice, request.parallel) == (names, choice, True)
 
@@ -397,7 +397,7 @@ CALLS = (history_call("call_a", {"city": "Zürich"}), history_call("call_b", {"c
 USAGE = Usage(prompt_tokens=11, completion_tokens=7)
 
 
-def call_events(index: int) -> list[TurnEvent]:
+def call_events(index: int) -> list[ResponseEvent]:
     call = CALLS[index]
     text = json.dumps(call.arguments)
     return [
@@ -408,17 +408,17 @@ def call_events(index: int) -> list[TurnEvent]:
     ]
 
 
-EVENTS: list[TurnEvent] = [
+EVENTS: list[ResponseEvent] = [
     ReasoningPiece(text="Hm"),
     TextPiece(text="Let me\x85 "),
     TextPiece(text="check\u2028, 你好."),
     *call_events(0),
     *call_events(1),
-    TurnEnded(finish_reason="tool_calls", usage=USAGE),
+    ResponseEnded(finish_reason="tool_calls", usage=USAGE),
 ]
 
 
-def streamed(form: Format, body: dict[str, Any], events: list[TurnEvent]) -> bytes:
+def streamed(form: Format, body: dict[str, Any], events: list[ResponseEvent]) -> bytes:
     writer = form.writer(form.read(body))
     return writer.begin() + b"".join(writer.write(event) for event in events)
 
@@ -510,18 +510,19 @@ def test_a_streamed_generate_answer_has_no_calls() -> None:
     ids=["chat", "generate"],
 )
 def test_a_whole_answer(form: Format, body: dict[str, Any], said: dict[str, Any]) -> None:
-    answer = form.whole(form.read(body), whole_turn(EVENTS))
+    answer = form.whole(form.read(body), whole_response(EVENTS))
     assert without_time(answer) == {"model": "gemma3:4b"} | said | ended(total=10, prompt=0, generation=0)
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"), [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter")]
+    ("reason", "said"),
+    [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("other", "length")],
 )
 @pytest.mark.parametrize(("form", "body"), [(OLLAMA_CHAT, chat()), (OLLAMA_GENERATE, generate())], ids=["chat", "generate"])
 def test_an_empty_answer(form: Format, body: dict[str, Any], reason: str, said: str) -> None:
-    events: list[TurnEvent] = [TurnEnded(finish_reason=reason, usage=Usage())]
+    events: list[ResponseEvent] = [ResponseEnded(finish_reason=reason, usage=Usage())]
     (line,) = lines(streamed(form, body, events))
-    whole = form.whole(form.read(body), whole_turn(events))
+    whole = form.whole(form.read(body), whole_response(events))
     for answer in (line, whole):
         assert (answer["done"], answer["done_reason"], answer["prompt_eval_count"], answer["eval_count"]) == (True, said, 0, 0)
     assert line["eval_duration"] == 0
@@ -543,7 +544,7 @@ def test_half_a_surrogate_pair_is_written() -> None:
 SERVED = {"/api/chat": OLLAMA_CHAT, "/api/generate": OLLAMA_GENERATE}
 
 
-def client(events: list[TurnEvent], *, error: ApiError | None = None) -> ollama.Client:
+def client(events: list[ResponseEvent], *, error: ApiError | None = None) -> ollama.Client:
     """Make a client of a server that reads with our formats and always answers with these events, or their error."""
 
     def serve(request: httpx.Request) -> httpx.Response:
@@ -555,7 +556,7 @@ def client(events: list[TurnEvent], *, error: ApiError | None = None) -> ollama.
         if asked.shape["load"]:
             return httpx.Response(200, json=loaded(asked))
         if not asked.stream:
-            return httpx.Response(200, json=form.whole(asked, whole_turn(events)))
+            return httpx.Response(200, json=form.whole(asked, whole_response(events)))
         writer = form.writer(asked)
         content = writer.begin() + b"".join(map(writer.write, events)) + (writer.fail(error) if error else b"")
         return httpx.Response(200, content=content, headers={"content-type": form.media_type})
@@ -596,7 +597,7 @@ def test_the_client_reads_a_whole_answer_and_gives_results_back() -> None:
     assert (answer.model, answer.message.content, answer.message.thinking) == ("m", "Let me\x85 check\u2028, 你好.", "Hm")
     assert made([answer.message]) == CLIENT_CALLS
     results = [{"role": "tool", "tool_name": "get_weather", "content": "rain"}, {"role": "tool", "content": "sun"}]
-    after: list[TurnEvent] = [TextPiece(text="Rain."), TurnEnded(finish_reason="stop", usage=USAGE)]
+    after: list[ResponseEvent] = [TextPiece(text="Rain."), ResponseEnded(finish_reason="stop", usage=USAGE)]
     assert client(after).chat("m", [MESSAGE, answer.message, *results]).message.content == "Rain."
 
 

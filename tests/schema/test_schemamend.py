@@ -13,9 +13,9 @@ import pytest
 from catalogs import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from proxy_harness import body, events_of
 
-from examples import examples
 from xmlcall import (
     Catalog,
     InvalidCall,

@@ -1,8 +1,8 @@
 """The response object of OpenAI's responses, its output items, and the events that tell of both while they grow.
 
 Source: OpenAI API reference, the response object and the streaming events of responses; the models and the stream reader of
-openai-python 3.54. An answer is a list of items: what the model thought, messages, calls. Each is added, grows, and is done;
-`output_index` is its place in the list, and its id stays the same in all that is said of it. There is no `[DONE]`.
+openai-python 3.54. An answer is a list of items: reasoning, messages, calls. Each is added, grows, and is done. `output_index` is
+its place in the list; its id is the same in all its events. There is no `[DONE]`.
 """
 
 import json
@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ...backends.openai_wire import FINISHED
 from ...types.calls import ToolCall
-from ...types.completion import Usage
+from ...types.completion import UNCUT, Usage
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -22,10 +21,10 @@ from .contract import (
     CallClosed,
     CallOpened,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     TextPiece,
-    Turn,
-    TurnEnded,
-    TurnEvent,
+    WholeResponse,
     own_usage,
 )
 from .openai_responses_tools import CUSTOM_INPUT, called_as
@@ -34,8 +33,8 @@ __all__ = ["EventWriter", "begun", "call_item", "call_text", "ended", "filled", 
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
-REASONS: Final = {"length": "max_output_tokens"}
-"""Why an answer is incomplete, by its finish reason; others are told in the model server's own word."""
+REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter", "other": "max_output_tokens"}
+"""Why an answer is incomplete, by its finish reason; the format has two words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +156,7 @@ def begun(asked: Asked) -> dict[str, Any]:
     }
 
 
-def ended(response: dict[str, Any], end: TurnEnded | Turn, output: list[dict[str, Any]]) -> dict[str, Any]:
+def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: list[dict[str, Any]]) -> dict[str, Any]:
     """Complete a response object.
 
     Args:
@@ -169,13 +168,13 @@ def ended(response: dict[str, Any], end: TurnEnded | Turn, output: list[dict[str
     used = _usage_dict(end.usage) | own_usage(end.all_usage)
     found = response | {"status": status, "output": output, "usage": used}
     if status == "incomplete":
-        return found | {"incomplete_details": {"reason": REASONS.get(finish_reason, finish_reason)}}
+        return found | {"incomplete_details": {"reason": REASONS[finish_reason]}}
     return found | {"completed_at": int(time.time())}
 
 
 def status_of(finish_reason: str) -> Status:
     """Tell whether an answer that ended is whole."""
-    return "completed" if finish_reason in FINISHED else "incomplete"
+    return "completed" if finish_reason in UNCUT else "incomplete"
 
 
 def _usage_dict(usage: Usage) -> dict[str, Any]:
@@ -228,7 +227,7 @@ class EventWriter:
         """Say that the response is there and in progress."""
         return b"".join(self._event(f"response.{what}", response=self._response) for what in ("created", "in_progress"))
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         """Write an event, with what it opens and closes."""
         match event:
             case TextPiece(text=text):
@@ -244,7 +243,7 @@ class EventWriter:
                 return self._grow(growing, text) if text and growing.item["type"] == "function_call" else b""
             case CallClosed(index=index, call=call):
                 return self._close_call(self._calls.pop(index), call)
-            case TurnEnded():
+            case ResponseEnded():
                 return self._end(event)
 
     def _say(self, text: str) -> bytes:
@@ -296,7 +295,7 @@ class EventWriter:
         done += self._part_event("done", growing, text)
         return done + self._event("response.output_item.done", output_index=growing.place, item=growing.item)
 
-    def _end(self, event: TurnEnded) -> bytes:
+    def _end(self, event: ResponseEnded) -> bytes:
         status = status_of(event.finish_reason)
         opening = b""
         if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer has a message, if an empty one
