@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from ..dialects import Dialect, select
-from ..dialects.written import example_tag, first_tag
+from ..dialects.write import example_tag, first_tag
 from ..errors import UsageError
 from .templates import LANGUAGES, render
 
