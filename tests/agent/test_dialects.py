@@ -58,7 +58,7 @@ async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None
 async def test_the_proxy_speaks_every_format(dialect: str) -> None:
     backend = ScriptedBackend([f"Well.\n{called(dialect, a=1, b=2)}"])
     function = {"name": "add", "arguments": '{"a": 3, "b": 4}'}
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "3 + 4?"},
         {"role": "assistant", "tool_calls": [{"id": "x", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "x", "content": "7"},

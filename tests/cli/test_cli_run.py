@@ -316,7 +316,7 @@ def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_pa
 
 
 @pytest.mark.parametrize("dialect", ["hermes", "qwen", "glm"])
-def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture):
+def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) -> None:
     row = DIALECTS[dialect]
     said = write([("calculator", {"operation": "add", "a": 1, "b": 2})], Catalog(), row)
     with model_server(f"So.\n{said}", "It is 3.") as (url, fake):
@@ -343,6 +343,6 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture):
         (["serve", "--dialect", "hermes", "--mode", "native"], "it does not go with --mode native"),
     ],
 )
-def test_a_format_that_cannot_be_asked_for(command: list[str], told: str, capsys: Capture):
+def test_a_format_that_cannot_be_asked_for(command: list[str], told: str, capsys: Capture) -> None:
     assert main(command) == 2
     assert told in capsys.readouterr().err
