@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..backends.base import Backend, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
+from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
@@ -31,7 +32,7 @@ from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
-from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
+from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd, ToolCallStart
 from .ending import Watch, text_until
 
 __all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
@@ -222,7 +223,7 @@ class _ReplyReader:
         end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
         text = watch.leaks.kept(self.text, end)
         if watch.done and watch.end is not None and _in_wrapper(events):
-            text = f"{text}\n</function_calls>"
+            text = f"{text}\n{_closer(events)}"
         reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
@@ -311,6 +312,11 @@ async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, i
 
 def _merge(last: Chunk, chunk: Chunk) -> Chunk:
     return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=usage_after(last.usage, chunk))
+
+
+def _closer(events: list[Event]) -> str:
+    """Return the tag that closes the wrapper, in the format of the last call."""
+    return next((block_closer(event.dialect) for event in reversed(events) if isinstance(event, ToolCallStart)), "")
 
 
 def _in_wrapper(events: list[Event]) -> bool:

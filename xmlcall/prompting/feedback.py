@@ -12,7 +12,6 @@ from typing import Any
 
 import regex
 
-from ..dialects import Dialect
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
@@ -36,7 +35,7 @@ def results(
     tools: Tools = (),
     format: PromptFormat | None = None,
     *,
-    dialect: str | Dialect = "function_calls",
+    dialect: str = "function_calls",
     lang: str = "en",
     again: Collection[str] = (),
     repeated: Collection[str] = (),
@@ -82,7 +81,7 @@ def feedback(
     tools: Tools = (),
     format: PromptFormat | None = None,
     *,
-    dialect: str | Dialect = "function_calls",
+    dialect: str = "function_calls",
     lang: str = "en",
     again: bool = False,
     request: str = "",

@@ -6,7 +6,6 @@ from typing import Any
 
 import regex
 
-from ..dialects import Dialect
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
@@ -37,7 +36,7 @@ _LATIN = regex.compile(r"\p{Latin}{2,}")
 def system_prompt(
     tools: Tools,
     *,
-    dialect: str | Dialect = "function_calls",
+    dialect: str = "function_calls",
     lang: str = "en",
     parallel: bool = True,
     instructions: Mapping[str, str] | None = None,
@@ -111,7 +110,7 @@ def reminder(
     tools: Tools,
     format: PromptFormat | None = None,
     *,
-    dialect: str | Dialect = "function_calls",
+    dialect: str = "function_calls",
     lang: str = "en",
     needs_tool: bool = True,
 ) -> str:

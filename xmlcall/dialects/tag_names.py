@@ -1,4 +1,4 @@
-"""What a wire format writes around its calls, for those who speak of its tags without writing a call."""
+"""The names of a wire format's tags, for those who speak of them without writing a call."""
 
 from typing import Final
 
