@@ -25,8 +25,8 @@ from ..hosts.router import Router
 from ..prompting import system as prompt
 from ..prompting.fitting import Fitted, Scale
 from ..prompting.format import PromptFormat
+from ..prompting.frame import is_result_message
 from ..prompting.placement import with_reminder, with_system, without_reminder
-from ..prompting.results import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest
