@@ -42,6 +42,7 @@ from xmlcall.dialects.write import write
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawArgument, RawCall, TextContent
 from xmlcall.types.completion import Chunk, PromptProgress, Usage
@@ -762,7 +763,10 @@ async def test_an_empty_reply_is_asked_for_once_more_and_leaves_nothing_behind(l
     loop, backend = make([ADD, " \n", "It is 3."], lang=lang)
     events = await run(loop)
     assert [type(event).__name__ for event in events].count("AskedAgain") == 1
-    assert [message.content for message in backend.requests[2].messages[-2:]] == [" \n", prompt.after_empty(lang=lang)]
+    assert [message.content for message in backend.requests[2].messages[-2:]] == [
+        " \n",
+        prompt.after_empty(PromptFormat(lang=lang)),
+    ]
     answer = answer_of(events)
     assert (answer.text, answer.stop_reason, answer.turns) == ("It is 3.", "end", 3)
     assert [message.role for message in answer.messages] == ["user", "assistant", "user", "assistant"]

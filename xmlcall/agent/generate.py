@@ -23,7 +23,7 @@ from typing import Any, Final
 from ..backends.base import Backend, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
-from ..dialects.write import block_closer
+from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of

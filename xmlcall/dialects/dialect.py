@@ -20,7 +20,7 @@ class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls as JSON.
 
     Args:
-        name: also the folder of its templates in `prompts/`, if it has any.
+        name: what people type, as in `--dialect`.
         tags: token kind -> regular expression of the whole tag, without groups. Kinds: `block_open`, `block_close`, `call_open`,
             `call_close`, `parameter_open`, `parameter_close`, `list_close` (after the last parameter), `body_open` (all arguments
             as one JSON object), `json_open` (the first of a call as JSON without any tag).

@@ -18,12 +18,8 @@ from ..types.calls import Tool
 from . import DIALECTS, Dialect
 from .patterns import is_escaped
 
-__all__ = ["beginning", "block_closer", "example_tag", "first_tag", "tag_names", "write"]
+__all__ = ["beginning", "write"]
 
-_TAG_NAME = regex.compile(r"<[^\s=>{]+")
-_NAME = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
-_OPENER = regex.compile(r"\A(<|&lt;)([^\s<>&]+).*?(>|&gt;)\s*\Z", regex.DOTALL)
-_CALL = ("block_open", "call_open", "parameter_open")
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 
 
@@ -123,53 +119,3 @@ def _string(value: str, dialect: Dialect) -> str:
     before = "\n" if value.startswith(("\n", "\r\n")) else ""
     after = "\n" if value.endswith("\n") else ""
     return f"{before}{value}{after}"
-
-
-# -- tags by themselves: for those who speak of a format without writing a call ------------------------------------------
-
-
-def first_tag(row: Dialect) -> str:
-    """Return the tag with which a call begins; "" where it begins with no tag of fixed text.
-
-    Args:
-        row: the wire format.
-    """
-    first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
-    return first if first.endswith((">", ";")) else ""
-
-
-def example_tag(row: Dialect) -> str:
-    """Return a tag that is markup of a format, as an example of what a value may hold.
-
-    Args:
-        row: the wire format.
-    """
-    tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
-    return f"{tag[0]}>" if tag else "<b>"
-
-
-def block_closer(dialect: str, opener: str) -> str:
-    """Return the tag that closes a wrapper of calls.
-
-    Args:
-        dialect: the name of a wire format, as in `RawCall`.
-        opener: the tag that opened it, as the model wrote it; a format may have wrappers of several names.
-
-    Returns:
-        "" where the format has no wrapper, and for a name that is no wire format, such as `native`.
-    """
-    row = DIALECTS.get(dialect)
-    if row is None or "block_close" not in row.written:
-        return ""
-    closer = _OPENER.sub(r"\1/\2\3", opener)
-    return closer if regex.fullmatch(row.tags["block_close"], closer) else row.written["block_close"]
-
-
-def tag_names(row: Dialect) -> frozenset[str]:
-    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none.
-
-    Args:
-        row: the wire format.
-    """
-    found = (_NAME.match(row.written.get(kind, "")) for kind in _CALL)
-    return frozenset(name[1] for name in found if name)
