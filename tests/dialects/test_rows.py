@@ -107,6 +107,7 @@ REFUSED = {
     "a bound without end": (with_tag("call_close", "</cal{1,}>"), r"\{1,\}"),
     "a pattern that calls itself": (with_tag("call_close", "</call(?R)?>"), "R"),
     "nothing as a tag": (with_tag("call_close", "(?:</call>)?"), "empty"),
+    "a look ahead alone": (with_tag("call_close", "(?=</call>)"), "call_close"),
     "anything as a first character": (with_tag("call_close", ".call>"), "begin"),
     "white space as a first character": (with_tag("call_close", r"\s?</call>"), "white space"),
     "no opener of a call": (without("tags", "call_open"), "call_open"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import regex
 
 from ..errors import UsageError
-from .patterns import OTHER, alternation, attributes_of, beginnings, element
+from .patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
 __all__ = ["Dialect", "element_tags", "with_tools"]
 
@@ -170,10 +170,9 @@ def _problems_of(source: str) -> Iterator[str]:
     if regex.fullmatch(source, ""):
         yield "expected a tag of at least one character, got a pattern that matches an empty text; require a character"
         return
-    starts = beginnings(source).keys()
-    if OTHER in starts or any(map(str.isspace, starts)):
-        what = "any character" if OTHER in starts else "white space"
-        yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
+    for what, characters in (("any character", EXOTIC), ("white space", WHITE)):
+        if any(regex.match(source, each, partial=True) for each in characters):
+            yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
 
 
 def _compile_problem(source: str, groups: int) -> str:
@@ -224,7 +223,7 @@ def _kinds_in(row: Dialect, text: str) -> set[str]:
     found = set()
     while text := text.lstrip():
         kind, match = next(((kind, match) for kind, tag in row.tags.items() if (match := regex.match(tag, text))), ("", None))
-        if match is None:
+        if match is None or not match.end():
             return set()
         found.add(kind)
         text = text[match.end() :]
