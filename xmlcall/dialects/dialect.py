@@ -38,8 +38,8 @@ class Dialect:
         tool_elements: a call is an element with the tool's name.
         parameter_elements: a parameter is an element with its name.
         entities: the markup and the values are written with `&lt;` and the like.
-        open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value in which every such character
-            is written so has two readings; in a CDATA section it has one.
+        open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value that holds entities, and none
+            of the characters that they stand for, has two readings; in a CDATA section it has one.
 
     Raises:
         UsageError: a format of this row could not be read, or not be written so that it is read.

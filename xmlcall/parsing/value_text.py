@@ -1,8 +1,8 @@
 """The text of one parameter: what is value, what is markup at its edges.
 
-One newline at either end of a value is markup (`\\n` or `\\r\\n`), unless the format defines values exactly; white space before a
-CDATA section is, too. So at the start up to 64 characters of white space wait for what follows, and at the end a trailing newline
-waits for more text. All else is emitted as it comes, unchanged.
+One newline at either end of a value is markup (`\\n` or `\\r\\n`), unless the format defines values exactly. White space before a
+CDATA section is markup in all of them. So at the start up to 64 characters of white space wait for what follows, and at the end
+a trailing newline waits for more text. All else is emitted as it comes, unchanged.
 """
 
 import html

@@ -25,7 +25,7 @@ class Parameter:
     @property
     def is_plain_string(self) -> bool:
         """Whether nothing but a string is admitted, so that every text is one."""
-        return self.kinds == {"string"}
+        return self.kinds == frozenset({"string"})
 
 
 def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:

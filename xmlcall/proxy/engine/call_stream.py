@@ -64,7 +64,7 @@ class Sender:
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        self._text, self._identity = CallText(tool) if tool and is_plain and is_first else None, new_id()
+        self._text, self._identity = CallText(tool, self._catalog) if tool and is_plain and is_first else None, new_id()
 
     def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
         """Take a piece of a parameter; return what goes out."""
