@@ -124,6 +124,8 @@ REFUSED = {
     "a name in no attribute": (changed(name_in_tag=""), "name"),
     "no name in what is written": (changed(written=GOOD["written"] | {"call_open": "<call:x>"}), r"\{name\}"),
     "a mark without what is written": (changed(json_mark=("type", "json")), "json_written"),
+    "a mark on a tag that is not read": (changed(json_written="<other:{name}>", json_mark=("type", "json")), "json_written"),
+    "a name after another tag": (changed(name_after="<other>", tags=GOOD["tags"] | {"block_open": "<other>"}), "name_after"),
     "a mark that is not read": (changed(json_written="<arg:{name}>", json_mark=("type", "json")), "json_mark"),
 }
 

@@ -109,7 +109,8 @@ def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
     return [name for name in names if name.lower() not in reserved and 0 < len(name) <= 128 and not set(name) & set("<>/")]
 
 
-# What a row must fulfil. Each check yields what was expected, what came and what to do.
+# What a row must fulfil. Each check yields what was expected, what came and what to do; the first problem is told, and nothing
+# after it is looked at.
 
 _KINDS = frozenset(
     "block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open".split()  # noqa: SIM905
@@ -162,14 +163,11 @@ def _pattern_problems(row: Dialect) -> Iterator[str]:
 def _problems_of(source: str) -> Iterator[str]:
     if problem := _compile_problem(source, groups=0):
         yield problem
-        return
     found = next((match["found"] for match in _UNBOUNDED.finditer(source) if match["found"]), "")
     if found:
         yield f"expected bounds such as {{0,16}}, by which a tag has a greatest length, got {found!r}; write a bound"
-        return
     if regex.fullmatch(source, ""):
         yield "expected a tag of at least one character, got a pattern that matches an empty text; require a character"
-        return
     for what, characters in (("any character", EXOTIC), ("white space", WHITE)):
         if any(regex.match(source, each, partial=True) for each in characters):
             yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
