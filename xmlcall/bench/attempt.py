@@ -1,8 +1,8 @@
 """Does a reply mean to call a tool, though no call could be read from it?
 
-Only words are a right answer to a question that needs no tool. A model that writes a call which nobody can read, or of a tool
-that it made up, has not refused; so here calls are looked for in every form that models are known to write, with looser rules
-than the parser's: nothing runs because of it. By which fragments a format is known follows from its row (`dialects/marks.py`).
+Only words are a right answer to a question that needs no tool. A model that writes an unreadable call, or a call of a tool that
+it made up, has not refused. So calls are looked for in every form that models are known to write, with looser rules than the
+parser's, since nothing runs because of it. By which fragments a format is known follows from its row (`dialects/marks.py`).
 Thoughts do not count, and neither does a sentence that names a tool.
 """
 

@@ -1,8 +1,8 @@
 """The proxy of one model inside this process: opened by its first request, and asked without a network.
 
-Opening has no time limit: a model may have to be fetched first, and no client's time limit was meant for that. A model that does
-not open is an error in the caller's wire format, as if a server had said it: the SDKs show the words of a status error and hide
-those of a connection that failed. The next request tries again.
+Opening has no time limit: a model may have to be fetched first, and no client's time limit was meant for that. If a model does
+not open, the caller gets an error with a status in its own wire format: the SDKs show the message of such an error, and hide
+the message of a failed connection. The next request tries again.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Strategy: `json.loads` reads what is valid; the repaired reading (`machine`, `strings`) is used only where that fails.
 
-Invariants: valid JSON comes back unchanged and without a repair, except for what would be a wrong call in silence: a key that is
+Invariants: valid JSON comes back unchanged and without a repair. The exceptions would make a wrong call in silence: a key that is
 given twice with different values, NaN and Infinity, numbers beyond a double, more than `MAX_DEPTH` levels. No text raises.
 Where two repairs give different values and nothing decides, the text is refused. A text that may be cut is never completed.
 
@@ -121,7 +121,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _decoded_twice(outer: Reading, text: str, kinds: Collection[str], complete: bool) -> Reading:
-    """Read the JSON inside a string; if it is none of a wanted kind, the string stays."""
+    """Read the JSON inside a string; a string without JSON of a wanted kind stays."""
     inner = read(outer.value, complete=complete)
     if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
         return outer

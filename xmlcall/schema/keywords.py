@@ -4,8 +4,8 @@ A tool server writes the pattern and a model the text, so both are hostile: `(a+
 `regex` stops a search after `_SECONDS`; a pattern that was stopped once is not run again in this process, so that an array of
 many strings costs no more. What could not be checked does not count as valid.
 
-A schema that refers to itself in two branches doubles the work with each level of the value, and it is the model that writes the
-value: forty levels run for hours. So every keyword that is evaluated for a call is counted.
+A schema that refers to itself in two branches doubles the work with each level of the value. The model writes the value, and
+forty levels run for hours. So every keyword that is evaluated for a call is counted.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class TooMuchWork(Exception):
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Count the keywords that are evaluated inside; inside another one, that one counts.
+    """Count the keywords that are evaluated inside. A limit inside another one does nothing: the outer one counts.
 
     Raises:
         TooMuchWork: there are too many.
@@ -80,7 +80,7 @@ _PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-
 
 
 def usable_pattern(pattern: str) -> str | None:
-    """Return a pattern of ECMA-262 in the words of `regex`.
+    """Translate a pattern of ECMA-262 into the syntax of `regex`.
 
     Args:
         pattern: of a schema.

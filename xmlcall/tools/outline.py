@@ -44,7 +44,7 @@ def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
 
 
 def _fields(schema: Any, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Iterator[ShownParameter]:
-    """Yield the fields of an object schema and of its branches, each name once; nothing for a schema that stands above."""
+    """Yield the fields of an object schema and of its branches, each name once; none for a schema that contains this one."""
     seen: set[str] = set()
     for properties, required in _objects(schema, root, levels):
         if id(properties) in above:
@@ -109,7 +109,7 @@ def example_arguments(tool: Tool) -> dict[str, Any]:
 
 
 def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
-    """Return what of `example_arguments` comes from nowhere: neither from the schema nor from what every tool has, such as true.
+    """Return the invented values of `example_arguments`: those that neither the schema nor every tool has (such as true).
 
     Args:
         tool: the tool.

@@ -29,7 +29,7 @@ class Parameter:
 
 
 def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
-    """Return what the tool says about a parameter.
+    """Return a tool's parameter: its schema and its types.
 
     Args:
         catalog: keeps the answer.

@@ -1,9 +1,9 @@
 """OpenAI's responses, from the server's side: bodies into requests, whole answers; `responses_stream` writes the streamed ones.
 
-Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here. Of
-the format there is what agents use of it: a history of messages, calls and their outputs, functions and custom tools
-(`responses_tools`), text in a form. Nothing is stored, so that every request has to hold its whole conversation, and no tool runs
-on the server's side: what such tools left in a history is left out.
+Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here.
+This is the part of the format that agents use: a history of messages, calls and their outputs, functions and custom tools
+(`responses_tools`), text in a given form. Nothing is stored, so every request has to hold its whole conversation. No tool runs
+on the server's side: items that such tools left in a history are dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ ECHOED: Final = ("instructions", "max_output_tokens", "metadata", "reasoning", "
 
 
 def _listed(wrap: Callable[[str], dict[str, Any]], documented: Any) -> BeforeValidator:
-    """Make a list of a mere text. A union would do, but its errors name its members and not the field that is wrong."""
+    """Make a list of a single text. A union type would name its members in errors, and not the field that is wrong."""
 
     def listed(value: Any) -> list[Any]:
         if isinstance(value, str):

@@ -1,9 +1,9 @@
 """From events to HTTP: answers and streams that end when the caller leaves, and errors in the caller's format.
 
-A stream begins with its first event, so that whatever fails before has a status of its own; if the model is silent for long (a
-long prompt on a slow machine), it begins without one and says from time to time that the connection lives. One task waits for
-the caller to leave and cancels the others, which closes the model server's stream and ends its generation. Back-pressure needs
-nothing: nothing is asked of the model server while a send waits.
+A stream begins with its first event: what fails before that is answered with a status of its own. If the model is silent for long
+(a long prompt on a slow machine), the stream begins without an event, and pings keep the connection open. One task waits for the
+caller to leave and then cancels the others; that closes the model server's stream and ends its generation. A caller that reads
+slowly slows the model server, because nothing is read from it while a send waits.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def api_error(error: Exception) -> ApiError:
-    """Turn what came up from below into an error for the caller.
+    """Turn an exception into an error for the caller.
 
     Args:
-        error: whatever it is; what nobody foresaw goes to the log, and the caller learns no more than that.
+        error: of any kind. One that nobody foresaw goes to the log; the caller is told only that there was one.
     """
     if isinstance(error, ApiError):
         return error

@@ -1,8 +1,8 @@
 """What is answered under which path.
 
-A question is a row: a path, a wire format, and the path under which a model server that speaks the format has the same. A request
-without tools, and one with tools where the server's own function calling works, goes there byte for byte (but for the model's
-name, where the caller uses another); everything else is read, answered by the engine and written in the caller's format.
+A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Two kinds of requests
+are passed on to that server byte for byte (but for the model's name, if the caller uses another one): those without tools, and
+those with tools where the server's own function calling works. The engine answers all others, in the caller's format.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class Handler:
         self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Responder a request."""
+        """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
         exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
         try:
@@ -238,7 +238,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _finite(text: str) -> float:
-    """Read a number; one that became infinite could not be written again."""
+    """Read a number; refuse one that is too large for a double."""
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:20]} is too large a number")
@@ -312,7 +312,7 @@ def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Responder:
 
 
 async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
-    """Say that the model is there; no other is fetched."""
+    """Answer that the served model is there; refuse any other."""
     content = await _content(request)
     data = _data(content) if content else {}
     name = data.get("model") or data.get("name")
