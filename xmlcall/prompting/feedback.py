@@ -7,7 +7,7 @@ values up (measured, benchmarks/results/repair.md).
 """
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import regex
@@ -104,15 +104,17 @@ def feedback(
 
 def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again: bool) -> str:
     tool = _meant(call, catalog)
-    lines = [inert_text(_sentence(issue, call, format), catalog) for issue in call.issues]
     parameters = parameters_of(tool) if tool else ()
+    names = [part.name for part in parameters]
+    lines = [inert_text(_sentence(issue, call, names, format), catalog) for issue in call.issues]
     return format.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
 
 
-def _sentence(issue: Issue, call: InvalidCall, format: PromptFormat) -> str:
+def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: PromptFormat) -> str:
     """Say what is wrong, from the issue's code and fields; in English its message is the sentence that people read, too."""
     place = "" if issue.path == "$" else f"{issue.path}: "
-    return place + format.render("issue", issue=issue, is_of_text=issue in call.raw.issues).strip()
+    is_of_text, is_declared = issue in call.raw.issues, issue.path.removeprefix("$.") in names
+    return place + format.render("issue", issue=issue, is_of_text=is_of_text, is_declared=is_declared).strip()
 
 
 def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str) -> str:
