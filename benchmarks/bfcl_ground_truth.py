@@ -15,7 +15,7 @@ from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.dialects import DIALECTS
-from xmlcall.parsing.reply import write
+from xmlcall.dialects.write import write
 
 
 def verdict(case: Case) -> str:

@@ -36,8 +36,8 @@ from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost
-from xmlcall.parsing.reply import write
 from xmlcall.types.completion import Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"

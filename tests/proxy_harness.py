@@ -6,7 +6,7 @@ from typing import Any
 
 from xmlcall.backends.base import Backend
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import Turn, TurnEvent, whole_turn
+from xmlcall.proxy.formats.contract import ResponseEvent, WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 
 __all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "events_of", "function", "texts"]
@@ -45,18 +45,18 @@ def body(*messages: Mapping[str, Any] | str, tools: Iterable[Mapping[str, Any]] 
     return {"model": "any", "messages": said or [{"role": "user", "content": "1 + 2?"}], "tools": list(tools), **fields}
 
 
-async def events_of(engine: Engine, data: Mapping[str, Any]) -> list[TurnEvent]:
+async def events_of(engine: Engine, data: Mapping[str, Any]) -> list[ResponseEvent]:
     """Ask an open engine."""
-    async with aclosing(engine.turn(CHAT.read(data).request)) as events:
+    async with aclosing(engine.respond(CHAT.read(data).request)) as events:
         return [event async for event in events]
 
 
-async def ask_engine(engine: Engine, data: Mapping[str, Any]) -> Turn:
+async def ask_engine(engine: Engine, data: Mapping[str, Any]) -> WholeResponse:
     """Ask an open engine; give the whole answer."""
-    return whole_turn(await events_of(engine, data))
+    return whole_response(await events_of(engine, data))
 
 
-async def ask(backend: Backend, data: Mapping[str, Any], **options: Any) -> Turn:
+async def ask(backend: Backend, data: Mapping[str, Any], **options: Any) -> WholeResponse:
     """Ask once, in mode `xml` unless told otherwise."""
     async with Engine(backend, **{"mode": "xml", **options}) as engine:
         return await ask_engine(engine, data)

@@ -111,7 +111,8 @@ def pieces_of(dialect: Dialect) -> list[str]:
     tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
     if dialect.name_after:
         tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
-    return [*tags, dialect.json_written.replace("{name}", "c"), *COMMON, *(JSON if dialect.is_json else [])]
+    marked = [tag.replace("{name}", "c") for tag in (dialect.json_written, dialect.string_written)]
+    return [*tags, *marked, *COMMON, *(JSON if dialect.is_json else [])]
 
 
 def read(chunks: list[str], tools: Any, reason: str, reasoning_open: bool = False) -> list[Event]:

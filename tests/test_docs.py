@@ -3,9 +3,12 @@
 import json
 import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
+from test_layers import LAYERS, PACKAGE
 
 import xmlcall
 from xmlcall.dialects import DIALECTS
@@ -13,6 +16,8 @@ from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.models.known import KNOWN
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+RESULTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks/results").glob("*.md"))
 
 
 def read(name: str) -> str:
@@ -29,26 +34,78 @@ def test_every_code_is_documented(heading: str, codes: dict[str, str]) -> None:
     assert rows(heading) == codes
 
 
+def cells(page: str, heading: str) -> list[list[str]]:
+    """Return the rows of the first table under a heading, each as its cells."""
+    section = read(page).split(f"\n{heading}\n")[1].split("\n#")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    return found[2:]
+
+
 def test_every_module_is_in_the_design() -> None:
-    layout = read("docs/design.md").split("## 3.")[0]
-    rooms = (
-        "",
-        "types",
-        "loosejson",
-        "schema",
-        "tools",
-        "dialects",
-        "binding",
-        "parsing",
-        "prompting",
-        "models",
-        "backends",
-        "hosts",
-    )
-    for room in (*rooms, "hosts/mcp", "agent", "proxy", "proxy/http", "proxy/formats", "proxy/engine"):
-        for path in (ROOT / "xmlcall" / room).glob("*.py"):
-            known = path.stem in layout or any(f"{path.stem[:length]}*" in layout for length in range(1, len(path.stem)))
-            assert known or path.stem.startswith("__"), path.relative_to(ROOT)
+    """In the row of its folder; a row without a folder goes on with the one above. `cli` and `bench` list only some."""
+    modules: dict[str, set[str]] = {}
+    here = ""
+    for folder, names, _ in cells("docs/design.md", "### Modules"):
+        here = folder.strip("`/") or here
+        modules.setdefault(here, set()).update(names.strip("`").split())
+    for folder in modules.keys() - {"bench", "cli"}:
+        for path in (PACKAGE if folder == "root" else PACKAGE / folder).glob("[!_]*.py"):
+            known = any(fnmatch(path.stem, name) for name in modules[folder])
+            assert known, f"{path.relative_to(ROOT)}: not in its row of docs/design.md, section 2"
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")} - {"."}
+    assert {folder for folder in folders if not folder.startswith("bench/")} == modules.keys() - {"root"}
+
+
+def test_the_table_of_imports_is_the_one_that_is_tested() -> None:
+    table = {name.strip("`"): below for name, below in cells("docs/design.md", "### What may import what")}
+    assert table.pop("cli") == "all of these"
+    assert LAYERS["cli"] == {*table}
+    assert {name: {*below.strip("`").split()} for name, below in table.items()} == {name: LAYERS[name] for name in table}
+
+
+def test_the_readme_is_short_and_its_commands_are_those_of_ci() -> None:
+    readme = read("README.md")
+    assert len(readme.splitlines()) <= 140
+    targets = re.findall(r"^([a-z-]+):", read("Makefile"), flags=re.MULTILINE)
+    named = re.findall(r"[`$] ?make ([a-z-]+)", readme)
+    assert {*named} <= {*targets}
+    assert {"demo", "chat", "test"} <= {*named}
+    assert "make test" in read(".ci/run").splitlines()
+
+
+def too_long(page: str) -> list[str]:
+    """Return the lines of over 100 characters that can be broken: not tables, headings, links and code."""
+    prose = re.sub(r"^```.*?^```$", lambda fence: "\n" * fence[0].count("\n"), read(page), flags=re.MULTILINE | re.DOTALL)
+    lines = [(number, line) for number, line in enumerate(prose.splitlines(), start=1) if not line.startswith(("|", "#", "<!--"))]
+    return [f"{page}:{number}" for number, line in lines if len(line) > 100 and not UNBREAKABLE.fullmatch(line)]
+
+
+# A single link, or code in backticks, that fills its line.
+UNBREAKABLE = re.compile(r"\s*(?:- )?(?:\[[^\]]*\]\([^)]*\)|`[^`]*`)[.,;:)]*")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_have_at_most_100_characters(page: str) -> None:
+    assert too_long(page) == []
+
+
+def anchors(page: str) -> list[str]:
+    """Return the anchors of a page's headings, as Git forges write them."""
+    headings = re.findall(r"^#+ (.*)$", read(page), flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-") for heading in headings]
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    """A line for each decision, in the order of its page; and a part for each page."""
+    index = re.findall(r"^- \[(.*)\]\((.*)\)$", read("docs/decisions/README.md"), flags=re.MULTILINE)
+    parts = re.findall(r"^## \[.*\]\((.*)\)$", read("docs/decisions/README.md"), flags=re.MULTILINE)
+    assert {*parts} == {path.name for path in (ROOT / "docs/decisions").glob("*.md")} - {"README.md"}
+    expected = []
+    for name in parts:
+        page = f"docs/decisions/{name}"
+        titles = re.findall(r"^## (.*)$", read(page), flags=re.MULTILINE)
+        expected += [(title, f"{name}#{anchor}") for title, anchor in zip(titles, anchors(page)[1:], strict=True)]
+    assert index == expected
 
 
 def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,10 +118,10 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     example, snippet = re.findall(r"```python\n(.*?)```", read("README.md"), flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out == "17 + 25 is 42.\n"
-    names = {"xmlcall": xmlcall}
+    names: dict[str, Any] = {"xmlcall": xmlcall}
     exec(compile(snippet, "README.md", "exec"), names)
-    assert names["reply"].text == "Hm. "  # type: ignore[attr-defined]
-    assert names["reply"].calls[0].arguments == {"a": "1"}  # type: ignore[attr-defined]
+    assert names["reply"].text == "Hm. "
+    assert names["reply"].calls[0].arguments == {"a": "1"}
 
 
 def test_the_example_of_the_python_page_runs(
@@ -97,11 +154,15 @@ def test_every_dialect_is_documented() -> None:
         assert f"| `{name}` |" in read("docs/dialects.md"), dialect
 
 
-def test_files_that_are_named_exist() -> None:
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
-        name = path.relative_to(ROOT).as_posix()
-        for target in re.findall(r"\]\(([^)#:]+)\)", read(name)):
-            assert (ROOT / Path(name).parent / target).exists(), f"{name}: {target}"
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS])
+def test_files_and_headings_that_are_named_exist(page: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(path.resolve().relative_to(ROOT).as_posix()), f"{page}: {target}"
 
 
 def test_every_command_is_documented() -> None:
@@ -116,5 +177,5 @@ def test_models_of_the_readme_are_known() -> None:
 
 def test_nothing_of_a_machine_is_committed() -> None:
     """No absolute paths of a home or work folder in what users read."""
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "xmlcall").rglob("*.py")):
-        assert not re.search(r"/(?:root|work|home)/\w", path.read_text(encoding="utf-8")), path
+    for name in (*PAGES, *RESULTS, *(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))):
+        assert not re.search(r"/(?:root|work|home)/\w", read(name)), name

@@ -292,7 +292,7 @@ async def test_native_results_go_as_user_where_the_template_drops_the_role_tool(
 async def test_native_mode_reads_calls_that_leaked_unless_it_is_told_not_to() -> None:
     loop, _ = make([ADD, "It is 3."], mode="native")
     assert kinds(await run(loop)) == ["CallStarted", "CallFinished", "Answer"]
-    loop, _ = make([ADD], mode="native", read_text=False)
+    loop, _ = make([ADD], mode="native-only")
     assert kinds(await run(loop)) == ["Answer"]
 
 
@@ -462,7 +462,7 @@ async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_format_retries": -1}, {"max_repeats": 0}])
-def test_limits_that_allow_nothing(wrong: dict[str, int]) -> None:
+def test_limits_that_allow_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
         RepairPolicy(**wrong)
 

@@ -14,8 +14,8 @@ from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices, diver
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.parsing.reply import beginning
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 
@@ -60,7 +60,7 @@ def catalog_of(*names: str) -> Catalog:
     return Catalog([Tool(name=name) for name in names])
 
 
-EVEN = {"list": 1, "list_all": 1, "read": 1}
+EVEN: dict[str, float] = {"list": 1, "list_all": 1, "read": 1}
 
 # shares behind the question, shares behind "Thanks!" -> the tool
 CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [

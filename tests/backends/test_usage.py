@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
 from servers.run_server import run_server
 
-from xmlcall.agent.generate import Generated, generate
+from xmlcall.agent.generate import Binder, Generated, generate
 from xmlcall.backends.base import usage_after
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
@@ -53,7 +53,7 @@ async def test_a_reply_tells_what_it_used(texts: list[str], is_llama: bool, end:
     fake = FakeOpenAI(steps=streamed(texts, timings=is_llama, end=end), props=llama_props() if is_llama else None)
     with run_server(fake.app) as url:
         async with OpenAIBackend(f"{url}/v1") as backend:
-            *_, last = [event async for event in generate(backend, REQUEST, CATALOG)]
+            *_, last = [event async for event in generate(backend, REQUEST, Binder(catalog=CATALOG))]
     assert isinstance(last, Generated)
     assert [call.name for call in last.reply.calls] == ["now"]
     assert last.usage == usage

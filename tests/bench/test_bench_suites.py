@@ -12,7 +12,7 @@ from xmlcall.bench.oracle import oracle_calls
 from xmlcall.bench.smoke import smoke_cases
 from xmlcall.bench.wire import CATEGORIES, wire_cases
 from xmlcall.dialects import DIALECTS
-from xmlcall.parsing.reply import write
+from xmlcall.dialects.write import write
 from xmlcall.schema.validation import check_schema
 
 WIRE, SMOKE = wire_cases(), smoke_cases()

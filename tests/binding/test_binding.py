@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from xmlcall import Catalog, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse
 from xmlcall.backends.openai_wire import native_call
+from xmlcall.binding.bind import bind_argument
 from xmlcall.schema.validation import MAX_NODES, check_schema
+from xmlcall.types.calls import MISSING
 
 CASES = [pytest.param(case, id=name) for name, case in load("binding.toml")]
+OF_THE_WHOLE = {"unexpected-argument", "missing-argument"}  # may be of the call, and not of this argument
 SIZE = {"Size": {"type": "integer", "maximum": 10}}
 
 BOMBS = [
@@ -54,8 +57,25 @@ def test_case(case: dict[str, Any]) -> None:
     call = bound(tool, (name, text))
     assert codes(call) == case.get("issues", [])
     if isinstance(call, ToolCall):
-        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {name: case["value"]})
+        value = None if case.get("value_is_null") else case.get("value", ...)  # TOML has no null
+        assert json.dumps(call.arguments) == json.dumps({} if case.get("absent") else {name: value})
         assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_argument_is_typed_as_in_the_whole_call(case: dict[str, Any]) -> None:
+    if "text" not in case:
+        return
+    catalog = Catalog([Tool(name="f", input_schema=case["tool"]) if "tool" in case else tool_for(case["schema"])])
+    tool, name = catalog.get("f"), case.get("parameter", "x")
+    assert tool is not None
+    argument = RawArgument(name=name, text=case["text"])
+    call = bind(RawCall(index=0, name="f", arguments=(argument,)), catalog)
+    alone = bind_argument(argument, tool, catalog)
+    if isinstance(call, ToolCall):
+        assert json.dumps(alone) == json.dumps(call.arguments[name]) if name in call.arguments else alone is MISSING
+    elif not {issue.code for issue in call.issues} & OF_THE_WHOLE:
+        assert alone is MISSING
 
 
 def test_all_issues_at_once() -> None:
@@ -160,7 +180,7 @@ def test_catalogs_take_every_form_of_a_tool() -> None:
     openai = {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"x": {}}}}}
     catalog = Catalog([Tool(name="a"), openai, {"name": "c", "inputSchema": {"type": "object"}}])
     assert catalog.names() == ("a", "b", "c")
-    assert catalog.parameters("b") == {"x"}
+    assert catalog.parameters("b") == frozenset("x")
     assert catalog.parameters("c") is None
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
@@ -12,7 +13,8 @@ from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, 
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.results import result_text
-from xmlcall.prompting.system import LANGUAGES, reminder
+from xmlcall.prompting.system import reminder
+from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, OtherContent, RawCall, ResourceLink, TextContent
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -46,7 +48,7 @@ STRUCTURED = ToolResult(structured_content={"temperature": 13.5})
 
 
 def results_of(lang: str) -> str:
-    answered = [
+    answered: list[tuple[ToolCall | InvalidCall, ToolResult | None]] = [
         (call("ping"), BLOCKS),
         (call("get_weather"), STRUCTURED),
         (call("ping"), ToolResult.error("it failed")),
@@ -134,7 +136,7 @@ FEEDBACK_TOOL = {
 }
 
 
-def feedback_on(text: str, **more: str) -> str:
+def feedback_on(text: str, **more: Any) -> str:
     call = parse(text, [FEEDBACK_TOOL]).calls[0]
     assert isinstance(call, InvalidCall)
     return feedback(call, [FEEDBACK_TOOL], **more)

@@ -13,7 +13,15 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, TextPiece, Turn, TurnEnded
+from xmlcall.proxy.formats.contract import (
+    ApiError,
+    ArgumentsPiece,
+    CallClosed,
+    CallOpened,
+    ResponseEnded,
+    TextPiece,
+    WholeResponse,
+)
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.types.calls import RawArgument, RawCall
 from xmlcall.types.completion import Chunk, Usage
@@ -22,7 +30,7 @@ CONTINUES = Capabilities(server="llama.cpp", continues=True)
 CONSTRAINS = Capabilities(server="ollama", constrains=True)
 
 
-def calls(turn: Turn) -> list[tuple[str, dict[str, Any]]]:
+def calls(turn: WholeResponse) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, call.arguments) for call in turn.calls]
 
 
@@ -132,7 +140,7 @@ async def test_a_call_is_announced_before_its_arguments() -> None:
     assert opened == CallOpened(index=0, id=closed.call.id, name="add")  # type: ignore[union-attr]
     assert arguments == ArgumentsPiece(index=0, text='{"a": 1, "b": 2}')
     assert isinstance(closed, CallClosed)
-    assert ended == TurnEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
+    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 
 FAILURES = [
@@ -205,7 +213,7 @@ async def test_a_call_copied_from_the_conversation_does_not_run() -> None:
 @pytest.mark.parametrize("limit", [None, 9])
 async def test_a_cut_reply_gives_whole_calls_only(limit: int | None) -> None:
     text = block(("add", {"a": 1, "b": 2}), ("echo", {"text": "this is cut"}))[:-40]
-    fields = {} if limit is None else {"max_tokens": limit}
+    fields: dict[str, Any] = {} if limit is None else {"max_tokens": limit}
     turn = await ask(ScriptedBackend([text], finish_reasons=["length"]), body(**fields))
     assert (calls(turn), turn.finish_reason) == ([("add", {"a": 1, "b": 2})], "length")
 
@@ -247,7 +255,7 @@ async def test_a_server_that_constrains_is_made_to_call_the_only_tool() -> None:
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
-def answered(turn: Turn, *results: str) -> list[dict[str, Any]]:
+def answered(turn: WholeResponse, *results: str) -> list[dict[str, Any]]:
     """Write the messages with which a caller goes on."""
     data = CHAT.whole(CHAT.read(body()), turn)
     message = data["choices"][0]["message"]
@@ -281,7 +289,7 @@ async def test_an_edited_history_is_believed() -> None:
     assert '<parameter name="a">3</parameter>' in texts(backend)[2][1]
 
 
-HISTORY = [
+HISTORY: list[dict[str, Any]] = [
     {"role": "system", "content": "Be kind."},
     {"role": "developer", "content": "Be short."},
     {"role": "user", "content": "1 + 2 and 3 + 4?"},
@@ -321,7 +329,7 @@ async def test_without_tools_a_history_with_calls_is_text_too() -> None:
 
 async def test_results_without_ids_go_by_name_and_position() -> None:
     backend = ScriptedBackend(["Done."])
-    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}  # type: ignore[attr-defined]
+    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}
     await ask(backend, body("?", message, {"role": "tool", "name": "gone", "content": "G"}, {"role": "tool", "content": "A"}))
     told = texts(backend)[-1][1]
     assert told.index("A\n") < told.index("G\n")
@@ -329,7 +337,7 @@ async def test_results_without_ids_go_by_name_and_position() -> None:
 
 async def test_results_whose_ids_no_call_has_go_by_position() -> None:
     backend = ScriptedBackend(["Done."])
-    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}  # type: ignore[attr-defined]
+    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}
     results = [{"role": "tool", "tool_call_id": identity, "content": identity * 3} for identity in "pqr"]
     await ask(backend, body("?", message, *results))
     told = texts(backend)[-1][1]
@@ -497,9 +505,9 @@ async def test_nothing_is_asked_again_after_the_first_piece() -> None:
 async def test_tools_are_one_catalog_however_often_they_come() -> None:
     async with Engine(ScriptedBackend(["A", "B"]), mode="xml") as engine:
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        before = list(engine._catalogs.values())
+        before = list(engine._catalogs._known.values())
         await ask_engine(engine, body(tools=[ADD, ECHO]))
-        assert [id(each) for each in engine._catalogs.values()] == [id(each) for each in before]
+        assert [id(each) for each in engine._catalogs._known.values()] == [id(each) for each in before]
 
 
 # -- what a reader of the code found -----------------------------------------------------------------------------------
@@ -527,13 +535,13 @@ async def test_a_call_never_runs_on_a_server_that_it_was_not_offered_for() -> No
     backend = ScriptedBackend([block(("x", {})), "Done."])
     async with Engine(backend, [one, other], mode="xml", allowed=["*"]) as engine:
         await engine.own_tools()
-        events = engine.turn(CHAT.read(body(tools=())).request)
+        events = engine.respond(CHAT.read(body(tools=())).request)
         real_find = engine.router.find
         engine.router.find = lambda name: (other, name)  # type: ignore[method-assign]
         said = [event async for event in events]
         engine.router.find = real_find  # type: ignore[method-assign]
     assert ran == []
-    assert isinstance(said[-1], TurnEnded)
+    assert isinstance(said[-1], ResponseEnded)
     assert "does not have this tool any more" in texts(backend)[-1][1]
 
 

@@ -17,7 +17,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.proxy.engine.call_stream import Sender
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, TurnEvent
+from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
 from xmlcall.proxy.formats.openai_chat import CHAT
 
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml") if case.get("tools")]
@@ -29,7 +29,7 @@ def sent(chunks: Iterable[str], tools: Any, finish_reason: str = "stop", **optio
     A call whose beginning was sent and that is invalid in the end ends the play: the model would be asked again.
     """
     catalog = Catalog.of(tools)
-    parser, sender, written = Parser(catalog, **options), Sender(catalog, stream_arguments=True), list[TurnEvent]()
+    parser, sender, written = Parser(catalog, **options), Sender(catalog, stream_arguments=True), list[ResponseEvent]()
     for event in [event for chunk in chunks for event in parser.feed(chunk)] + parser.close(finish_reason):
         match event:
             case ToolCallStart():
@@ -49,7 +49,7 @@ def sent(chunks: Iterable[str], tools: Any, finish_reason: str = "stop", **optio
     return joined(written)
 
 
-def joined(events: Iterable[TurnEvent]) -> list[tuple[str, str, dict[str, Any]]]:
+def joined(events: Iterable[ResponseEvent]) -> list[tuple[str, str, dict[str, Any]]]:
     calls, name, text = [], "", ""
     for event in events:
         match event:
@@ -98,9 +98,9 @@ WRITE = function(
 VALUES = {"path": "a.py", "content": 'x = "1 < 2"\n\tcall()\\ é', "mode": "new", "lines": "3"}
 
 
-async def fragments(*replies: str) -> list[TurnEvent]:
+async def fragments(*replies: str) -> list[ResponseEvent]:
     async with Engine(ScriptedBackend(replies, chunk_size=3), mode="xml", stream_arguments=True) as engine:
-        return [event async for event in engine.turn(CHAT.read(body(tools=[WRITE])).request)]
+        return [event async for event in engine.respond(CHAT.read(body(tools=[WRITE])).request)]
 
 
 async def test_strings_come_as_they_are_written_and_others_when_they_are_complete() -> None:
@@ -159,7 +159,7 @@ async def test_a_call_that_is_cut_off_after_its_beginning_was_sent_is_an_error()
 
 async def test_an_answer_that_is_not_streamed_has_whole_calls_only() -> None:
     async with Engine(ScriptedBackend([block(("write", VALUES))]), mode="xml", stream_arguments=True) as engine:
-        events = [event async for event in engine.turn(CHAT.read(body(tools=[WRITE])).request, is_streamed=False)]
+        events = [event async for event in engine.respond(CHAT.read(body(tools=[WRITE])).request, is_streamed=False)]
     assert sum(isinstance(event, ArgumentsPiece) for event in events) == 1
 
 

@@ -15,7 +15,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.begun import without_beginning
-from xmlcall.proxy.formats.contract import TextPiece, TurnEnded, TurnEvent
+from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.types.completion import Usage
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True)
@@ -98,7 +98,7 @@ async def test_another_server_is_asked_to_begin_so(name: str, tools: bool, chunk
 async def test_a_template_that_refuses(path: str, tools: bool, capabilities: Capabilities, status: int) -> None:
     refused = BackendStatusError("no prefill with this template", status_code=status)
     is_asked = path == MESSAGES and capabilities is NOT  # at once
-    replies = ["The answer is three."] if is_asked else [refused, "The answer is three."]
+    replies: list[str | Exception] = ["The answer is three."] if is_asked else [refused, "The answer is three."]
     backend = ScriptedBackend(replies, capabilities=capabilities)
     text, _ = await answered(backend, path, asked(path, tools=tools))
     assert text.endswith(" three.")
@@ -135,10 +135,10 @@ async def test_an_empty_beginning_is_none(path: str, tools: bool) -> None:
 
 
 async def taken(pieces: list[str], begun: str) -> str:
-    async def events() -> AsyncGenerator[TurnEvent]:
+    async def events() -> AsyncGenerator[ResponseEvent]:
         for piece in pieces:
             yield TextPiece(text=piece)
-        yield TurnEnded(finish_reason="stop", usage=Usage())
+        yield ResponseEnded(finish_reason="stop", usage=Usage())
 
     return "".join([event.text async for event in without_beginning(events(), begun) if isinstance(event, TextPiece)])
 

@@ -560,7 +560,10 @@ FINISHES = {
     MESSAGES: ("message_stop", '"stop_reason": "'),
     OLLAMA_CHAT: ('"done": true', '"done_reason"'),
 }
-BREAKS = {"cut": [chunk({"content": "Hello"}), CUT], "no end": [chunk({"content": "Hello"})]}
+BREAKS: dict[str, list[bytes | float | str]] = {
+    "cut": [chunk({"content": "Hello"}), CUT],
+    "no end": [chunk({"content": "Hello"})],
+}
 BREAKS["an error"] = [chunk({"content": "Hello"}), fake_openai.event({"error": {"message": "out of memory"}})]
 BREAKS["nonsense"] = [chunk({"content": "Hello"}), b"data: <html>\n\n"]
 
@@ -937,8 +940,8 @@ def test_a_page_that_may_call(guarded: str) -> None:
     assert asked.headers["access-control-allow-origin"] == PAGE
     assert asked.headers["access-control-allow-headers"] == "*, authorization"
     assert "POST" in asked.headers["access-control-allow-methods"]
-    for headers, status in (({"x-api-key": KEY.encode()}, 200), ({}, 401)):
-        answer = HTTP.post(guarded + CHAT, json=asking(CHAT), headers={"origin": PAGE, **headers})
+    for keys, status in (({b"x-api-key": KEY.encode()}, 200), ({}, 401)):
+        answer = HTTP.post(guarded + CHAT, json=asking(CHAT), headers={b"origin": PAGE.encode(), **keys})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
         assert answer.headers["vary"] == "origin"
         assert "access-control-allow-credentials" not in answer.headers
@@ -949,7 +952,7 @@ def test_a_page_that_may_call(guarded: str) -> None:
 )
 def test_other_pages_may_not(origin: str, guarded: str) -> None:
     for method in ("POST", "OPTIONS"):
-        response = HTTP.request(method, guarded + CHAT, headers={"origin": origin, "x-api-key": KEY.encode()})
+        response = HTTP.request(method, guarded + CHAT, headers={b"origin": origin.encode(), b"x-api-key": KEY.encode()})
         assert response.status_code == 403
         assert not [name for name in response.headers if name.startswith("access-control")]
 

@@ -1,13 +1,20 @@
 """OpenAI's responses as the proxy serves them; what it writes is read by OpenAI's own client."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses import (
+    ParsedResponseFunctionToolCall,
+    Response,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+    ResponseStreamEvent,
+)
 from pydantic import BaseModel, TypeAdapter
 
 from xmlcall.proxy.formats.contract import (
@@ -16,18 +23,18 @@ from xmlcall.proxy.formats.contract import (
     Asked,
     CallClosed,
     CallOpened,
-    Choice,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     TextPiece,
-    TurnEnded,
-    TurnEvent,
-    whole_turn,
+    ToolChoice,
+    whole_response,
 )
 from xmlcall.proxy.formats.openai_responses import RESPONSES, ResponsesBody
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import Usage
 
-WEATHER = {
+WEATHER: Any = {
     "type": "function",
     "name": "get_weather",
     "description": "Weather.",
@@ -75,7 +82,7 @@ def result(identity: str = "call_a", text: str = "rain") -> Message:
 
 # -- reading: the history ----------------------------------------------------------------------------------------------
 
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": "x"}
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": "x"}
 PICTURE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AA=="}
 
 HISTORIES: dict[str, tuple[Any, list[Message]]] = {
@@ -173,22 +180,22 @@ def test_many_calls_are_joined_in_linear_time() -> None:
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({}, {"tools": (), "choice": Choice(), "parallel": True, "wire": "openai-responses"}),
-    ({"tools": None, "tool_choice": None, "parallel_tool_calls": None}, {"tools": (), "choice": Choice(), "parallel": True}),
+    ({}, {"tools": (), "choice": ToolChoice(), "parallel": True, "wire": "openai-responses"}),
+    ({"tools": None, "tool_choice": None, "parallel_tool_calls": None}, {"tools": (), "choice": ToolChoice(), "parallel": True}),
     ({"tools": [WEATHER]}, {"tools": (WEATHER_TOOL,)}),
     ({"tools": [TIME | {"parameters": None, "description": None}]}, {"tools": (Tool(name="get_time"),)}),
-    ({"tools": [WEATHER], "tool_choice": "required"}, {"choice": Choice(mode="required")}),
-    ({"tools": [WEATHER], "tool_choice": "none"}, {"choice": Choice(mode="none")}),
+    ({"tools": [WEATHER], "tool_choice": "required"}, {"choice": ToolChoice(mode="required")}),
+    ({"tools": [WEATHER], "tool_choice": "none"}, {"choice": ToolChoice(mode="none")}),
     (
         {"tools": [WEATHER, TIME], "tool_choice": {"type": "function", "name": "get_weather"}},
-        {"choice": Choice(mode="required", name="get_weather")},
+        {"choice": ToolChoice(mode="required", name="get_weather")},
     ),
     (
         {
             "tools": [TIME, WEATHER],
             "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_weather"}]},
         },
-        {"choice": Choice(mode="required", allowed=frozenset({"get_weather"}))},
+        {"choice": ToolChoice(mode="required", allowed=frozenset({"get_weather"}))},
     ),
     ({"parallel_tool_calls": False}, {"parallel": False}),
     ({"previous_response_id": None, "conversation": None, "background": False, "prompt": None}, {"messages": (USER,)}),
@@ -372,12 +379,12 @@ def test_the_body_is_described() -> None:
 # -- writing: what the client reads ------------------------------------------------------------------------------------
 
 USAGE = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=5)
-STOP = TurnEnded(finish_reason="stop", usage=USAGE)
-CALLED = TurnEnded(finish_reason="tool_calls", usage=USAGE)
-CUT = TurnEnded(finish_reason="length", usage=USAGE)
+STOP = ResponseEnded(finish_reason="stop", usage=USAGE)
+CALLED = ResponseEnded(finish_reason="tool_calls", usage=USAGE)
+CUT = ResponseEnded(finish_reason="length", usage=USAGE)
 
 
-def call_events(index: int, city: str) -> list[TurnEvent]:
+def call_events(index: int, city: str) -> list[ResponseEvent]:
     raw = RawCall(index=index, name="get_weather")
     call = ToolCall(id=f"call_{index}", name="get_weather", arguments={"city": city}, raw=raw)
     text = json.dumps(call.arguments, ensure_ascii=False)
@@ -389,12 +396,12 @@ def call_events(index: int, city: str) -> list[TurnEvent]:
     ]
 
 
-def texts(*pieces: str) -> list[TurnEvent]:
+def texts(*pieces: str) -> list[ResponseEvent]:
     return [TextPiece(text=piece) for piece in pieces]
 
 
 # Events, and the items of the output that they make: kind, text or arguments, status.
-ANSWERS: dict[str, tuple[list[TurnEvent], list[tuple[str, str, str]]]] = {
+ANSWERS: dict[str, tuple[list[ResponseEvent], list[tuple[str, str, str]]]] = {
     "text": ([*texts("Hel", "lo"), STOP], [("message", "Hello", "completed")]),
     "nothing": ([STOP], [("message", "", "completed")]),
     "nothing but pieces of nothing": ([*texts("", ""), ReasoningPiece(text=""), STOP], [("message", "", "completed")]),
@@ -471,7 +478,7 @@ def serving(body: bytes, media_type: str) -> openai.OpenAI:
     return openai.OpenAI(api_key="none", base_url="http://proxy/v1", max_retries=0, http_client=httpx2.Client(transport=answer))
 
 
-def streamed(events: Iterable[TurnEvent], asked: Asked) -> bytes:
+def streamed(events: Iterable[ResponseEvent], asked: Asked) -> bytes:
     writer = RESPONSES.writer(asked)
     return writer.begin() + writer.ping() + b"".join(writer.write(event) for event in events)
 
@@ -487,19 +494,24 @@ def sse(body: bytes) -> Iterator[dict[str, Any]]:
 
 def seen(response: Response) -> list[tuple[str, str, str]]:
     """Return what the client has of an answer, in the form of the table."""
-    found = []
+    found: list[tuple[str, str, str]] = []
     for item in response.output:
-        text = item.arguments if item.type == "function_call" else "".join(part.text for part in item.content)
-        found.append((item.type, text, item.status))
+        if isinstance(item, ResponseFunctionToolCall):
+            found.append((item.type, item.arguments, str(item.status)))
+        else:
+            assert isinstance(item, ResponseOutputMessage | ResponseReasoningItem)
+            parts: Sequence[Any] = item.content or ()
+            found.append((item.type, "".join(part.text for part in parts), str(item.status)))
     return found
 
 
-def check_response(response: Response, end: TurnEnded) -> None:
+def check_response(response: Response, end: ResponseEvent) -> None:
     assert Response.model_validate(response.model_dump(by_alias=True, warnings=False)).id.startswith("resp_")
     assert response.model == "m"
     assert response.status == ("completed" if end is not CUT else "incomplete")
     assert (response.incomplete_details and response.incomplete_details.reason) == ("max_output_tokens" if end is CUT else None)
     usage = response.usage
+    assert usage is not None
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (11, 7, 18)
     assert (usage.input_tokens_details.cached_tokens, usage.output_tokens_details.reasoning_tokens) == (5, 0)
     calls = [item for item in response.output if item.type == "function_call"]
@@ -509,7 +521,7 @@ def check_response(response: Response, end: TurnEnded) -> None:
 @pytest.mark.parametrize("name", sorted(ANSWERS.keys() - STREAMED_ONLY))
 def test_the_client_reads_whole_answers(name: str) -> None:
     events, expected = ANSWERS[name]
-    data = RESPONSES.whole(RESPONSES.read(given(tools=[WEATHER])), whole_turn(events))
+    data = RESPONSES.whole(RESPONSES.read(given(tools=[WEATHER])), whole_response(events))
     Response.model_validate(data)
     client = serving(json.dumps(data).encode(), "application/json")
     response = client.responses.create(model="m", input="Hi", tools=[WEATHER])
@@ -520,7 +532,7 @@ def test_the_client_reads_whole_answers(name: str) -> None:
 
 def test_a_whole_answer_has_text_before_calls() -> None:
     events, _ = ANSWERS["text after a call is a new message"]
-    data = RESPONSES.whole(RESPONSES.read(given()), whole_turn(events))
+    data = RESPONSES.whole(RESPONSES.read(given()), whole_response(events))
     assert [item["type"] for item in data["output"]] == ["message", "function_call", "function_call"]
     assert data["output"][0]["content"][0]["text"] == "A\nB\n "
 
@@ -531,7 +543,7 @@ def test_the_client_reads_streamed_answers(name: str) -> None:
     body = streamed(events, RESPONSES.read(given(tools=[WEATHER], stream=True)))
     client = serving(body, "text/event-stream")
     with client.responses.stream(model="m", input="Hi", tools=[WEATHER]) as stream:
-        told = list(stream)
+        told: list[Any] = list(stream)
     response = told[-1].response
     assert told[-1].type == f"response.{response.status}"
     assert seen(response) == expected
@@ -545,7 +557,9 @@ def test_the_client_gives_the_final_response() -> None:
         final = stream.get_final_response()
     assert seen(final) == expected
     assert final.output_text == "\nLet me see.\n"
-    assert final.output[1].parsed_arguments == {"city": "Bern"}
+    called = final.output[1]
+    assert isinstance(called, ParsedResponseFunctionToolCall)
+    assert called.parsed_arguments == {"city": "Bern"}
 
 
 class Answer(BaseModel):
@@ -603,7 +617,7 @@ def test_events_are_numbered_and_their_pieces_make_the_items(name: str) -> None:
     assert len({item["id"] for item in items.values()}) == len(items)
 
 
-def kinds(events: Iterable[TurnEvent]) -> list[str]:
+def kinds(events: Iterable[ResponseEvent]) -> list[str]:
     told = sse(streamed(events, RESPONSES.read(given())))
     return [event["type"].removeprefix("response.") for event in told][2:]
 
@@ -652,10 +666,10 @@ FINISH_REASONS = [
 
 @pytest.mark.parametrize(("reason", "status", "details"), FINISH_REASONS)
 def test_finish_reasons(reason: str, status: str, details: Any) -> None:
-    events = [*texts("A"), TurnEnded(finish_reason=reason, usage=Usage())]
+    events = [*texts("A"), ResponseEnded(finish_reason=reason, usage=Usage())]
     asked = RESPONSES.read(given())
     *_, last = sse(streamed(events, asked))
-    for response in (last["response"], RESPONSES.whole(asked, whole_turn(events))):
+    for response in (last["response"], RESPONSES.whole(asked, whole_response(events))):
         assert (response["status"], response["incomplete_details"]) == (status, details)
         assert response["output"][0]["status"] == status
         assert ("completed_at" in response) == (status == "completed")
@@ -677,10 +691,10 @@ def test_an_answer_repeats_the_request() -> None:
         "truncation": "auto",
         "user": "u",
     }
-    data = RESPONSES.whole(RESPONSES.read(given(**fields, store=True)), whole_turn([STOP]))
+    data = RESPONSES.whole(RESPONSES.read(given(**fields, store=True)), whole_response([STOP]))
     assert {name: data[name] for name in fields} == fields
     assert (data["store"], data["object"], data["error"], data["previous_response_id"]) == (False, "response", None, None)
-    plain = RESPONSES.whole(RESPONSES.read(given()), whole_turn([STOP]))
+    plain = RESPONSES.whole(RESPONSES.read(given()), whole_response([STOP]))
     assert (plain["tools"], plain["tool_choice"], plain["parallel_tool_calls"]) == ([], "auto", True)
     assert (plain["text"], plain["truncation"], plain["temperature"]) == ({"format": {"type": "text"}}, "disabled", None)
 
@@ -699,7 +713,8 @@ def test_a_failure_ends_the_stream(error: ApiError, code: str | None, failure: s
     events = [*texts("A"), *call_events(0, "Bern")[:2]]
     body = writer.begin() + b"".join(writer.write(event) for event in events) + writer.fail(error)
     with serving(body, "text/event-stream").responses.stream(model="m", input="Hi") as stream:
-        *_, told, failed = list(stream)
+        received: list[Any] = list(stream)
+    *_, told, failed = received
     assert (told.type, told.message, told.code, told.param) == ("error", error.message, code, error.param or None)
     assert failed.sequence_number == told.sequence_number + 1
     assert (failed.type, failed.response.status) == ("response.failed", "failed")
@@ -715,7 +730,7 @@ def test_an_answer_sent_back_is_the_message_that_it_was(name: str) -> None:
     """The engine knows its answers again by visible text and calls."""
     events, _ = ANSWERS[name]
     *_, last = sse(streamed(events, RESPONSES.read(given())))
-    turn = whole_turn(events)
+    turn = whole_response(events)
     for sent in (last["response"]["output"], RESPONSES.whole(RESPONSES.read(given()), turn)["output"]):
         outputs = [output(call.id) for call in turn.calls]
         user, message, *results = RESPONSES.read(given(input=[HI, *sent, *outputs])).request.messages

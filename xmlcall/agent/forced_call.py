@@ -18,7 +18,7 @@ from ..types.calls import ToolCall
 from ..types.completion import CompletionRequest, PromptProgress
 from ..types.events import Event
 from ..types.tool import Tool
-from .generate import Continued, Generated, generate
+from .generate import Binder, Continued, Generated, generate
 
 __all__ = ["call_schema", "generate_call"]
 
@@ -42,15 +42,15 @@ def call_schema(tool: Tool) -> dict[str, Any]:
 
 
 async def generate_call(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, tool: Tool
+    backend: Backend, request: CompletionRequest, binder: Binder, tool: Tool
 ) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
 
     Args:
         backend: open.
         request: the conversation.
-        catalog: what was offered.
-        tool: one of them.
+        binder: binds the call.
+        tool: one that was offered.
 
     Yields:
         The parser's events as they come, then one Generated.
@@ -61,15 +61,15 @@ async def generate_call(
     begun = False
     constrained = replace(request, json_schema=call_schema(tool))
     try:
-        async with aclosing(generate(backend, constrained, catalog, parallel=False)) as events:
+        async with aclosing(generate(backend, constrained, binder, parallel=False)) as events:
             async for event in events:
                 begun = True
-                yield replace(event, text=_as_taught(event, catalog)) if isinstance(event, Generated) else event
+                yield replace(event, text=_as_taught(event, binder.catalog)) if isinstance(event, Generated) else event
         return
     except BackendStatusError:
         if begun:
             raise
-    async with aclosing(generate(backend, request, catalog, parallel=False)) as events:
+    async with aclosing(generate(backend, request, binder, parallel=False)) as events:
         async for event in events:
             yield event
 

@@ -14,24 +14,27 @@ A reply that the server cut inside a call is continued where it can be: what was
 model's message, and what comes is read on by the same parser, as if there had been no cut.
 """
 
-from collections.abc import AsyncGenerator
+import secrets
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..backends.base import Backend, usage_after
+from ..binding.bind import bind
+from ..binding.echo import Sources, echo_of
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
 from ..parsing.runaway import Runaway
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
-from ..types.calls import Message, Reply
+from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
 from .ending import Watch, text_until
 
-__all__ = ["REPETITION", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning"]
+__all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
 
 REPETITION: Final = "repetition"
 """The finish reason of a reply that was ended because it repeated itself."""
@@ -60,6 +63,7 @@ class Generated:
         server_reasoning: what came in the server's own reasoning field.
         calls_in_text: the calls stand in `text`, and not in a field of their own.
         refusal: why the reply is no answer, if it is none and calls nothing.
+        fell_back: the server refused the beginning that was written for the model, and the reply was asked for otherwise.
     """
 
     reply: Reply
@@ -69,12 +73,44 @@ class Generated:
     server_reasoning: str = ""
     calls_in_text: bool = True
     refusal: Refusal = ""
+    fell_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binder:
+    """Binds each call once, when it ends; the bound call travels in the event.
+
+    Args:
+        catalog: what was offered.
+        sources: texts by others, from which a call must not be copied; None if copies count as calls.
+    """
+
+    catalog: Catalog
+    sources: Sources | None = None
+
+    def bound(self, events: Iterable[Event]) -> list[Event]:
+        """Return events with each call bound, under an id that is unique in the conversation.
+
+        Args:
+            events: of the parser.
+        """
+        return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
+
+    def _call(self, raw: RawCall) -> ToolCall | InvalidCall:
+        call = bind(raw, self.catalog)
+        copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
+        return replace(copied or call, id=new_id())
+
+
+def new_id() -> str:
+    """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
+    return f"call_{secrets.token_hex(12)}"
 
 
 async def generate(
     backend: Backend,
     request: CompletionRequest,
-    catalog: Catalog,
+    binder: Binder,
     *,
     parallel: bool = True,
     continuations: int = 0,
@@ -85,7 +121,7 @@ async def generate(
     Args:
         backend: open.
         request: the conversation.
-        catalog: what was offered.
+        binder: binds the calls.
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
         continuations: how often a reply that was cut inside a call is continued, if the backend can.
         prefix: how the reply begins, written for the model; only for a backend that continues.
@@ -96,7 +132,7 @@ async def generate(
     Raises:
         BackendError: from the stream.
     """
-    reading = _Reading(catalog, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
+    reading = _ReplyReader(binder, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
     last, usage, reasoning = Chunk(), Usage(), ""
     for event in reading.feed(prefix):
         yield event
@@ -122,21 +158,22 @@ async def generate(
             break
     for event in reading.close(last.finish_reason or "stop"):
         yield event
-    generated = reading.generated(catalog)
+    generated = reading.generated()
     reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
     yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
 
 
-class _Reading:
+class _ReplyReader:
     """A reply while it is read.
 
     Attributes:
         text: all that came, but reasoning in the server's own field.
     """
 
-    def __init__(self, catalog: Catalog, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
+    def __init__(self, binder: Binder, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
         self.text = ""
-        self._parser = Parser(catalog, reasoning_open=reasoning_open)
+        self._binder = binder
+        self._parser = Parser(binder.catalog, reasoning_open=reasoning_open)
         self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
         self._repeats, self._thinks_again = Runaway(), Runaway()
         self._may_cut_calls = bool(request.stop)
@@ -163,7 +200,7 @@ class _Reading:
         end = self._repeats.end
         read = text if end is None else text[: max(end - len(self.text), 0)]
         self.text += text
-        return self._watch.pass_on(self._parser.feed(read))
+        return self._watch.pass_on(self._binder.bound(self._parser.feed(read)))
 
     def close(self, finish_reason: str) -> list[Event]:
         """Read the end: why there is none is told by the parser's last events, and by the reply."""
@@ -177,16 +214,16 @@ class _Reading:
         elif finish_reason == "stop" and self._may_cut_calls and watch.calling:
             finish_reason = "length"  # one of the strings may have cut the call
         self._finish_reason = finish_reason
-        return watch.close(self._parser.close(finish_reason))
+        return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
-    def generated(self, catalog: Catalog) -> Generated:
+    def generated(self) -> Generated:
         """Return what came of it; to be called at its end."""
         watch = self._watch
         end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
         text = watch.leaks.kept(self.text, end)
         if watch.done and watch.end is not None and _in_wrapper(events):
             text = f"{text}\n</function_calls>"
-        reply = reply_of(events, catalog, finish_reason=self._finish_reason)
+        reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
         return Generated(reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found)
@@ -208,7 +245,7 @@ class _Reading:
 
 
 async def generate_begun(
-    backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, catalog: Catalog, **options: Any
+    backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, **options: Any
 ) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
 
@@ -217,7 +254,7 @@ async def generate_begun(
         request: the conversation.
         begun: how the reply begins.
         otherwise: the conversation for a server that refuses: some templates allow no such message.
-        catalog: what was offered.
+        binder: binds the calls.
         options: of `generate`.
 
     Yields:
@@ -228,7 +265,7 @@ async def generate_begun(
     """
     held: list[Event | Continued | Generated] | None = []  # what comes of the beginning itself
     try:
-        async with aclosing(generate(backend, request, catalog, prefix=begun, **options)) as events:
+        async with aclosing(generate(backend, request, binder, prefix=begun, **options)) as events:
             async for event in events:
                 if isinstance(event, PromptProgress):  # says nothing of the reply yet
                     yield event
@@ -244,9 +281,9 @@ async def generate_begun(
     except BackendStatusError as error:
         if held is None or not is_refused_beginning(error):
             raise
-    async with aclosing(generate(backend, otherwise, catalog, **options)) as events:
+    async with aclosing(generate(backend, otherwise, binder, **options)) as events:
         async for event in events:
-            yield event
+            yield replace(event, fell_back=True) if isinstance(event, Generated) else event
 
 
 def is_refused_beginning(error: BackendError) -> bool:

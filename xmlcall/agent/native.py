@@ -17,7 +17,7 @@ from ..types.calls import InvalidCall, RawCall, Repair, Reply
 from ..types.completion import CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .ending import Watch, text_until
-from .generate import Generated
+from .generate import Binder, Generated
 
 __all__ = ["generate_native"]
 
@@ -25,14 +25,14 @@ _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand 
 
 
 async def generate_native(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, *, read_text: bool = True
+    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True
 ) -> AsyncGenerator[Event | PromptProgress | Generated]:
     """Generate a reply with the server's own function calling.
 
     Args:
         backend: open.
         request: the conversation, with `tools`.
-        catalog: what was offered; without any tool the text is not read.
+        binder: binds the calls; without any tool the text is not read.
         read_text: whether calls that the server left in the text count, if it found none itself.
 
     Yields:
@@ -43,6 +43,7 @@ async def generate_native(
         BackendError: from the stream.
     """
     finish_reason, usage, reasoning, kept = "stop", Usage(), "", list[Event]()
+    catalog = binder.catalog
     leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
     async with aclosing(backend.stream(request)) as stream:
         async for chunk in stream:
@@ -52,10 +53,11 @@ async def generate_native(
             if chunk.reasoning:
                 reasoning += chunk.reasoning
                 yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
-            for event in (*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)):
+            events = binder.bound([*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)])
+            for event in events:
                 kept.append(event)
                 yield event
-    for event in leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)):
+    for event in binder.bound(leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept))):
         kept.append(event)
         yield event
     reply = reply_of(kept, catalog, finish_reason=finish_reason)

@@ -1,16 +1,15 @@
 """What comes of one call: it is checked, approved and run, and what happened becomes what the model is told.
 
-A call runs only if it is valid, copied from nobody, not repeated without end, and allowed by the policy.
+A call runs only if it is valid, not repeated without end, and allowed by the policy.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from ..binding.echo import Sources, echo_of
 from ..errors import ToolHostError
-from ..hosts.base import OnProgress
+from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, ToolCall, ToolResult
@@ -19,6 +18,8 @@ from .policy import Decision, Policy, Proposal
 from .retries import Attempts
 
 __all__ = ["Calling", "outcome"]
+
+_GONE = ToolResult.error("Not run: the server does not have this tool any more.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,32 +30,34 @@ class Calling:
         router: where tools live.
         policy: asked about each call.
         timeout: seconds for each; None leaves it to the host.
+        origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
     """
 
     router: Router
     policy: Policy
     timeout: float | None = None
+    origins: Mapping[str, tuple[Host, str]] | None = None
 
-    async def run(
-        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, sources: Sources
-    ) -> AsyncGenerator[LoopEvent]:
+    async def run(self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
         """Check, approve and run a call.
 
         Args:
             call: as bound.
             catalog: what was offered.
-            attempts: what the run has tried so far.
-            sources: texts by others, from which a call must not be copied.
+            attempts: what the turn has tried so far.
 
         Yields:
             CallRejected, or CallDenied, or CallStarted, CallProgress as it comes, and CallFinished.
         """
         tool = catalog.get(call.name)
-        if isinstance(call, ToolCall):
-            call = echo_of(call, catalog, sources) or (call if tool else _not_offered(call))
+        if isinstance(call, ToolCall) and tool is None:
+            call = _not_offered(call)
         if isinstance(call, InvalidCall) or tool is None:
             assert isinstance(call, InvalidCall)
             yield CallRejected(call=call)
+            return
+        if self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
+            yield CallFinished(call=call, result=_GONE)
             return
         host, host_tool = self.router.origin(call.name)
         times = attempts.count(call)

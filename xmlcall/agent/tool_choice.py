@@ -15,7 +15,7 @@ independently of the first token of a reply (`tool_need`).
 *Whether the only one.* With one tool there is nothing to choose. But a model whose request the tool is not for would rather name
 another one, which nobody offers: how likely the begun call names the tool tells that, without a habit.
 
-All are measured: docs/decisions.md, "Which tool, and whether any".
+All are measured: docs/decisions/tool-need.md.
 
 A name is several tokens, so it is read token by token: a token is written, and the tools whose names do not go on like that are
 out. Behind names stands what ends them, so that `list` is no beginning of `list_all`; a name that no tool has
@@ -31,8 +31,8 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..dialects import Dialect
+from ..dialects.write import beginning
 from ..errors import BackendStatusError
-from ..parsing.reply import beginning
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage

@@ -1,8 +1,8 @@
 """Whether a message needs a tool: the model's own probability of a call, held against a threshold.
 
 Small models tell messages that need a tool from those that need none quite well, and then act wrongly: by nature some call a
-tool whatever is said, others hardly ever, and the words of a prompt move all their replies at once (measured: docs/decisions.md,
-"A call threshold"). The first token of a reply decides between a call and plain words. So one token is asked for; its
+tool whatever is said, others hardly ever, and the words of a prompt move all their replies at once (measured:
+docs/decisions/tool-need.md). The first token of a reply decides between a call and plain words. So one token is asked for; its
 probabilities say how much the model is for a call, as log-odds; and a threshold makes a decision of that. If it is a call, the
 block is begun for the model, where the server goes on from there; if not, plain words are asked for.
 
@@ -37,8 +37,8 @@ from typing import Final, Literal
 
 from ..backends.base import Backend
 from ..dialects import Dialect
+from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
-from ..parsing.reply import beginning
 from ..prompting.system import plain_request
 from ..tools.catalog import Catalog
 from ..types.calls import Message

@@ -1,25 +1,19 @@
 """Does a reply mean to call a tool, though no call could be read from it?
 
-Only words are a right answer to a question that needs no tool. A model that writes a call which nobody can read, or of a tool
-that it made up, has not refused; so here calls are looked for in every form that models are known to write, with looser rules
-than the parser's: nothing runs because of it. Thoughts do not count, and neither does a sentence that names a tool.
+Only words are a right answer to a question that needs no tool. A model that writes an unreadable call, or a call of a tool that
+it made up, has not refused. So calls are looked for in every form that models are known to write, with looser rules than the
+parser's, since nothing runs because of it. By which fragments a format is known follows from its row (`dialects/marks.py`).
+Thoughts do not count, and neither does a sentence that names a tool.
 """
 
 import re
 from collections.abc import Iterable
 
+from ..dialects import DIALECTS, attempts_call
+
 __all__ = ["attempted", "spoken"]
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning|seed:think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-# What calls begin or end with in the formats of docs/dialects.md, of Mistral and of Llama 3.
-_TAG = re.compile(
-    r"</?(?:function_calls|invoke|parameter|tool_call|tool_use|function[=_ ]|arg_key|tools?\b)"
-    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call"
-)
-_JSON_CALL = (
-    re.compile(r'"(?:name|tool|tool_name|function)"\s*:\s*"'),
-    re.compile(r'"(?:arguments|parameters|args|tool_input)"\s*:'),
-)
 _FENCED = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
 # A list of Python calls with arguments by name, which is how BFCL and Llama 4 ask for calls; nothing beside it.
 _PYTHON_CALLS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(\s*\w+\s*=.*\)\s*\]?", re.DOTALL)
@@ -38,7 +32,8 @@ def attempted(text: str, names: Iterable[str]) -> bool:
         text: what the model said, without its thoughts.
         names: of the tools on offer.
     """
-    if _TAG.search(text) or all(part.search(text) for part in _JSON_CALL):
+    names = tuple(names)
+    if attempts_call(text, DIALECTS.values(), names):
         return True
     fenced = _FENCED.fullmatch(text.strip())
     if _PYTHON_CALLS.fullmatch((fenced[1] if fenced else text).strip()):

@@ -1,8 +1,8 @@
 """Measure a model's call threshold: which log-odds of a call tell questions that need a tool from those that need none.
 
-Every question is asked for one token (`tool_need`). A threshold loses the calls below it and spares false ones; since the first
-cannot be had back, the threshold that is suggested is the highest that keeps a wanted share of the calls. It is as good as the
-questions are many and like those that will be asked: judge it on others than those that it was measured on.
+The model is asked for one token behind each question (`tool_need`). A threshold loses the calls below it, and avoids false
+ones. A lost call is worse, so the suggested threshold is the highest that keeps a wanted share of the calls. It is good if the
+questions are many, and like those that will be asked: judge it on other questions than those that it was measured on.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -65,7 +65,7 @@ class Calibration:
 
 
 def check(cases: Iterable[Case], way: Way) -> None:
-    """Check that a threshold can come of it, before a model is asked.
+    """Check that a threshold can be measured, before a model is asked.
 
     Args:
         cases: that need a call, or none.

@@ -49,7 +49,7 @@ _CONVERSATIONAL = ("half", "servers", "turns")
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """Return a case as it is kept: what only conversations have is left out of the others, which were kept before there were any.
+    """Return a case as it is kept. Fields that only conversations have are left out of other cases, as in older runs.
 
     Args:
         case: of any suite.
@@ -64,7 +64,7 @@ _GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_
 
 
 def group_of(case: Case) -> str:
-    """Return what a case shares with those like it, which are right or wrong together more often than by chance.
+    """Return the name of a case's group: cases that are right or wrong together more often than by chance.
 
     Args:
         case: any; most are alone in their group.

@@ -1,8 +1,8 @@
 """The suite `catalog`: does a model find the right tool among 1, 10, 50, 100 and 200 real ones?
 
 Each of 40 questions (`catalog.toml`) is for one tool of public MCP servers (`catalog.json`; `benchmarks/catalog_tools.py` records
-it) and is asked with catalogs of every size. Which others are offered, and where the right one stands among them, depends on the
-seed and the question and on nothing else; a smaller catalog is part of the larger ones, so that only size tells them apart.
+it) and is asked with catalogs of every size. The seed and the question alone decide which other tools are offered, and where the
+right one stands among them. A smaller catalog is part of the larger ones, so that they differ in size only.
 """
 
 import json

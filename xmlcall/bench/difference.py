@@ -1,4 +1,4 @@
-"""What was expected beside what came: accepted calls, and the lines in which a reply's calls differ from the nearest of them."""
+"""Compare a reply with what was expected: the accepted calls, and the lines that differ from the nearest of them."""
 
 import contextlib
 import difflib

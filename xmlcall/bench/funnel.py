@@ -8,7 +8,7 @@ branches, which say how much the parser's tolerances and the conversions are wor
                         `-> parsed_as_written               `-> valid_as_written
 
 A case that needs no call ends in one of five ways: refused rightly, a false call, a malformed attempt (never counted as right),
-empty, or cut, and then nobody knows what it would have become.
+empty, or cut (neither right nor wrong).
 """
 
 from collections.abc import Iterable, Mapping
@@ -279,7 +279,7 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
 
 
 def _code_of(issue: Issue, call: InvalidCall, case: Case) -> str:
-    """Return an issue's code; of two readings because of a name that the tool does not declare, that of the name.
+    """Return an issue's code. Two readings because of an undeclared name count as the mistake in the name.
 
     The parser leaves open whether such a parameter is one or text of the value before it, so that nothing wrong runs. Written as
     asked for, it is a parameter that the model made up: a mistake against the schema and not against the format.
@@ -291,7 +291,7 @@ def _code_of(issue: Issue, call: InvalidCall, case: Case) -> str:
 
 
 def _conversions(reply: Reply) -> list[str]:
-    """Return the codes of what binding changed, without what the parser tolerated."""
+    """Return the codes of binding's conversions, without the parser's repairs."""
     calls = (call for call in reply.calls if isinstance(call, ToolCall))
     return [repair.code for call in calls for repair in call.repairs[len(call.raw.repairs) :]]
 

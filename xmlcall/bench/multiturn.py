@@ -2,7 +2,7 @@
 
 A task is played through a `ToolLoop` and judged after each turn, by the rules of BFCL V4. Next to the state of the model's tools
 there is a second one, on which the expected calls are run. A turn is right if both states are equal and each result of an
-expected call is among the results that the model got so far; how it came there is its own affair. Where nothing should be called,
+expected call is among the results that the model got so far, in whatever way. Where nothing should be called,
 BFCL's scorer runs what was called and does not judge it; neither does the verdict here, but `false_calls` names the turn.
 """
 
@@ -189,7 +189,7 @@ def _agrees(host: StateHost, reference: StateHost) -> bool:
 
 
 async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _MAX_STEPS, **options: Any) -> dict[str, Any]:
-    """Play a task and judge it; it ends with the first turn that is wrong, because no later one can mend it.
+    """Play a task and judge it. It ends with the first wrong turn, because a task with a wrong turn is wrong.
 
     Args:
         case: the task.

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 
 from ..backends.openai_wire import json_text, native_call
 from ..dialects import DIALECTS
-from ..parsing.reply import write
+from ..dialects.write import write
 from ..tools.catalog import Catalog
 from ..tools.outline import example_arguments
 from ..types.completion import Chunk

@@ -177,7 +177,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
 
 
 def _is_changed(column: Mapping[str, Any]) -> bool:
-    """Say whether this version would ask with another prompt than the run did."""
+    """Say whether this version's prompt differs from the run's."""
     run, way = column["run"], column["way"]
     now = prompt_hash(way_of(way), run.settings)
     return bool(run.about.get("prompts", {}).get(way, now) != now)

@@ -1,10 +1,9 @@
 """Asks a subject every case in every way, and keeps the replies as they came.
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
-transport is no answer: the request is tried again (`backends/retrying.py`), a case of which a reply broke off is begun again, and
-if that does not help, the case stays open for the next start of the same run.
-After so many of them one after another the run ends, since the server is gone or wrong; a request that the server refuses for its
-own sake is told and passed over.
+transport is no answer: the request is tried again (`backends/retrying.py`), and a case whose reply broke off is begun again. If
+that does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, since
+the server is gone or wrong. A request that the server refuses for its own sake is reported, and the run goes on.
 
 A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
 """
@@ -30,7 +29,7 @@ from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, catalog_of, conversation, decided, generation, need_of
+from .ways import Settings, Way, catalog_of, conversation, decided, format_of, generation, need_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -86,7 +85,7 @@ async def execute(
                 if case.expects == "task":
                     answer = await _played(run_case, tasks[case.id], way, backend, run.settings)
                 elif case.expects == "talk":
-                    as_in_chat: dict[str, Any] = {"read_text": True, "repair": None}
+                    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
                     answer = await _played(converse, case, way, backend, run.settings, **as_in_chat)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
@@ -113,9 +112,12 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     Raises:
         UsageError: there are tasks of several turns, which only the ways of `ToolLoop` can play.
     """
-    others = [way.name for way in ways if way.name not in ("xml", "native")]
+    others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
-        raise UsageError(f"tasks of several turns and conversations are played with --way xml or native, not {others[0]}")
+        raise UsageError(
+            "tasks of several turns and conversations are played with --way xml, native or the name of a wire format, "
+            f"not {others[0]}"
+        )
 
 
 def _wanted(
@@ -163,15 +165,15 @@ async def _played(
     Args:
         play: which plays it, with options of `ToolLoop`.
         case: what is played.
-        way: `xml` or `native`.
+        way: `native`, or one with our prompt.
         backend: open.
         settings: of the run.
         more: options in place of those that follow from the settings.
     """
     started = backend.clock()
     options: dict[str, Any] = {
-        "mode": "native" if way.is_native else "xml",
-        "read_text": False,  # what a task measures is the server's own reading
+        "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
+        "dialect": format_of(way, settings).dialect,
         "lang": settings.lang,
         "parallel": settings.parallel,
         "reminder": settings.reminder,
@@ -225,7 +227,7 @@ async def _rounds(
         if not left or not none_can_run(calls):
             break
         request = str(case.messages[-1]["content"])
-        told = results([(call, None) for call in calls], catalog_of(case), lang=settings.lang, request=request)
+        told = results([(call, None) for call in calls], catalog_of(case), format_of(way, settings), request=request)
         messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
     return rounds
 
@@ -299,7 +301,7 @@ class PatientBackend(KeptOpen):
         self.broke_off = False
 
     def clock(self) -> float:
-        """Return the time, in seconds, without that of tries that failed: what a reply took is a figure of reports."""
+        """Return the time in seconds, without failed attempts: reports show how long replies took."""
         return time.monotonic() - self._lost
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:

@@ -5,8 +5,8 @@ without the data that it was drawn from. `replies.jsonl` has a line a case and w
 loses at most the replies under way, and a line that it cut in two is dropped on the next start. A line's key is the hash of its
 request, so that another request never passes for one that was answered.
 
-What is read is checked first: a line that is no reply, or cases that are not those that were asked, would else end in a traceback
-or in the numbers of a smaller benchmark.
+What is read is checked first. A line that is no reply would otherwise end in a traceback; cases that are not those that were
+asked would end in wrong figures.
 """
 
 import contextlib
@@ -156,7 +156,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file that whoever reads it finds whole: as it was before, or as it is now.
+    """Replace a file at once: readers see its old content or its new content, never a part.
 
     Args:
         file: to be replaced.

@@ -1,8 +1,8 @@
 """The suite `wire`: can a model carry a value unchanged through a call?
 
 Every case quotes one value in the question, between two marker lines, and is judged to the last character. Values are drawn from
-templates: `«word»` is a slot, and `«word1»` is the same draw wherever it stands in its template. A case depends on the seed, its
-category and its place there, and on nothing else, so that a small sample is a part of every larger one.
+templates: `«word»` is a slot, and `«word1»` is the same draw wherever it stands in its template. A case depends only on the seed,
+its category and its place there, so that a small sample is a part of every larger one.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """A call as written + its tool -> a call with typed arguments, or every mistake in it.
 
-Strategy: read each value strictly, as the schema says (the text itself where a string is admitted, else its JSON value), then
-validate the whole with JSON Schema. Only what is invalid as it stands is converted (`convert.py`), and every liberty is a
-repair. All issues of a call come at once, so that a model can mend them in one go. Nothing raises on any text.
+Strategy: read each value strictly, as the schema says (`tools/strict.py`), then validate the whole with JSON Schema. Only what
+is invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so that a
+model can mend them in one go. Nothing raises on any text.
 """
 
 import difflib
@@ -12,14 +12,15 @@ from typing import Any
 
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, deeper_than
-from ..schema.validation import describe, find_issues, limited
+from ..schema.validation import describe, find_issues, is_valid, limited
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.parameters import Parameter, parameter_of
+from ..tools.strict import read_text
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 from .convert import Ambiguous, Fit, Fitter
 
-__all__ = ["bind"]
+__all__ = ["bind", "bind_argument"]
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
@@ -60,6 +61,25 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     return ToolCall(id=_id(raw_call), name=final, arguments=draft.arguments, repairs=repairs, raw=raw_call)
 
 
+def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
+    """Type one argument by its own schema, as `bind` will in the whole call: for a call that is still being written.
+
+    Args:
+        argument: complete, with the parameter's exact name.
+        tool: one of `tools`.
+        tools: what was offered; a Catalog, so that the tool's validator is compiled once.
+
+    Returns:
+        The value; MISSING if it is not valid, or if it would be left out.
+    """
+    catalog = Catalog.of(tools)
+    draft = _Draft(tool, RawCall(index=0, name=tool.name, arguments=(argument,)), catalog)
+    with limited():
+        draft.read()
+        draft.check_alone(argument.name)
+    return MISSING if draft.issues else draft.arguments.get(argument.name, MISSING)
+
+
 def _id(raw_call: RawCall) -> str:
     return f"call_{raw_call.index}"
 
@@ -97,8 +117,7 @@ class _Draft:
                 self._repair("placeholder-argument", argument, argument.name)
                 continue
             name = self._name_of(argument)
-            parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
-            value, issue, repairs = _value(argument, name, parameter, self._root, self._call.complete)
+            value, issue, repairs = self._value_of(argument, name)
             if issue is not None:
                 self.issues.append(issue)
             if name in self.arguments:
@@ -108,6 +127,16 @@ class _Draft:
             if name or argument.value is not MISSING:
                 self.arguments[name] = value
                 self._raw[name] = argument
+
+    def _value_of(self, argument: RawArgument, name: str) -> "Read":
+        if argument.value is not MISSING or not name:
+            return _typed(argument, name)
+        if self._tool is None:
+            return argument.text, None, ()
+        parameter = parameter_of(self._catalog, self._tool, name)
+        if parameter.admits_string:
+            return read_text(argument.text, parameter, self._tool, self._catalog), None, ()
+        return _json_value(argument, name, parameter, self._root, self._call.complete)
 
     def _name_of(self, argument: RawArgument) -> str:
         declared = self._declared
@@ -144,6 +173,17 @@ class _Draft:
         broken = tuple(issue.path for issue in self.issues)
         inside = tuple(f"{path}{mark}" for path in broken for mark in ".[")
         self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
+
+    def check_alone(self, name: str) -> None:
+        """Validate and mend one argument by its own schema; an issue if that does not help."""
+        assert self._tool is not None
+        validator = self._catalog.validator(self._tool.name)
+        schema = parameter_of(self._catalog, self._tool, name).schema
+        if not isinstance(validator, str) and name in self.arguments and not is_valid(validator, self.arguments[name], schema):
+            self._mend(self._tool, Fitter(validator, self._root))
+        valid = name not in self.arguments or is_valid(validator, self.arguments[name], schema)
+        if isinstance(validator, str) or not valid:
+            self.issues.append(Issue(code="invalid-value", path=f"$.{name}"))
 
     def _unwrap(self) -> None:
         found = _unwrapped(self._call, self.arguments, self._declared)
@@ -240,17 +280,13 @@ def _unwrapped(
 Read = tuple[Any, Issue | None, tuple[Repair, ...]]
 
 
-def _value(argument: RawArgument, name: str, parameter: Parameter | None, root: Mapping[str, Any], complete: bool) -> Read:
-    if argument.value is not MISSING:
-        if deeper_than(MAX_DEPTH, argument.value):
-            reason = f"it is nested deeper than {MAX_DEPTH} levels"
-            return None, _malformed(f"$.{name}", "JSON", argument.text, reason), ()
-        return argument.value, None, ()
-    if not name:  # a native call whose arguments as a whole are no JSON object
+def _typed(argument: RawArgument, name: str) -> Read:
+    """Take a value whose type its format tells; without one, a native call's arguments as a whole are no JSON object."""
+    if argument.value is MISSING:
         return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
-    if parameter is None or parameter.admits_string:
-        return argument.text, None, ()
-    return _json_value(argument, name, parameter, root, complete)
+    if deeper_than(MAX_DEPTH, argument.value):
+        return None, _malformed(f"$.{name}", "JSON", argument.text, f"it is nested deeper than {MAX_DEPTH} levels"), ()
+    return argument.value, None, ()
 
 
 def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Mapping[str, Any], complete: bool) -> Read:

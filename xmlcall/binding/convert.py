@@ -21,6 +21,8 @@ import regex
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, resolve
 from ..schema.validation import is_valid, types_of
+from ..tools.strict import other_than_string
+from ..types.calls import MISSING
 from . import xml_elements as xmlvalue
 
 __all__ = ["Ambiguous", "Fit", "Fitter"]
@@ -29,6 +31,7 @@ _MAX_BRANCHES = 32
 _MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "null", "none", "nil"})
+_NOTHING = _NULLS | {"n/a"}  # never a member of a list: `None` for a list of strings means that there are none
 _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MAX_DIGITS = 300  # a double has no more
 _INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
@@ -79,6 +82,8 @@ class Fitter:
         Returns:
             The reading with the fewest liberties; None if there is none.
         """
+        if isinstance(value, _Text) and (other := other_than_string(value, schema, self._validator)) is not MISSING:
+            return Fit(other)
         if is_valid(self._validator, value, schema):
             return Fit(value)
         schema = resolve(schema, self._root)
@@ -132,8 +137,8 @@ class Fitter:
         elif (nodes := _nodes(text)) and self._are_items(nodes, items):
             yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
-            for code, parts in _splits(text):
-                yield _unquoted(self._liberty(code, path, self._all(parts, items, path, depth)))
+            for code, parts in _splits(text, self._enumerated(items)):
+                yield _unquoted(self._liberty(code, path, self._all(list(map(_Text, parts)), items, path, depth)))
 
     def _are_items(self, nodes: tuple[xmlvalue.Node, ...], items: Any) -> bool:
         """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
@@ -146,12 +151,20 @@ class Fitter:
         kinds = set(types_of(items))
         return (bool(kinds) and kinds <= _SCALARS) or (isinstance(items, Mapping) and not kinds and "enum" in items)
 
+    def _enumerated(self, items: Any) -> list[Any]:
+        items = resolve(items, self._root)
+        members = items.get("enum") if isinstance(items, Mapping) else None
+        return members if isinstance(members, list) else []
+
     def _all(self, values: list[Any], items: Any, path: str, depth: int) -> Fit | Ambiguous | None:
         fits = []
+        known = self._enumerated(items)
         for place, value in enumerate(values):
             fit = self.fit(value, items, f"{path}[{place}]", depth - 1)
             if not isinstance(fit, Fit):
                 return fit
+            if isinstance(value, _Text) and isinstance(fit.value, str) and _says_nothing(value, known):
+                return None
             fits.append(fit)
         return Fit([fit.value for fit in fits], tuple(each for fit in fits for each in fit.liberties))
 
@@ -180,6 +193,12 @@ class Fitter:
     @staticmethod
     def _liberty(code: str, path: str, fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
         return Fit(fit.value, ((code, path), *fit.liberties)) if isinstance(fit, Fit) else fit
+
+
+class _Text(str):
+    """A text whose type is not known: of an element, or of a part of a list."""
+
+    __slots__ = ()
 
 
 class _Elements(dict[str, Any]):
@@ -222,7 +241,7 @@ def _nodes(text: str) -> tuple[xmlvalue.Node, ...] | None:
 
 
 def _tree(node: xmlvalue.Node) -> Any:
-    return _grouped(node.children) if node.children else node.text
+    return _grouped(node.children) if node.children else _Text(node.text)
 
 
 def _grouped(nodes: tuple[xmlvalue.Node, ...]) -> Any:
@@ -233,22 +252,31 @@ def _grouped(nodes: tuple[xmlvalue.Node, ...]) -> Any:
     return _Elements({name: values if len(values) > 1 else values[0] for name, values in found.items()})
 
 
-def _splits(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the ways to take a text for a list of scalars: one a line, by commas, or all of it as the only one."""
+def _splits(text: str, known: list[Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the ways to take a text for a list of scalars: one a line, by commas, or all of it as the only one.
+
+    Where both of the last two are valid, nothing decides: `Paris, France` may be one place, and `Doe, John` one name. So a list
+    with commas is read only where the schema of the items refuses one of the two, as numbers, an enum or a pattern do.
+    """
+    text = text.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > 1:
         bulleted = all(_BULLET.match(line) for line in lines)
         yield "line-list", [_BULLET.sub("", line) for line in lines] if bulleted else lines
         return
-    if "," in text and _NUMBER.fullmatch(text.strip()):
-        return  # 1,000 may be two numbers or one thousand
-    if _DECIMAL_COMMA.fullmatch(text.strip()):
-        return  # 1,5 may be two numbers or one and a half
+    if "," in text and (_NUMBER.fullmatch(text) or _DECIMAL_COMMA.fullmatch(text)):
+        return  # 1,000 may be two numbers or one thousand, 1,5 two numbers or one and a half
     parts = [part.strip() for part in text.split(",")]
+    if any(_says_nothing(part, known) for part in parts):
+        return
     if len(parts) > 1:
         yield "comma-list", parts
-    if len(parts) == 1 or any(" " in part for part in parts):  # `Paris, a city` may be one; `red,green` is not
-        yield "single-item", [text.strip()]
+    yield "single-item", [text]
+
+
+def _says_nothing(text: str, known: list[Any]) -> bool:
+    """Say whether a text is a word for nothing, and not one of the values that the schema lists."""
+    return text.strip().strip("\"'`").strip().casefold() in _NOTHING and text not in known
 
 
 def _member(value: Any, members: list[Any], path: str) -> Fit | None:

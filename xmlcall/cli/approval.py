@@ -1,7 +1,7 @@
 """Ask the person before a call runs (MCP 2026-07-28, tools: there SHOULD be a human who can deny it).
 
-What is asked about is shown in full, with everything unprintable written out. Only a terminal is asked: text that is piped in may
-come from anywhere. What was typed before the question was there is thrown away, so that it answers nothing.
+The call is shown in full, with everything unprintable written out. Only a terminal is asked: text that is piped in may come from
+anywhere. What was typed before the question appeared is thrown away, so that it does not answer the question.
 """
 
 import glob
@@ -86,7 +86,7 @@ class _Asking:
         return Decision(allowed=choice is not _Choice.NO, reason="The person said no." if choice is _Choice.NO else "")
 
     async def _ask(self) -> _Choice:
-        """Ask until the answer is one; the end of input stops, an answer that never comes out right is a no."""
+        """Ask until there is an answer. The end of input stops the run; after too many wrong answers it is a no."""
         _forget_typed()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):

@@ -52,7 +52,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _gates(gates: Sequence[tuple[str, float]], found: Sequence[Mapping[str, Any]]) -> int:
-    """Compare every way with the gates; a metric that no case counts for is not met, and neither is any by a part of a run."""
+    """Compare every way with the gates. A metric without cases fails; an incomplete run fails every gate."""
     code = OK
     for each in found if gates else ():
         for way, of_way in each["ways"].items():

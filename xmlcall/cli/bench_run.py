@@ -137,10 +137,10 @@ def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | No
 async def opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
     """Open the backend of `--model` and `--context`, with a note while it loads."""
     from ..backends.connect import connect
-    from .waiting import Opening, error_console
+    from .waiting import OpeningStatus, error_console
     from .words import speaker
 
-    opening = Opening(error_console(), speaker("en"))
+    opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
     async with opening:

@@ -1,7 +1,7 @@
 """What stands behind `--mcp`: a configuration file, a URL, a Python script or a command line.
 
-Whoever types a command here wants it to run, as in a shell; no shell reads it, so that nothing in it is expanded. What its tools
-do is asked about as with any other server.
+Typing a command here allows its start, as in a shell. No shell reads it, so nothing in it is expanded. The person is asked about
+calls of its tools as with any other server.
 """
 
 import re

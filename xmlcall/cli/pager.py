@@ -1,6 +1,6 @@
 """A text that may be longer than the screen: on a terminal it comes in pages, elsewhere whole.
 
-No pager program is run: the text is by servers, and what a pager does with it, and with its own settings, is not ours to know.
+No pager program is run: the text comes from servers, and a pager may act on it in ways that nobody here controls.
 """
 
 import shutil

@@ -1,7 +1,8 @@
 """Text by models, tools and servers, made safe to show: it cannot move the cursor, recolour the screen or hide what follows.
 
-Three ways, each total: `plain` for text of several lines, `PlainStream` for the same text in pieces, `visible` for what a person
-has to judge (arguments, names, commands), where nothing may be dropped and everything unprintable is written as an escape.
+There are three ways, and none raises. `plain` is for text of several lines, `PlainStream` for the same text in pieces.
+`visible` is for what a person has to judge (arguments, names, commands): nothing is dropped, and everything unprintable is
+written as an escape.
 """
 
 import json

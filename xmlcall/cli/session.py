@@ -14,9 +14,9 @@ from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
-from .options import call_threshold_of
+from .options import call_threshold_of, dialect_of
 from .servers import described, hosts_of, servers_of
-from .waiting import Opening
+from .waiting import OpeningStatus
 from .words import Say
 
 __all__ = ["Session", "open_session", "opening_messages", "stop_message"]
@@ -55,7 +55,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         ToolHostError, BackendError: a server or the model did not open.
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
-    opening = Opening(display.console, display.say)
+    opening = OpeningStatus(display.console, display.say)
     loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
         async with opening:
@@ -71,7 +71,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         yield session
 
 
-def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> ToolLoop:
+def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus) -> ToolLoop:
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
@@ -88,6 +88,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
         parallel=options.parallel,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),
+        dialect=dialect_of(options),
         lang=options.lang,
         max_tokens=options.max_tokens,
         temperature=options.temperature,
@@ -97,7 +98,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: Opening) -> To
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:
-    """Return the globs that need no question: the demo server is ours, but a configured one may only call itself that."""
+    """Return the globs of calls that need no question: the built-in demo server's, not those of a configured `demo`."""
     if options.yes:
         return ["*"]
     return [*options.allow, *([] if options.mcp else _DEMO_ONLY)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..hosts.mcp.wire import tool_to_mcp
 from ..hosts.router import Router
-from ..tools.outline import Parameter, parameters_of
+from ..tools.outline import ShownParameter, parameters_of
 from ..types.calls import Tool
 from .exits import FAILED, OK, run_async
 from .jsonform import json_text
@@ -100,7 +100,7 @@ def parameter_lines(tool: Tool, router: Router, say: Say) -> list[str]:
     return [_lines(tool, router)[0], *description, *_rows(parameters_of(tool), say, "    ")]
 
 
-def _rows(parameters: Iterable[Parameter], say: Say, indent: str) -> list[str]:
+def _rows(parameters: Iterable[ShownParameter], say: Say, indent: str) -> list[str]:
     rows = []
     for each in parameters:
         kind = shortened(visible(each.kind), lines=1, width=200)
@@ -110,6 +110,6 @@ def _rows(parameters: Iterable[Parameter], say: Say, indent: str) -> list[str]:
     return rows
 
 
-def _summary(parameter: Parameter) -> str:
+def _summary(parameter: ShownParameter) -> str:
     mark = "" if parameter.required else "?"
     return f"{visible(parameter.name)}{mark}: {shortened(visible(parameter.kind), lines=1, width=60)}"

@@ -1,7 +1,7 @@
 """What a person sees while something takes long: a bar for a download, a status line for everything else.
 
 All of it is on standard error. Where that is no terminal, a download prints a line every ten seconds and a status one line or
-none. A terminal has room for one of these at a time, so whoever starts one stops the other.
+none. A terminal has room for one of these at a time, so starting one stops the other.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ..models.known import Progress
 from .plain import visible
 from .words import Say
 
-__all__ = ["DownloadBar", "Opening", "SlowStatus", "error_console"]
+__all__ = ["DownloadBar", "OpeningStatus", "SlowStatus", "error_console"]
 
 SLOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
@@ -133,7 +133,7 @@ class SlowStatus:
         self._text = text
 
     def stop(self) -> None:
-        """It is over: take the status away."""
+        """Take the status away: it is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -151,7 +151,7 @@ class SlowStatus:
 
 
 class _Renewed:
-    """What is made anew each time that it is drawn.
+    """Something that is made anew each time that it is drawn.
 
     Args:
         make: it.
@@ -164,7 +164,7 @@ class _Renewed:
         return self._make()
 
 
-class Opening:
+class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`.
 
     Args:

@@ -3,7 +3,7 @@
 Only the word that is being written is held back. A Chinese, Japanese or Korean character is a word by itself, with the closing
 marks behind it. Shown as what they mean: headings and `**bold**` (bold), `-` and `*` before an item of a list (a dot; its further
 lines are indented), fences (what is inside is dim and never broken). Everything else stays as written, tables and inline code
-too. Markdown decides nothing but looks: at a line's end everything is as before it, so a mark without its partner does no harm.
+too. Every style ends at its line's end, so a mark without its partner does no harm.
 """
 
 import re

@@ -1,9 +1,9 @@
 """The server's side of ASGI, inside this process: an app is opened, asked and closed as a web server does it.
 
-httpx's own ASGITransport gathers a whole answer before it gives any of it. Here an answer comes as the app sends it, through a
-queue that holds the app up when the reader is slow, and an app learns that its caller left. The beginning of an error and the end
-of any answer are handed over when the app goes on or has ended: frameworks say "Internal Server Error" and then raise the reason,
-and here the caller is to see the reason.
+httpx's own ASGITransport gathers a whole answer before it returns any of it. Here an answer comes as the app sends it, through
+a queue that slows the app down when the reader is slow, and an app is told that its caller left. Frameworks answer "Internal
+Server Error" and then raise the reason; the caller is to see the reason. So the beginning of an error and the end of any answer
+are handed over only when the app has gone on or ended.
 
 Source: ASGI 3.0, specs "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a caller that left is to fail) and "Lifespan" 2.0.
 """
@@ -17,7 +17,7 @@ import anyio
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
 
-__all__ = ["AppError", "Exchange", "Lifespan"]
+__all__ = ["AppError", "AppResponse", "Lifespan"]
 
 AHEAD: Final = 16  # messages that an app may send before they are read
 LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller left
@@ -39,7 +39,7 @@ class AppError(Exception):
     """An app did not give a whole answer; the cause is what it raised, if it did."""
 
 
-class Exchange:
+class AppResponse:
     """One request to an app, and the answer as it comes. It begins at once.
 
     Args:

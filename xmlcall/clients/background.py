@@ -1,6 +1,6 @@
 """An event loop in a thread of its own, for clients that have none.
 
-The thread does not keep the program alive: who forgets to close a client still gets to the end of the program.
+The thread does not keep the program alive: a program that forgets to close a client still ends.
 """
 
 import threading

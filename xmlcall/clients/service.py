@@ -1,8 +1,8 @@
 """The proxy of one model inside this process: opened by its first request, and asked without a network.
 
-Opening has no time limit: a model may have to be fetched first, and no client's time limit was meant for that. A model that does
-not open is an error in the caller's wire format, as if a server had said it: the SDKs show the words of a status error and hide
-those of a connection that failed. The next request tries again.
+Opening has no time limit: a model may have to be fetched first, and no client's time limit was meant for that. If a model does
+not open, the caller gets an error with a status in its own wire format: the SDKs show the message of such an error, and hide
+the message of a failed connection. The next request tries again.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from ..errors import UsageError, XmlcallError
 from ..proxy import create_app
 from ..proxy.http import exchange as answering
 from ..proxy.http.routes import format_of
-from .asgi import AppError, Exchange, Headers, Lifespan
+from .asgi import AppError, AppResponse, Headers, Lifespan
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -40,9 +40,9 @@ class Service:
         self._make: Callable[[], ASGIApp] = functools.partial(create_app, model, **arguments)
         self._make()  # so that what is wrong with the arguments is told now
         self._lifespan: Lifespan | None = None
-        self._exchanges: set[Exchange] = set()
+        self._exchanges: set[AppResponse] = set()
 
-    async def ask(self, scope: "Scope", body: bytes, seconds: float | None) -> tuple[Exchange, int, Headers]:
+    async def ask(self, scope: "Scope", body: bytes, seconds: float | None) -> tuple[AppResponse, int, Headers]:
         """Make a request; return the answer with its status and headers. The caller ends it with `leave`.
 
         Args:
@@ -55,7 +55,7 @@ class Service:
             TimeoutError: nothing came.
             AppError: the proxy failed.
         """
-        exchange = Exchange(await self._opened(), scope, body)
+        exchange = AppResponse(await self._opened(), scope, body)
         self._exchanges.add(exchange)
         try:
             return exchange, *await exchange.begin(seconds)
@@ -63,7 +63,7 @@ class Service:
             await self.leave(exchange)
             raise
 
-    async def leave(self, exchange: Exchange) -> None:
+    async def leave(self, exchange: AppResponse) -> None:
         """End an answer, read or not; what is not yet generated will not be.
 
         Args:

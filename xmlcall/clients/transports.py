@@ -16,7 +16,7 @@ import httpx
 import httpx2
 
 from ..backends.base import Backend
-from .asgi import AppError, Exchange
+from .asgi import AppError, AppResponse
 from .background import Background
 from .service import Service
 
@@ -60,10 +60,10 @@ class Transport(httpx.BaseTransport, httpx2.BaseTransport):
         """End all answers and close the model; a later request opens it again."""
         self._background.close(self._service.aclose)
 
-    def _piece(self, exchange: Exchange, seconds: float | None) -> bytes:
+    def _piece(self, exchange: AppResponse, seconds: float | None) -> bytes:
         return self._background.call(exchange.piece, seconds)
 
-    def _leave(self, exchange: Exchange) -> None:
+    def _leave(self, exchange: AppResponse) -> None:
         with contextlib.suppress(AppError):  # closed already, and all answers with it
             self._background.call(self._service.leave, exchange)
 
@@ -94,7 +94,7 @@ class AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
         """End all answers and close the model; a later request opens it again."""
         await self._service.aclose()
 
-    async def _leave(self, exchange: Exchange) -> None:
+    async def _leave(self, exchange: AppResponse) -> None:
         await self._service.leave(exchange)
 
 
@@ -162,7 +162,7 @@ def async_httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **option
 class _Stream(httpx.SyncByteStream, httpx2.SyncByteStream):
     """The body of an answer, piece by piece. It holds the transport, which would close if nobody did."""
 
-    def __init__(self, transport: Transport, exchange: Exchange, request: Request) -> None:
+    def __init__(self, transport: Transport, exchange: AppResponse, request: Request) -> None:
         self._transport, self._exchange, self._request = transport, exchange, request
 
     def __iter__(self) -> Iterator[bytes]:
@@ -181,7 +181,7 @@ class _Stream(httpx.SyncByteStream, httpx2.SyncByteStream):
 class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
     """The body of an answer, piece by piece."""
 
-    def __init__(self, transport: AsyncTransport, exchange: Exchange, request: Request) -> None:
+    def __init__(self, transport: AsyncTransport, exchange: AppResponse, request: Request) -> None:
         self._transport, self._exchange, self._request = transport, exchange, request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

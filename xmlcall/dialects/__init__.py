@@ -3,10 +3,23 @@
 from ..errors import UsageError
 from .dialect import Dialect, element_tags, with_tools
 from .json_family import JSON
-from .patterns import ARGUMENTS, INVISIBLE
+from .marks import attempts_call, opening_pattern
+from .patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 from .tags import TAGS
 
-__all__ = ["ARGUMENTS", "DIALECTS", "INVISIBLE", "Dialect", "element_tags", "select", "with_tools"]
+__all__ = [
+    "ARGUMENTS",
+    "DIALECTS",
+    "INVISIBLE",
+    "NAMES",
+    "Dialect",
+    "attempts_call",
+    "element_tags",
+    "is_escaped",
+    "opening_pattern",
+    "select",
+    "with_tools",
+]
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (*TAGS, *JSON)}
 

@@ -1,9 +1,16 @@
-"""A wire format as a row of data."""
+"""A wire format as a row of data.
 
-from collections.abc import Iterable
+A row that could not be read is refused when it is made: otherwise a reply in that format would be text, in silence.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .patterns import alternation, element
+import regex
+
+from ..errors import UsageError
+from .patterns import OTHER, alternation, attributes_of, beginnings, element
 
 __all__ = ["Dialect", "element_tags", "with_tools"]
 
@@ -21,12 +28,21 @@ class Dialect:
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
         json_mark: the attribute, and its value, that this opener carries.
+        string_written: `parameter_open` of a string that would be read as another type; empty if nothing marks that.
+        string_mark: the attribute, and its value, that this opener carries.
+        is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
+            markup.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
         is_json: calls are JSON objects with name and arguments.
         json_body: the arguments of a call are one JSON object between its tags.
         tool_elements: a call is an element with the tool's name.
         parameter_elements: a parameter is an element with its name.
         entities: the markup and the values are written with `&lt;` and the like.
+        open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value that holds entities, and none
+            of the characters that they stand for, has two readings; in a CDATA section it has one.
+
+    Raises:
+        UsageError: a format of this row could not be read, or not be written so that it is read.
     """
 
     name: str
@@ -35,12 +51,21 @@ class Dialect:
     name_in_tag: str = ""
     json_written: str = ""
     json_mark: tuple[str, str] = ("", "")
+    string_written: str = ""
+    string_mark: tuple[str, str] = ("", "")
+    is_exact: bool = False
     name_after: str = ""
     is_json: bool = False
     json_body: bool = False
     tool_elements: bool = False
     parameter_elements: bool = False
     entities: bool = False
+    open_entities: bool = False
+
+    def __post_init__(self) -> None:
+        problem = next((problem for check in _CHECKS for problem in check(self)), "")
+        if problem:
+            raise UsageError(f"the format {self.name!r} cannot be read: {problem}")
 
 
 # Never an element for a tool or parameter of that name: tags of their own, and for tools the HTML of every day.
@@ -82,3 +107,128 @@ def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
 
 def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
     return [name for name in names if name.lower() not in reserved and 0 < len(name) <= 128 and not set(name) & set("<>/")]
+
+
+# What a row must fulfil. Each check yields what was expected, what came and what to do.
+
+_KINDS = frozenset(
+    "block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open".split()  # noqa: SIM905
+)
+_NAMED = ("call_open", "parameter_open")
+_SAMPLE = "read_file"  # a name that any format should be able to carry
+# What repeats without a bound, outside of escapes and classes; and a pattern that calls itself.
+_UNBOUNDED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<found>[*+]|\{\d*,\}|\(\?[R0]\))", re.DOTALL)
+
+
+def _name_problems(row: Dialect) -> Iterator[str]:
+    if not (row.name.isidentifier() and row.name.isascii()) or row.name == "auto":
+        yield f"expected a name of letters, digits and underscores, other than 'auto', got {row.name!r}; choose another name"
+
+
+def _kind_problems(row: Dialect) -> Iterator[str]:
+    for part, given in (("tags", row.tags), ("written", row.written)):
+        if unknown := sorted(given.keys() - _KINDS):
+            yield f"expected kinds of {', '.join(sorted(_KINDS))} in {part}, got {unknown[0]!r}; correct its name"
+        if missing := sorted(_needed(row, part) - given.keys()):
+            got = ", ".join(given) or "nothing"
+            yield f"expected {' and '.join(missing)} in {part}, got {got}; add how such a tag is {_VERBS[part]}"
+
+
+_VERBS = {"tags": "read", "written": "written"}
+
+
+def _needed(row: Dialect, part: str) -> set[str]:
+    """Return the kinds without which a format is not complete."""
+    if row.is_json:
+        given = row.tags if part == "tags" else row.written
+        return set() if "json_open" in row.tags and "block_open" not in given else {"block_open", "block_close"}
+    needed = {"call_open", "call_close", "parameter_close", "body_open" if row.json_body else "parameter_open"}
+    if part == "written":
+        return needed
+    if row.tool_elements:  # its tags come with the tools
+        return set()
+    needed -= {"parameter_open", "parameter_close"} if row.parameter_elements else set()
+    return needed - {"call_open"} | {"block_open"} if row.name_after else needed
+
+
+def _pattern_problems(row: Dialect) -> Iterator[str]:
+    patterns = {**row.tags, **({"name_after": row.name_after} if row.name_after else {})}
+    for kind, source in patterns.items() if not row.tool_elements else ():
+        yield from (f"{problem} in the pattern of {kind!r}: {source}" for problem in _problems_of(source))
+    if row.name_in_tag and (problem := _compile_problem(row.name_in_tag, groups=1)):
+        yield f"{problem} in name_in_tag: {row.name_in_tag}"
+
+
+def _problems_of(source: str) -> Iterator[str]:
+    if problem := _compile_problem(source, groups=0):
+        yield problem
+        return
+    found = next((match["found"] for match in _UNBOUNDED.finditer(source) if match["found"]), "")
+    if found:
+        yield f"expected bounds such as {{0,16}}, by which a tag has a greatest length, got {found!r}; write a bound"
+        return
+    if regex.fullmatch(source, ""):
+        yield "expected a tag of at least one character, got a pattern that matches an empty text; require a character"
+        return
+    starts = beginnings(source).keys()
+    if OTHER in starts or any(map(str.isspace, starts)):
+        what = "any character" if OTHER in starts else "white space"
+        yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
+
+
+def _compile_problem(source: str, groups: int) -> str:
+    try:
+        found = regex.compile(source).groups
+    except regex.error as error:
+        return f"expected a regular expression, got {error}; correct it"
+    asked = "without groups" if not groups else "with one group"
+    return "" if found == groups else f"expected a pattern {asked}, got {found} groups; write (?:...) for what is no name"
+
+
+def _written_problems(row: Dialect) -> Iterator[str]:
+    """Yield what is wrong with tags as they are written: each has to be read as what it is, with its name."""
+    for kind, text in row.written.items():
+        if kind in _NAMED and "{name}" not in text:
+            yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name stands"
+        elif kind in row.tags and not row.tool_elements and kind not in _kinds_in(row, _filled(text)):
+            yield f"expected that the tags of the row read {_filled(text)!r} as {kind!r}, got none that does; correct the pattern"
+        elif kind in _NAMED and kind in row.tags and not row.tool_elements:
+            yield from _name_in_tag_problems(row, text)
+    if row.name_after and not regex.fullmatch(row.name_after, row.written["call_open"].partition("{name}")[0]):
+        yield f"expected that name_after reads the beginning of {row.written['call_open']!r}, got none; correct name_after"
+
+
+def _name_in_tag_problems(row: Dialect, text: str) -> Iterator[str]:
+    got = attributes_of(_filled(text), row.name_in_tag).get("name")
+    if got != _SAMPLE:
+        yield f"expected the name {_SAMPLE!r} in {_filled(text)!r}, got {got!r}; correct name_in_tag or the attribute name"
+
+
+def _mark_problems(row: Dialect) -> Iterator[str]:
+    for name in ("json", "string"):
+        (key, value), text = getattr(row, f"{name}_mark"), getattr(row, f"{name}_written")
+        if bool(key) != bool(text):
+            yield f"expected {name}_mark and {name}_written together, got {key!r} and {text!r}; give both or none"
+        elif text and "parameter_open" not in _kinds_in(row, _filled(text)):
+            yield f"expected that parameter_open reads {name}_written, got {text!r}; correct one of them"
+        elif text and attributes_of(_filled(text), row.name_in_tag).get(key) != value:
+            yield f'expected the attribute {key}="{value}" of {name}_mark in {name}_written, got {text!r}; write it there'
+
+
+def _filled(text: str) -> str:
+    return text.replace("{name}", _SAMPLE)
+
+
+def _kinds_in(row: Dialect, text: str) -> set[str]:
+    """Return the kinds of the tags that a text consists of, read in the order of the row; none if it holds anything else."""
+    found = set()
+    while text := text.lstrip():
+        kind, match = next(((kind, match) for kind, tag in row.tags.items() if (match := regex.match(tag, text))), ("", None))
+        if match is None:
+            return set()
+        found.add(kind)
+        text = text[match.end() :]
+    return found
+
+
+_CHECKS = (_name_problems, _kind_problems, _pattern_problems, _written_problems, _mark_problems)

@@ -1,14 +1,30 @@
 """Pieces of the patterns by which tags are recognised.
 
 Every quantifier is bounded, so that a tag has one greatest length: a finished tag and an unfinished one are refused by the same
-rule, and the answer does not depend on how the stream was cut. Patterns have no groups.
+rule, and the answer does not depend on how the stream was cut. Patterns have no groups. What a pattern may begin with is asked of
+the pattern itself, by partial matching, so that nothing has to say it a second time.
 """
 
+import functools
 from collections.abc import Iterable
 
 import regex
 
-__all__ = ["ARGUMENTS", "ATTRIBUTES", "INVISIBLE", "SPACE", "alternation", "bare_json", "element", "tag"]
+__all__ = [
+    "ARGUMENTS",
+    "ATTRIBUTES",
+    "INVISIBLE",
+    "NAMES",
+    "OTHER",
+    "SPACE",
+    "alternation",
+    "attributes_of",
+    "bare_json",
+    "beginnings",
+    "element",
+    "is_escaped",
+    "tag",
+]
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
 _Z = rf"[{INVISIBLE}]?"
@@ -22,7 +38,9 @@ _BARE = r"[^\s\"'<>=/\u2018\u2019\u201c\u201d\uff02]{1,256}"
 _ATTRIBUTE = rf"{_S}{{1,16}}[A-Za-z_:][\w:.\-]{{0,31}}{_S}{{0,4}}={_S}{{0,4}}(?:{_QUOTED}|{_BARE})"
 ATTRIBUTES = rf"(?:{_ATTRIBUTE}){{1,6}}{SPACE}"
 
-ARGUMENTS = ("arguments", "parameters", "args", "input")  # the keys that models use for them
+# The keys that models use in calls as JSON.
+NAMES = ("name", "tool", "tool_name", "function")
+ARGUMENTS = ("arguments", "parameters", "args", "input")
 
 
 def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
@@ -57,10 +75,68 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
     colon = rf"{quote}\s{{0,4}}:\s{{0,16}}"
     wrapper = rf"(?:<(?i:{'|'.join(wrappers)})>\s{{0,32}})?"
     before = rf"(?:{quote}(?:id|type){colon}{string}\s{{0,16}},\s{{0,32}}){{0,2}}"
-    named = rf"(?:{quote}function{colon}\{{\s{{0,32}})?{quote}(?:name|function|tool|tool_name){colon}{string}"
+    named = rf"(?:{quote}function{colon}\{{\s{{0,32}})?{quote}(?:{'|'.join(NAMES)}){colon}{string}"
     arguments = rf"{quote}(?:{'|'.join(ARGUMENTS)}){colon}\{{"
     listed = rf"(?:{quote}tool_calls{colon}\[\s{{0,32}}\{{\s{{0,32}})?"
     return rf"{wrapper}(?:\[\s{{0,32}})?\{{\s{{0,32}}{listed}{before}(?:{named}|{arguments})"
+
+
+_ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
+_ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")
+
+
+def is_escaped(text: str) -> bool:
+    """Say whether a text holds entities and none of the characters for which they stand."""
+    return _ESCAPED.fullmatch(text) is not None
+
+
+_READ_ATTRIBUTE = regex.compile(
+    r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|[\u201c\u201d]([^\u201d]*)\u201d|\u2018([^\u2019]*)\u2019"""
+    r"""|\uff02([^\uff02]*)\uff02|([^\s"'<>=/\u2018\u2019\u201c\u201d\uff02]+))"""
+)
+
+
+def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
+    """Return the attributes of an opener, in lower case; of a repeated one the first.
+
+    Args:
+        tag: without characters of no width.
+        name_in_tag: pattern whose group is the name, where no attribute has it.
+    """
+    if name_in_tag:
+        name = regex.search(name_in_tag, tag)
+        return {"name": name.group(1)} if name else {}
+    found: dict[str, str] = {}
+    for key, *values in _READ_ATTRIBUTE.findall(tag):
+        found.setdefault(key.lower(), "".join(values))  # one of them matched
+    return found
+
+
+OTHER = ""  # in `beginnings`: characters beyond ASCII that the pattern does not name
+_EXOTIC = ("\u00e9", "\u0416", "\u4e2d", "\ue000", "\U0001f600")
+_WHITE = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_ASCII = "".join(map(chr, range(128)))
+_CODE = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+
+
+@functools.lru_cache(maxsize=512)
+def beginnings(source: str) -> dict[str, frozenset[str]]:
+    """Return the characters with which a match of a pattern may begin, each with those that may follow it.
+
+    Characters beyond ASCII are found if the pattern names them; if it admits any others, `OTHER` stands for them.
+
+    Args:
+        source: the pattern.
+    """
+    pattern = regex.compile(source)
+    coded = (chr(int("".join(digits), 16)) for digits in _CODE.findall(source) if int("".join(digits), 16) <= 0x10FFFF)
+    known = sorted({*_ASCII, *_WHITE, *source, *coded} - {*_EXOTIC})
+
+    def after(start: str) -> frozenset[str]:
+        found = {each for each in known if pattern.match(start + each, partial=True)}
+        return frozenset(found | {OTHER} if any(pattern.match(start + each, partial=True) for each in _EXOTIC) else found)
+
+    return {start: after(start) for start in sorted(after(""))}
 
 
 def alternation(names: Iterable[str]) -> str:

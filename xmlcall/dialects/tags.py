@@ -6,6 +6,7 @@ from .patterns import ATTRIBUTES, SPACE, element, tag
 __all__ = ["TAGS"]
 
 _JSON = ("type", "json")
+_STRING = ("type", "string")
 
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
@@ -39,6 +40,8 @@ _FUNCTION_CALLS = Dialect(
     written=_attribute_written("function_calls"),
     json_written='<parameter name="{name}" type="json">',
     json_mark=_JSON,
+    string_written='<parameter name="{name}" type="string">',
+    string_mark=_STRING,
 )
 
 # The same under an XML prefix, which some models carry over from their training; every tag has one.
@@ -49,6 +52,8 @@ _PREFIXED = Dialect(
     written=_attribute_written("ns:function_calls", "ns:"),
     json_written='<ns:parameter name="{name}" type="json">',
     json_mark=_JSON,
+    string_written='<ns:parameter name="{name}" type="string">',
+    string_mark=_STRING,
 )
 
 # MiniMax-M2: its own wrapper around the same calls.
@@ -56,8 +61,11 @@ _MINIMAX = Dialect(
     name="minimax",
     tags=_attribute_tags("minimax:tool_call"),
     written=_attribute_written("minimax:tool_call"),
+    open_entities=True,
     json_written='<parameter name="{name}" type="json">',
     json_mark=_JSON,
+    string_written='<parameter name="{name}" type="string">',
+    string_mark=_STRING,
 )
 
 # DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
@@ -69,6 +77,9 @@ _DSML = Dialect(
     written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
     json_written=f'<{_BARS}parameter name="{{name}}" string="false">',
     json_mark=("string", "false"),
+    string_written=f'<{_BARS}parameter name="{{name}}" string="true">',
+    string_mark=("string", "true"),
+    is_exact=True,
 )
 
 # Attribute names again, other elements: what models make of Qwen's format when they fall back to XML habits.
@@ -78,6 +89,8 @@ _FUNCTION_NAME = Dialect(
     written=_attribute_written("tool_call", call="function", parameter="param"),
     json_written='<param name="{name}" type="json">',
     json_mark=_JSON,
+    string_written='<param name="{name}" type="string">',
+    string_mark=_STRING,
 )
 
 
@@ -126,6 +139,7 @@ _GLM = Dialect(
     },
     name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
     name_after=tag("<tool_call"),
+    is_exact=True,
 )
 
 # Cline, Roo Code and others: the tool's name is the element, and so is each parameter's. The tags come with the tools.
@@ -140,6 +154,7 @@ _TOOL_NAME = Dialect(
     },
     tool_elements=True,
     parameter_elements=True,
+    open_entities=True,
 )
 
 _NAME = rf"{SPACE}[^\s<>]{{1,128}}{SPACE}"

@@ -1,8 +1,8 @@
 """Read the `mcpServers` JSON that other MCP clients use.
 
-No standard exists; the spellings that Claude, Cursor, VS Code, Cline, Roo, Windsurf and Gemini CLI write are accepted (the
-tables below). The file is hostile input as far as messages go: a value that came out of an environment variable is never
-part of a message or of a `repr`. To load a file runs nothing; to open the servers in it does.
+No standard exists. The spellings of Claude, Cursor, VS Code, Cline, Roo, Windsurf and Gemini CLI are accepted (the tables below).
+Messages and `repr` never show a value that came out of an environment variable: it may be a secret. Loading a file runs nothing;
+opening its servers does.
 
 Variables are expanded after JSON is parsed, in one pass, in `command`, `args`, `env`, `cwd`, `url` and `headers` only, so a
 value can never add keys, arguments or further variables.

@@ -3,7 +3,7 @@
     async with LocalHost([add, search]) as host: ...
 
 A synchronous function runs in a thread, so that it cannot hold up the loop. A thread cannot be stopped: a function that runs
-past its time limit goes on in the background, unheard, until it or the program ends.
+past its time limit goes on in the background, and its result is dropped.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ PAUSES: Final = (5.0, 15.0, 60.0)
 
 
 class Member:
-    """A host and what became of it.
+    """One host and its state.
 
     Args:
         host: not yet open.
@@ -74,11 +74,11 @@ class Member:
             self._asked.set()
 
     def go_on_without(self) -> None:
-        """Note that others do not wait for this host any more: when it comes, that is news."""
+        """Note that nobody waits for this host any more, so that a person is told when it answers."""
         self._is_late = self._is_late or not self.answered
 
     def check(self) -> None:
-        """Raise what ended the task, which only a mistake in a host does."""
+        """Raise the exception that ended the task; only a mistake in a host ends it so."""
         if self._task is not None and self._task.done():
             self._task.result()
 

@@ -190,7 +190,7 @@ class Router:
 def _offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     """Give each (host, tool) a unique spellable name.
 
-    Shared names are settled first: no server can take `a__x` from the tool x of server a by calling a tool of its own so. Then
+    Shared names come first: no server can take the name `a__x` of tool x of server a by naming a tool of its own `a__x`. Then
     come the names that need no change.
     """
     hosts_of = Counter(tool for _, tool in {(host, _spellable(tool)) for host, tool in tools})

@@ -239,7 +239,7 @@ class Machine:
         self._close(span)
 
     def _close_wrongly(self, closer: str, span: Span) -> None:
-        """Read a closer that does not fit: where only closers follow, every way to set them right gives one value."""
+        """Read a closer that does not fit. If only closers follow, every way to correct them gives the same value."""
         if not self._complete or span[0] < self._tail or not self._state.startswith("next"):
             raise Refused(span[0], _EXPECTED[self._state])
         if all(closer != _CLOSERS[frame.opener] for frame in self._stack):
@@ -283,7 +283,7 @@ def finite(digits: str) -> float:
 
 
 def _movable(value: Any, missing: int, surplus: int) -> bool:
-    """Say whether a closer that is missing or surplus at the end could be so elsewhere, with another value.
+    """Say whether the closer that is missing or surplus could also be missing or surplus elsewhere, with another value.
 
     A missing one may belong after an earlier entry, where the rest fits into an outer container of the same kind, as in
     `{"a": {"b": 1, "c": 2}`; a surplus one may close too early, as in `{"a": {"b": 1}, "c": 2}}`. Only what closes last matters.

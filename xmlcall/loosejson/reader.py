@@ -2,7 +2,7 @@
 
 Strategy: `json.loads` reads what is valid; the repaired reading (`machine`, `strings`) is used only where that fails.
 
-Invariants: valid JSON comes back unchanged and without a repair, except for what would be a wrong call in silence: a key that is
+Invariants: valid JSON comes back unchanged and without a repair. The exceptions would make a wrong call in silence: a key that is
 given twice with different values, NaN and Infinity, numbers beyond a double, more than `MAX_DEPTH` levels. No text raises.
 Where two repairs give different values and nothing decides, the text is refused. A text that may be cut is never completed.
 
@@ -19,7 +19,7 @@ from ..types.calls import MISSING, Repair
 from .machine import MAX_DEPTH, Machine, finite
 from .strings import Refused
 
-__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "is_strict", "read"]
+__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "is_strict", "read", "strict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
     Returns:
         The value with the repairs, or the failure.
     """
-    value = _strict(text)
+    value = strict(text)
     found = Reading(value=value) if value is not MISSING else _tolerant(text, complete)
     if kinds is None or "string" in kinds or isinstance(found, Unreadable) or not isinstance(found.value, str):
         return found
@@ -68,10 +68,11 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
 
 def is_strict(text: str) -> bool:
     """Say whether a text is JSON as it stands."""
-    return _strict(text) is not MISSING
+    return strict(text) is not MISSING
 
 
-def _strict(text: str) -> Any:
+def strict(text: str) -> Any:
+    """Return the value of a text that is JSON as it stands; MISSING if it is none, has a key twice or is too deep."""
     if _depth(text) > MAX_DEPTH:
         return MISSING
     try:
@@ -120,7 +121,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _decoded_twice(outer: Reading, text: str, kinds: Collection[str], complete: bool) -> Reading:
-    """Read the JSON inside a string; if it is none of a wanted kind, the string stays."""
+    """Read the JSON inside a string; a string without JSON of a wanted kind stays."""
     inner = read(outer.value, complete=complete)
     if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
         return outer

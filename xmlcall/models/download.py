@@ -114,7 +114,7 @@ class Source(Protocol):
     """Something that a file can come from; its `str` names it for people."""
 
     def deliver(self, download: Download) -> None:
-        """Bring the part file to its full size, from where it is on.
+        """Append to the part file until it has its full size.
 
         Raises:
             SourceFailed: it did not; what is in the part file may still be of use to another source.
@@ -175,7 +175,7 @@ def sha256_of(file: Path) -> str:
 
 
 def check_space(download: Download, *, extra: int = 0) -> None:
-    """Refuse to start what cannot end well.
+    """Refuse a download that the disk has no space for.
 
     Args:
         download: what is to be fetched.
@@ -213,7 +213,7 @@ def append(chunks: Iterable[bytes], start: int, download: Download) -> None:
 
 
 def deadline_for(size: int) -> float:
-    """Say until when so many bytes must have come, on the monotonic clock: a source must not drip for ever."""
+    """Return the time, on the monotonic clock, by which so many bytes must have come: a slow source must not last for ever."""
     return time.monotonic() + GRACE_SECONDS + size / MINIMUM_RATE
 
 

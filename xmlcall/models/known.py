@@ -205,7 +205,7 @@ def verify(name: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(download: Download, seconds: int) -> Iterator[None]:
-    """Hold the file's lock against other processes and threads; it goes with its holder, however that ends."""
+    """Hold the file's lock against other processes and threads; it is released even if this process dies."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(download.lock)

@@ -190,7 +190,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
 
 def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None], size: int) -> Path:
-    """Let pip fetch one wheel into a folder; pip ends with this function, whatever happens.
+    """Let pip fetch one wheel into a folder; pip never outlives this function.
 
     Args:
         requirement: with its version, `name==1.0`.

@@ -1,4 +1,4 @@
-"""The books of a call that is being read: its arguments, tolerances and doubts, and the RawCall made of them."""
+"""What is gathered of a call while it is read: its arguments, tolerances and doubts, and the RawCall made of them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ class CallDraft:
         """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
         if self.dialect.name_after:
             return opener.kind == "call_open" or "</" in opener.text
-        return opener.text.endswith((">", "&gt;"))
+        return opener.text.endswith(self.dialect.written.get(opener.kind, "").rpartition("{name}")[2][-1:])
 
     def check_closer(self, closer: Token) -> None:
         """Note a closer that is not written as the format asks."""
@@ -140,6 +140,12 @@ class CallDraft:
         readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
         message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
         self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
+
+    def doubt_entities(self, value: Value) -> None:
+        """Note that a value is written in entities throughout: are they the characters, or text?"""
+        message = f"Does `&lt;` in {value.name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
+        readings = "the entities stand for characters", "the entities are text"
+        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
 
     def wrong_closer(self, value: Value, closer: Token) -> None:
         """Note a closing tag of another name; if the value opened that tag itself, it may be text."""

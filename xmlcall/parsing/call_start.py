@@ -1,237 +1,405 @@
 """What may be the opening of a call, from its first token until the call is certain or the text is text.
 
-A call is certain when a tag of its body follows its opener, or a wrapper stands before it; a call as JSON is certain when it has
-ended, and which reader reads it is decided here. In a fence only calls of declared tools count (any tool when none are given). A
-name counts as declared if it means one tool: `files.read_file`, as some clients have it written in a fence, is `read_file`.
+Held are a fence's line, a wrapper's opener, a call's, and white space between them (`reply.held`). That is bounded, and what
+turns out not to open a call is released as text, character by character the same. A call is certain when a tag of its body
+follows its opener, or a wrapper stands before it; a call as JSON is certain when it has ended. Which reader reads it is decided
+here. In a fence only calls of declared tools count (any tool when none are given). A name counts as declared if it means one
+tool: `files.read_file`, as some clients have it written in a fence, is `read_file`.
 """
 
-from abc import abstractmethod
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import regex
 
-from ..dialects import Dialect, with_tools
-from ..tools.catalog import Catalog
-from .held_opening import Opening
+from ..dialects import Dialect
+from . import prose
 from .json_call import name_in
-from .prose import ProseReader
-from .scanner import Scanner, Token
-from .states import ReplyState
+from .json_shapes import BareJson, WrappedJson
+from .scanner import Token
+from .states import Place, ReplyState
+from .tag_call import TagCall, self_closing
 
-__all__ = ["OpeningReader"]
+__all__ = [
+    "bare_json",
+    "begin_call",
+    "block_after_opening",
+    "body_after_opening",
+    "call_after_opening",
+    "fence_of",
+    "held_markup",
+    "hold",
+    "is_fence_line",
+    "json_after_opening",
+    "note_fence",
+    "opening_is_text",
+    "release_as_text",
+    "release_at_end",
+    "text_after_opening",
+    "ticks",
+    "ticks_after_opening",
+    "wrapper_of",
+]
+
+_MAX_HELD = 256
+# A tool's name, as gpt-oss writes it or plain, on a line of its own.
+_NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[A-Za-z_][\w.\-]{0,127})\s*(?:json\s*)?)?")
 
 
-class OpeningReader(ProseReader):
-    """The methods of the state OPENING in `REPLY_TABLE`.
+# The first token, and what follows it.
+
+
+def ticks(reply: ReplyState, token: Token) -> None:
+    """Read back-ticks in prose: inline code, or a fence's line, with which a call may open."""
+    count = len(token.text)
+    if not (reply.line_blank and count >= 3):
+        if not reply.fence:
+            reply.place, reply.code_ticks = Place.CODE, count
+        prose.text(reply, token)
+    elif reply.fence and count >= reply.fence:
+        prose.end_fence(reply, token)
+    elif reply.fence:
+        prose.text(reply, token)
+    else:
+        hold(reply, token)
+
+
+def hold(reply: ReplyState, token: Token) -> None:
+    """Hold the first token of what may open a call."""
+    reply.held, reply.place = [token], Place.OPENING
+    if token.kind == "call_open":
+        _await_body(reply, token)
+
+
+def _await_body(reply: ReplyState, call: Token) -> None:
+    """A call without wrapper is certain once its body begins, or ends if it has none."""
+    if call.text.endswith("/>") or _holds(reply.held, "block_open"):
+        _call_is_certain(reply)
+    else:
+        reply.scanner.only(*reply.dialects, elements=_elements(reply, call))
+
+
+def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
+    """Return the parameters that may be elements of their names in a call: the declared ones."""
+    dialect = reply.dialects[call.dialect]
+    fixed = dialect.json_body or dialect.entities
+    return frozenset() if fixed else reply.catalog.parameters(call.attributes["name"]) or frozenset()
+
+
+def text_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read text: JSON in a wrapper, a body as JSON, a tool's name, white space; all else was no opening."""
+    held = reply.held
+    blank = len(token.text) - len(token.text.lstrip())
+    if _begins_json(held, token) and (dialect := _json_dialect(reply)):
+        if blank:
+            held.append(Token("text", token.text[:blank], token.start))
+        _begin_json(reply, Token("text", token.text[blank:], token.start + blank), dialect)
+    elif _is_body(reply, token):
+        reply.queue.appendleft(token)
+        _call_is_certain(reply)
+    elif (named := _name_dialect(reply)) and _takes_name_line(reply, token):
+        reply.queue.appendleft(_name_call(held, named.name, token))
+        _call_is_certain(reply)
+    elif not _accept(held, token, name=named is not None):
+        opening_is_text(reply, token)
+
+
+def _is_body(reply: ReplyState, token: Token) -> bool:
+    """Say whether a JSON object with the arguments begins after a call's opener."""
+    if not _holds(reply.held, "call_open") or not _begins_object(reply.held, token):
+        return False
+    call = _call_in(reply.held)
+    return not reply.dialects[call.dialect].parameter_elements and reply.declares(call.attributes["name"])
+
+
+def json_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read the first of a JSON call: in a wrapper, or alone in a fence."""
+    json = Token("text", token.text, token.start)
+    if not _holds(reply.held, "block_open", "call_open"):
+        bare_json(reply, token)
+    elif _holds(reply.held, "call_open") or _after_block(reply.held).strip():
+        text_after_opening(reply, json)
+    elif dialect := _json_dialect(reply):
+        _begin_json(reply, json, dialect)
+    else:
+        bare_json(reply, token)
+
+
+def ticks_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read back-ticks; on a fence's own line they say that it was inline code (CommonMark 0.31, 4.5)."""
+    inline, count = is_fence_line(reply.held), fence_of(reply.held)
+    opening_is_text(reply, token)
+    if inline:
+        reply.fence, reply.place, reply.code_ticks = 0, Place.CODE, count
+
+
+def block_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read a wrapper's opener."""
+    if _holds(reply.held, "block_open", "call_open"):
+        opening_is_text(reply, token)
+    else:
+        reply.held.append(token)
+
+
+def call_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read a call's opener."""
+    if _holds(reply.held, "call_open"):
+        opening_is_text(reply, token)
+        return
+    reply.held.append(token)
+    _await_body(reply, token)
+
+
+def body_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read a tag of a call's body, or its end; after a wrapper, a name may stand for the call's opener."""
+    named = _name_dialect(reply)
+    if named and _name_in(reply.held) and _is_named_call(reply, token, named):
+        _name_call(reply.held, named.name)
+        token = Token("call_close", token.text, token.start, pair="call") if token.kind == "block_close" else token
+    if not _holds(reply.held, "call_open") or not _belongs(reply, token, _call_in(reply.held)):
+        opening_is_text(reply, token)
+        return
+    reply.queue.appendleft(token)
+    _call_is_certain(reply)
+
+
+def _belongs(reply: ReplyState, token: Token, call: Token) -> bool:
+    """Whether a tag, which may be the same in several dialects, is one of the call's."""
+    if " " in token.pair:
+        return token.kind == "parameter_open" or token.pair == call.pair
+    return regex.fullmatch(reply.dialects[call.dialect].tags.get(token.kind, ""), token.text) is not None
+
+
+def _name_dialect(reply: ReplyState) -> Dialect | None:
+    """Return the dialect in which a tool's name follows the wrapper's opener that is held."""
+    if _holds(reply.held, "call_open"):
+        return None
+    return _opened_by(reply.held, ((row.name_after, row) for row in reply.dialects.values() if row.name_after))
+
+
+def _json_dialect(reply: ReplyState) -> Dialect | None:
+    """Return the JSON dialect whose wrapper is held."""
+    return _opened_by(reply.held, ((row.tags.get("block_open", ""), row) for row in reply.dialects.values() if row.is_json))
+
+
+def _opened_by(held: list[Token], patterns: Iterable[tuple[str, Dialect]]) -> Dialect | None:
+    opener = next((part.text for part in held if part.kind == "block_open"), "")
+    return next((row for pattern, row in patterns if opener and regex.fullmatch(pattern, opener)), None)
+
+
+def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
+    """A key makes it a call; without any, only a declared name does."""
+    if token.kind in ("block_close", "call_close"):
+        return reply.declares(_name_in(reply.held))
+    return regex.fullmatch(dialect.tags.get(token.kind, ""), token.text) is not None
+
+
+# How it ends: as a call, or as text.
+
+
+def _call_is_certain(reply: ReplyState) -> None:
+    held = reply.held
+    call = _call_in(held)
+    if (reply.fence or fence_of(held)) and not reply.declares(call.attributes["name"]):
+        release_as_text(reply)
+        return
+    note_fence(reply)
+    at = held.index(call)
+    for kind, part in held_markup(held[:at]):
+        reply.markup(kind, part)
+    reply.wrapper = wrapper_of(held)
+    reply.queue.extendleft(reversed(held[at + 1 :]))
+    begin_call(reply, call)
+
+
+def begin_call(reply: ReplyState, token: Token) -> None:
+    """Begin a call as tags."""
+    name, wrapper = token.attributes["name"], reply.wrapper
+    dialect = reply.dialects[token.dialect]
+    if not wrapper and "block_open" in dialect.written:
+        reply.repair("missing-block", token.span)
+    if wrapper and reply.dialects[wrapper].tags.get("call_open", "") == dialect.tags.get("call_open"):
+        dialect = reply.dialects[wrapper]
+    if dialect.tool_elements and wrapper:
+        reply.repair("tool-element", token.span)
+    reply.scanner.only(*dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])]), elements=_elements(reply, token))
+    reader = TagCall(
+        index=reply.calls,
+        opener=token,
+        dialect=dialect,
+        declared=reply.catalog.parameters(name),
+        wrapped=bool(wrapper),
+        emit=reply.events.append,
+    )
+    reply.calls += 1
+    reply.block_text = False
+    reply.reader, reply.place = reader, Place.CALL
+    if self_closing(reader):
+        reply.leave_call([])
+
+
+def _begin_json(reply: ReplyState, token: Token, dialect: Dialect) -> None:
+    """Begin a call as JSON in a wrapper."""
+    reply.scanner.only(dialect.name)
+    reply.reader = WrappedJson(index=reply.calls, dialect=dialect, plain_closers=reply.plain_closers)
+    reply.place = Place.CALL
+    reply.queue.appendleft(token)
+
+
+def bare_json(reply: ReplyState, token: Token) -> None:
+    """Begin a call as JSON alone, if it stands at the start of a line, or after a call, and its name is declared."""
+    name = name_in(token.text)
+    opening = reply.place is Place.OPENING
+    starts = opening or reply.line_blank or reply.after_call
+    if not starts or token.start < reply.no_json_before or (name and not reply.declares(name)):
+        reply.scanner.unread(token.text[1:])
+        reply.queue.appendleft(Token("text", token.text[0], token.start))
+        if opening:
+            release_as_text(reply)
+        return
+    reply.held = [*reply.held, token] if opening else [token]
+    reply.scanner.only()
+    dialect = reply.dialects[token.dialect]
+    reply.reader = BareJson(
+        index=reply.calls, opener=token, dialect=dialect, declared=reply.declares, unread=reply.scanner.unread
+    )
+    reply.place = Place.CALL
+
+
+def note_fence(reply: ReplyState) -> None:
+    """Leave out the fence that is held around a call."""
+    if fence := fence_of(reply.held):
+        reply.fence, reply.fence_dropped = fence, True
+        reply.repair("code-fence", reply.held[0].span)
+
+
+def opening_is_text(reply: ReplyState, token: Token) -> None:
+    """Read what is held as text, and the token after it anew."""
+    release_as_text(reply)
+    reply.queue.appendleft(token)
+
+
+def release_as_text(reply: ReplyState) -> None:
+    """Read what is held as text."""
+    reply.place = Place.PROSE
+    reply.fence = fence_of(reply.held) or reply.fence
+    reply.scanner.only()
+    for part in reply.held:
+        prose.text(reply, part)
+
+
+def release_at_end(reply: ReplyState) -> None:
+    """Release what is held; a wrapper at the very end of the reply is a left-over, not text for the person."""
+    last = max((place for place, part in enumerate(reply.held) if part.text.strip()), default=0)
+    reply.place = Place.PROSE
+    for place, part in enumerate(reply.held):
+        (prose.stray_tag if place == last and part.kind == "block_open" else prose.text)(reply, part)
+
+
+# What is held.
+
+
+def fence_of(held: list[Token]) -> int:
+    """Return the back-ticks of the fence that it begins with, else 0."""
+    return len(held[0].text) if held[0].kind == "ticks" else 0
+
+
+def is_fence_line(held: list[Token]) -> bool:
+    """Say whether the fence's own line goes on: what stands there names a language."""
+    return bool(fence_of(held)) and not any("\n" in part.text for part in held)
+
+
+def wrapper_of(held: list[Token]) -> str:
+    """Return the dialect of the wrapper that is held, or ""."""
+    return next((part.dialect for part in held if part.kind == "block_open"), "")
+
+
+def held_markup(held: list[Token]) -> Iterator[tuple[str, Token]]:
+    """Yield what is held, each part with the kind of markup that it is before a call."""
+    text = "fence" if held and fence_of(held) else "space"
+    for part in held:
+        if part.kind == "block_open":
+            text = "space"
+        yield {"ticks": "fence", "block_open": "block_open"}.get(part.kind, text), part
+
+
+def _holds(held: list[Token], *kinds: str) -> bool:
+    return any(part.kind in kinds for part in held)
+
+
+def _call_in(held: list[Token]) -> Token:
+    """Return the call's opener; one must be held."""
+    return next(part for part in held if part.kind == "call_open")
+
+
+def _length(held: list[Token]) -> int:
+    return sum(len(part.text) for part in held)
+
+
+def _accept(held: list[Token], text: Token, *, name: bool) -> bool:
+    """Hold text if a call may still follow it: white space, the rest of a fence's line, or, if `name`, a tool's name."""
+    if _length(held) + len(text.text) > _MAX_HELD:
+        return False
+    if _holds(held, "block_open", "call_open"):
+        accepted = not text.text.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
+    else:
+        _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
+        accepted = not newline or not rest.strip()
+    if accepted:
+        held.append(text)
+    return accepted
+
+
+def _block_at(held: list[Token]) -> int:
+    return next((place for place, part in enumerate(held) if part.kind == "block_open"), len(held))
+
+
+def _after_block(held: list[Token]) -> str:
+    """Return the text that is held after the wrapper's opener."""
+    return "".join(part.text for part in held[_block_at(held) + 1 :])
+
+
+def _name_in(held: list[Token]) -> str:
+    """Return the tool's name that is held after the wrapper's opener, or ""."""
+    match = _NAME.fullmatch(_after_block(held))
+    return (match["name"] or "") if match else ""
+
+
+def _takes_name_line(reply: ReplyState, text: Token) -> bool:
+    """Say whether a declared name is complete and a JSON object follows it in this text."""
+    head, brace, _ = text.text.partition("{")
+    match = _NAME.fullmatch(_after_block(reply.held) + head)
+    fits = _length(reply.held) + len(head) <= _MAX_HELD
+    return bool(brace and match and match["name"] and fits and reply.declares(match["name"]))
+
+
+def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> Token:
+    """Make the wrapper's opener and the name after it the opener of a call.
 
     Args:
-        catalog: the tools that were offered.
-        dialects: the formats that are read.
-        reasoning_open: the prompt ended in an open `<think>`.
+        held: changed.
+        dialect: of the call.
+        text: the rest of the name and what follows it, if it is not held.
+
+    Returns:
+        What follows the name.
     """
+    head, brace, tail = text.text.partition("{") if text else ("", "", "")
+    at = _block_at(held)
+    first = held[at]
+    whole = first.text + _after_block(held) + head
+    match = _NAME.fullmatch(_after_block(held) + head)
+    name = {"name": match["name"] if match else ""}
+    held[at:] = [Token("call_open", whole, first.start, name, dialect, "call")]
+    return Token("text", brace + tail, first.start + len(whole))
 
-    def __init__(self, catalog: Catalog, dialects: tuple[Dialect, ...], *, reasoning_open: bool) -> None:
-        super().__init__(reasoning_open=reasoning_open)
-        self._catalog = catalog
-        self._dialects = {dialect.name: with_tools(dialect, catalog.names()) for dialect in dialects}
-        self._scanner = Scanner(self._dialects.values())
-        self._queue: deque[Token] = deque()
-        self._opening: Opening  # set in state OPENING and while a call as JSON is read
-        self._wrapper = ""  # dialect of the open wrapper
-        self._no_json_before = 0  # JSON that starts before this offset was read once and is text
 
-    def _hold(self, token: Token) -> None:
-        self._opening = Opening(token)
-        self._state = ReplyState.OPENING
-        if token.kind == "call_open":
-            self._await_body(token)
+def _begins_json(held: list[Token], text: Token) -> bool:
+    """Say whether text is the first of a JSON object right after a wrapper."""
+    right_after = _holds(held, "block_open") and not _holds(held, "call_open") and not _after_block(held).strip()
+    return right_after and _begins_object(held, text)
 
-    def _await_body(self, call: Token) -> None:
-        """A call without wrapper is certain once its body begins, or ends if it has none."""
-        if call.text.endswith("/>") or self._opening.holds("block_open"):
-            self._call_is_certain()
-        else:
-            self._scanner.only(*self._dialects, elements=self._elements(call))
 
-    def _elements(self, call: Token) -> frozenset[str]:
-        """Return the parameters that may be elements of their names in a call: the declared ones."""
-        dialect = self._dialects[call.dialect]
-        fixed = dialect.json_body or dialect.entities
-        return frozenset() if fixed else self._catalog.parameters(call.attributes["name"]) or frozenset()
-
-    def _text_after_opening(self, token: Token) -> None:
-        blank = len(token.text) - len(token.text.lstrip())
-        if self._opening.begins_json(token) and (dialect := self._json_dialect()):
-            if blank:
-                self._opening.held.append(Token("text", token.text[:blank], token.start))
-            self._begin_json(Token("text", token.text[blank:], token.start + blank), dialect)
-        elif self._is_body(token):
-            self._queue.appendleft(token)
-            self._call_is_certain()
-        elif (named := self._name_dialect()) and self._opening.takes_name_line(token, self._declared):
-            self._queue.appendleft(self._opening.name_call(named.name, token))
-            self._call_is_certain()
-        elif not self._opening.accept(token, name=named is not None):
-            self._opening_is_text(token)
-
-    def _is_body(self, token: Token) -> bool:
-        """Say whether a JSON object with the arguments begins after a call's opener."""
-        if not self._opening.holds("call_open") or not self._opening.begins_object(token):
-            return False
-        call = self._opening.call()
-        return not self._dialects[call.dialect].parameter_elements and self._declared(call.attributes["name"])
-
-    def _json_after_opening(self, token: Token) -> None:
-        json = Token("text", token.text, token.start)
-        if not self._opening.holds("block_open", "call_open"):
-            self._bare_json(token)
-        elif self._opening.holds("call_open") or self._opening.after_block().strip():
-            self._text_after_opening(json)
-        elif dialect := self._json_dialect():
-            self._begin_json(json, dialect)
-        else:
-            self._bare_json(token)
-
-    def _bare_json(self, token: Token) -> None:
-        """Begin a call as JSON alone, if it stands at the start of a line, or after a call, and its name is declared."""
-        name = name_in(token.text)
-        opening = self._state is ReplyState.OPENING
-        starts = opening or self._line_blank or self._after_call
-        if not starts or token.start < self._no_json_before or (name and not self._declared(name)):
-            self._scanner.unread(token.text[1:])
-            bracket = Token("text", token.text[0], token.start)
-            (self._opening_is_text if opening else self._plain)(bracket)
-            return
-        if opening:
-            self._opening.held.append(token)
-        else:
-            self._opening = Opening(token)
-        self._begin_bare(token)
-
-    def _outside(self) -> ReplyState:
-        return ReplyState.BLOCK if self._wrapper else ReplyState.PROSE
-
-    def _plain(self, token: Token) -> None:
-        (self._text_in_block if self._state is ReplyState.BLOCK else self._text)(token)
-
-    def _ticks_after_opening(self, token: Token) -> None:
-        """Back-ticks on a fence's own line: it was inline code (CommonMark 0.31, 4.5)."""
-        inline, count = self._opening.on_fence_line, self._opening.fence
-        self._opening_is_text(token)
-        if inline:
-            self._fence, self._state, self._code_ticks = 0, ReplyState.CODE, count
-
-    def _block_after_opening(self, token: Token) -> None:
-        if self._opening.holds("block_open", "call_open"):
-            self._opening_is_text(token)
-        else:
-            self._opening.held.append(token)
-
-    def _call_after_opening(self, token: Token) -> None:
-        if self._opening.holds("call_open"):
-            self._opening_is_text(token)
-            return
-        self._opening.held.append(token)
-        self._await_body(token)
-
-    def _body_after_opening(self, token: Token) -> None:
-        named = self._name_dialect()
-        if named and self._opening.name() and self._is_named_call(token, named):
-            self._opening.name_call(named.name)
-            token = Token("call_close", token.text, token.start, pair="call") if token.kind == "block_close" else token
-        if not self._opening.holds("call_open") or not self._belongs(token, self._opening.call()):
-            self._opening_is_text(token)
-            return
-        self._queue.appendleft(token)
-        self._call_is_certain()
-
-    def _belongs(self, token: Token, call: Token) -> bool:
-        """Whether a tag, which may be the same in several dialects, is one of the call's."""
-        if " " in token.pair:
-            return token.kind == "parameter_open" or token.pair == call.pair
-        return regex.fullmatch(self._dialects[call.dialect].tags.get(token.kind, ""), token.text) is not None
-
-    def _name_dialect(self) -> Dialect | None:
-        """Return the dialect in which a tool's name follows the wrapper's opener that is held."""
-        rows = (dialect for dialect in self._dialects.values() if dialect.name_after)
-        return None if self._opening.holds("call_open") else self._held_by(rows, "name_after")
-
-    def _json_dialect(self) -> Dialect | None:
-        """Return the JSON dialect whose wrapper is held."""
-        rows = (dialect for dialect in self._dialects.values() if dialect.is_json)
-        return self._held_by(rows, "block_open")
-
-    def _held_by(self, rows: Iterable[Dialect], kind: str) -> Dialect | None:
-        opener = next((part.text for part in self._opening.held if part.kind == "block_open"), "")
-        for dialect in rows:
-            pattern = dialect.name_after if kind == "name_after" else dialect.tags.get(kind, "")
-            if opener and regex.fullmatch(pattern, opener):
-                return dialect
-        return None
-
-    def _is_named_call(self, token: Token, dialect: Dialect) -> bool:
-        """A key makes it a call; without any, only a declared name does."""
-        if token.kind in ("block_close", "call_close"):
-            return self._declared(self._opening.name())
-        return regex.fullmatch(dialect.tags.get(token.kind, ""), token.text) is not None
-
-    def _call_is_certain(self) -> None:
-        call, fence = self._opening.call(), self._opening.fence
-        if (self._fence or fence) and not self._declared(call.attributes["name"]):
-            self._release_as_text()
-            return
-        self._note_fence()
-        for kind, part in self._opening.before_call():
-            self._markup(kind, part)
-        self._wrapper = self._opening.wrapper()
-        self._queue.extendleft(reversed(self._opening.after_call()))
-        self._begin_call(call)
-
-    def _note_fence(self) -> None:
-        if self._opening.fence:
-            self._fence, self._fence_dropped = self._opening.fence, True
-            self._repair("code-fence", self._opening.held[0].span)
-
-    def _declared(self, name: str) -> bool:
-        """Say whether a name means exactly one of the tools, in whatever spelling; any name does when none are given."""
-        return not len(self._catalog) or self._catalog.meant_by(name) is not None
-
-    def _opening_is_text(self, token: Token) -> None:
-        self._release_as_text()
-        self._queue.appendleft(token)
-
-    def _release_as_text(self) -> None:
-        self._state = ReplyState.PROSE
-        self._fence = self._opening.fence or self._fence
-        self._scanner.only()
-        for part in self._opening.held:
-            self._text(part)
-
-    def _release_at_end(self) -> None:
-        """A wrapper at the very end of the reply is a left-over, not text for the person."""
-        last = max((place for place, part in enumerate(self._opening.held) if part.text.strip()), default=0)
-        self._state = ReplyState.PROSE
-        for place, part in enumerate(self._opening.held):
-            if place == last and part.kind == "block_open":
-                self._stray_tag(part)
-            else:
-                self._text(part)
-
-    # What the Parser does with a call.
-
-    @abstractmethod
-    def _begin_call(self, token: Token) -> None:
-        """Begin a call as tags."""
-
-    @abstractmethod
-    def _begin_json(self, token: Token, dialect: Dialect) -> None:
-        """Begin a call as JSON in a wrapper."""
-
-    @abstractmethod
-    def _begin_bare(self, token: Token) -> None:
-        """Begin what may be a call as JSON alone."""
-
-    @abstractmethod
-    def _text_in_block(self, token: Token) -> None:
-        """Read text between the calls of a wrapper."""
+def _begins_object(held: list[Token], text: Token) -> bool:
+    """Say whether a JSON object begins in text, before too much is held: as if its white space had come in pieces."""
+    json = text.text.lstrip()
+    return _length(held) + len(text.text) - len(json) <= _MAX_HELD and json.startswith("{")

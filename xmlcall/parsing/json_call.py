@@ -11,15 +11,14 @@ from typing import Any
 
 import regex
 
-from ..dialects import ARGUMENTS
+from ..dialects import ARGUMENTS, NAMES
 from ..loosejson import reader as jsonish
 from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 
 __all__ = ["arguments_of", "calls_of", "events_of", "name_in", "unreadable"]
 
-_NAMES = ("name", "tool", "tool_name", "function")
-_NAME = regex.compile(rf"[\"'](?:{'|'.join(_NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
+_NAME = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
 _OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # say nothing about what is to be called
 _EXPECTED = 'Expected {"name": "...", "arguments": {...}}.'
 
@@ -112,7 +111,7 @@ def _named(value: Any) -> tuple[str, dict[str, Any], list[str]] | None:
         value = value["function"]
     if not isinstance(value, dict):
         return None
-    names = [key for key in _NAMES if isinstance(value.get(key), str)]
+    names = [key for key in NAMES if isinstance(value.get(key), str)]
     keys = [key for key in ARGUMENTS if key in value]
     if len(names) != 1 or not value[names[0]] or len(keys) > 1 or value.keys() - {*names, *keys, *_OTHERS}:
         return None

@@ -4,107 +4,101 @@ What is quotation is decided from the left alone: inline code ends at as many ba
 at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and what stands in it is never a call.
 """
 
-from abc import ABC, abstractmethod
-
-from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta
+from ..types.events import Markup, ReasoningDelta, TextDelta
 from .scanner import Token
-from .states import ReplyState
+from .states import Place, ReplyState
 
-__all__ = ["ProseReader"]
+__all__ = [
+    "end_code",
+    "end_code_at_blank_line",
+    "end_fence",
+    "note",
+    "reasoning_close",
+    "reasoning_nested",
+    "reasoning_open",
+    "reasoning_text",
+    "stray",
+    "stray_tag",
+    "text",
+]
 
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class ProseReader(ABC):
-    """The state of the prose, and the methods of its rows in `REPLY_TABLE`; the Parser adds those of calls.
-
-    Args:
-        reasoning_open: the prompt ended in an open `<think>`.
-    """
-
-    def __init__(self, *, reasoning_open: bool) -> None:
-        self._events: list[Event] = []
-        self._state = ReplyState.REASONING if reasoning_open else ReplyState.PROSE
-        self._depth = 1 if reasoning_open else 0  # of reasoning
-        self._after_call = False  # only white space since a call or its wrapper ended
-        self._line_blank = True  # only white space since the last newline
-        self._code_ticks = 0
-        self._fence = 0  # back-ticks of the open fence
-        self._fence_dropped = False  # the open fence is around calls and left out of the text
-
-    def _text(self, token: Token) -> None:
-        if token.start == 0 and token.text.startswith(_BYTE_ORDER_MARK):
-            self._events.append(Markup(kind="space", span=(0, 1)))
-            self._repair("byte-order-mark", (0, 1))
-            token = Token("text", token.text[1:], 1)
-            if not token.text:
-                return
-        self._events.append(TextDelta(text=token.text, span=token.span))
-        self._note(token.text)
-
-    def _note(self, text: str) -> None:
-        """Keep track of where a line begins."""
-        _, newline, last = text.rpartition("\n")
-        self._line_blank = not last.strip() and (bool(newline) or self._line_blank)
-        self._after_call = self._after_call and not text.strip()
-
-    @abstractmethod
-    def _outside(self) -> ReplyState:
-        """Return the state after quotation and reasoning: where it began."""
-
-    def _end_fence(self, token: Token) -> None:
-        if self._fence_dropped:
-            self._markup("fence", token)
-        else:
-            self._text(token)
-        self._fence, self._fence_dropped = 0, False
-
-    def _end_code(self, token: Token) -> None:
-        if len(token.text) == self._code_ticks:
-            self._state = self._outside()
-        self._text(token)
-
-    def _end_code_at_blank_line(self, token: Token) -> None:
-        self._state = self._outside()
-        self._text(token)
-
-    def _stray_tag(self, token: Token) -> None:
-        self._markup("stray", token)
-        self._repair("stray-tag", token.span)
-
-    def _stray(self, token: Token) -> None:
-        """A closer without its opener: a left-over after a call, text anywhere else."""
-        if not self._after_call:
-            self._text(token)
-        else:
-            self._stray_tag(token)
-
-    # Reasoning.
-
-    def _reasoning_open(self, token: Token) -> None:
-        self._markup("reasoning", token)
-        self._state, self._depth = ReplyState.REASONING, 1
-
-    def _reasoning_nested(self, token: Token) -> None:
-        self._depth += 1
-        self._reasoning_text(token)
-
-    def _reasoning_close(self, token: Token) -> None:
-        self._depth -= 1
-        if self._depth:
-            self._reasoning_text(token)
+def text(reply: ReplyState, token: Token) -> None:
+    """Read a token as text for the person."""
+    if token.start == 0 and token.text.startswith(_BYTE_ORDER_MARK):
+        reply.events.append(Markup(kind="space", span=(0, 1)))
+        reply.repair("byte-order-mark", (0, 1))
+        token = Token("text", token.text[1:], 1)
+        if not token.text:
             return
-        self._markup("reasoning", token)
-        self._state = self._outside()
+    reply.events.append(TextDelta(text=token.text, span=token.span))
+    note(reply, token.text)
 
-    def _reasoning_text(self, token: Token) -> None:
-        self._events.append(ReasoningDelta(text=token.text, span=token.span))
 
-    def _emit(self, event: Event) -> None:
-        self._events.append(event)
+def note(reply: ReplyState, written: str) -> None:
+    """Keep track of where a line begins."""
+    _, newline, last = written.rpartition("\n")
+    reply.line_blank = not last.strip() and (bool(newline) or reply.line_blank)
+    reply.after_call = reply.after_call and not written.strip()
 
-    def _markup(self, kind: str, token: Token) -> None:
-        self._events.append(Markup(kind=kind, span=token.span))
 
-    def _repair(self, code: str, span: tuple[int, int]) -> None:
-        self._events.append(Repaired(code=code, span=span))
+def end_fence(reply: ReplyState, token: Token) -> None:
+    """Read the back-ticks that end the open fence."""
+    if reply.fence_dropped:
+        reply.markup("fence", token)
+    else:
+        text(reply, token)
+    reply.fence, reply.fence_dropped = 0, False
+
+
+def end_code(reply: ReplyState, token: Token) -> None:
+    """Read back-ticks in inline code: as many as opened it end it."""
+    if len(token.text) == reply.code_ticks:
+        reply.place = reply.outside
+    text(reply, token)
+
+
+def end_code_at_blank_line(reply: ReplyState, token: Token) -> None:
+    """Read a blank line in inline code."""
+    reply.place = reply.outside
+    text(reply, token)
+
+
+def stray_tag(reply: ReplyState, token: Token) -> None:
+    """Leave out a tag that means nothing here."""
+    reply.markup("stray", token)
+    reply.repair("stray-tag", token.span)
+
+
+def stray(reply: ReplyState, token: Token) -> None:
+    """Read a closer without its opener: a left-over after a call, text anywhere else."""
+    (stray_tag if reply.after_call else text)(reply, token)
+
+
+def reasoning_open(reply: ReplyState, token: Token) -> None:
+    """Read the tag that begins reasoning."""
+    reply.markup("reasoning", token)
+    reply.place, reply.depth = Place.REASONING, 1
+
+
+def reasoning_nested(reply: ReplyState, token: Token) -> None:
+    """Read such a tag in reasoning."""
+    reply.depth += 1
+    reasoning_text(reply, token)
+
+
+def reasoning_close(reply: ReplyState, token: Token) -> None:
+    """Read a closing tag in reasoning."""
+    reply.depth -= 1
+    if reply.depth:
+        reasoning_text(reply, token)
+        return
+    reply.markup("reasoning", token)
+    reply.place = reply.outside
+
+
+def reasoning_text(reply: ReplyState, token: Token) -> None:
+    """Read a token as reasoning."""
+    reply.events.append(ReasoningDelta(text=token.text, span=token.span))

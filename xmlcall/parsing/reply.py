@@ -4,27 +4,19 @@
 names or arguments differ, it refuses.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import regex
-
 from ..binding.bind import bind
-from ..dialects import DIALECTS, Dialect, select
+from ..dialects import Dialect, select
+from ..dialects.write import write
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
-from ..tools.parameters import admits_string, property_schema
-from ..types.calls import Repair, Reply, Tool, ToolCall
+from ..types.calls import Repair, Reply, ToolCall
 from ..types.events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
 from .parser import Parser
 
-__all__ = ["beginning", "parse", "render", "reply_of", "write"]
-
-_ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
-_TAGS = [tag for dialect in DIALECTS.values() for kind, tag in dialect.tags.items() if kind != "json_open"]
-# Whatever could be read as structure inside a value, in any dialect, plus the openings of a CDATA section.
-_STRUCTURE = regex.compile(r"<!\[CDATA\[|</?param(?:eter)?>|" + "|".join(_TAGS))
+__all__ = ["parse", "render", "reply_of"]
 
 
 def parse(
@@ -56,7 +48,7 @@ def parse(
 
 
 def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
-    """Gather a parser's events into a Reply, with the calls bound.
+    """Gather a parser's events into a Reply; calls that are not bound yet are bound now.
 
     Args:
         events: all events of one reply.
@@ -65,7 +57,7 @@ def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str =
     """
     catalog = Catalog.of(tools)
     events = list(events)
-    calls = tuple(bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
+    calls = tuple(event.call or bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
     conversions = [repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs[len(call.raw.repairs) :]]
     return Reply(
         text="".join(event.text for event in events if isinstance(event, TextDelta)),
@@ -102,90 +94,7 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
     return text
 
 
-def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
-    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas.
-
-    Args:
-        calls: name and arguments of each.
-        catalog: the tools they belong to.
-        dialect: the wire format.
-    """
-    invokes = [_call(name, arguments, catalog.get(name), dialect) for name, arguments in calls]
-    if "block_open" not in dialect.written or dialect.is_json:
-        return "\n".join(invokes)
-    return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
-
-
-def beginning(dialect: Dialect, name: str = "") -> str:
-    """Write how a reply with a call begins, up to the tool's name: for a model that is to go on from there.
-
-    Args:
-        dialect: the wire format.
-        name: of the tool that is to be called, if that is settled.
-    """
-    block = dialect.written.get("block_open", "")
-    call = '{"name": "{name}"' if dialect.is_json else dialect.written["call_open"]
-    begun = _filled(call, name) + ("" if dialect.is_json else "\n") if name else call.partition("{name}")[0]
-    return f"{block}\n{begun}" if block else begun
-
-
 def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if isinstance(call, ToolCall):
         return call.name, call.arguments
     return call["name"], dict(call.get("arguments") or {})
-
-
-def _call(name: str, arguments: Mapping[str, Any], tool: Tool | None, dialect: Dialect) -> str:
-    written = dialect.written
-    if dialect.is_json:
-        lines = [
-            written.get("block_open"),
-            _json({"name": name, "arguments": dict(arguments)}, dialect),
-            written.get("block_close"),
-        ]
-        return "\n".join(line for line in lines if line)
-    if dialect.json_body:
-        body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
-    else:
-        body = [_parameter(key, value, tool, dialect) for key, value in arguments.items()]
-    return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
-
-
-def _parameter(name: str, value: Any, tool: Tool | None, dialect: Dialect) -> str:
-    marked = not isinstance(value, str) and bool(dialect.json_written) and _reads_as_string(name, tool)
-    opener = _filled(dialect.json_written if marked else dialect.written["parameter_open"], name)
-    text = _string(value, dialect) if isinstance(value, str) else _json(value, dialect)
-    if dialect.entities:
-        text = text.translate(_ENTITIES)
-    return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
-
-
-def _filled(tag: str, name: str) -> str:
-    return tag.replace("{name}", name)
-
-
-def _reads_as_string(name: str, tool: Tool | None) -> bool:
-    return tool is None or admits_string(property_schema(tool.input_schema, name), tool.input_schema)
-
-
-def _json(value: Any, dialect: Dialect) -> str:
-    """Write JSON, with `<` escaped where it could be markup."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
-    return text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
-
-
-def _has_structure(text: str, dialect: Dialect) -> bool:
-    """Say whether a value holds what may be a tag; where parameters are elements, anything in `<` may be one."""
-    return "<" in text if dialect.parameter_elements else _STRUCTURE.search(text) is not None
-
-
-def _string(value: str, dialect: Dialect) -> str:
-    """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
-    if _has_structure(value, dialect) and not dialect.entities:
-        return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
-    before = "\n" if value.startswith(("\n", "\r\n")) else ""
-    after = "\n" if value.endswith("\n") else ""
-    return f"{before}{value}{after}"

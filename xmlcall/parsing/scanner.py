@@ -20,11 +20,12 @@ from typing import Any
 import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
+from ..dialects.patterns import OTHER, attributes_of, beginnings
 
-__all__ = ["Mode", "Scanner", "Token"]
+__all__ = ["ScanMode", "Scanner", "Token"]
 
 
-class Mode(enum.Enum):
+class ScanMode(enum.StrEnum):
     """What can be a token here."""
 
     PROSE = "prose"
@@ -69,30 +70,15 @@ _COMMON = {
     "other_tag": r"</\s{0,4}[A-Za-z_][\w.\-]{0,63}\s{0,4}>|<param(?:eter)?>",
 }
 
-# Characters at which a token can start, each with what may follow it then. The standard library's `re` searches for these faster.
-_STARTS = {
-    "<": rf"<(?=[\w/!\uff5c{INVISIBLE}]|\Z)",
-    "`": "`",
-    "\n": "\n",
-    "]": r"\](?=\]|\Z)",
-    "&": r"&(?=l|\Z)",
-    "{": r"\{(?=[\s\"']|\Z)",
-    "[": r"\[(?=[\s{]|\Z)",
+# Mode -> the common kinds that count, and whether the dialects' tags do.
+_MODES: dict[ScanMode, tuple[tuple[str, ...], bool]] = {
+    ScanMode.PROSE: (("reasoning_open", "reasoning_close", "ticks"), True),
+    ScanMode.CODE: (("ticks", "blank_line"), False),
+    ScanMode.VALUE: (("cdata_open", "other_tag"), True),
+    ScanMode.CDATA: (("cdata_close",), False),
+    ScanMode.TEXT: ((), False),
 }
 
-# Mode -> the characters at which a token can start, the common kinds that count, and whether the dialects' tags do.
-_MODES: dict[Mode, tuple[str, tuple[str, ...], bool]] = {
-    Mode.PROSE: ("<`", ("reasoning_open", "reasoning_close", "ticks"), True),
-    Mode.CODE: ("`\n", ("ticks", "blank_line"), False),
-    Mode.VALUE: ("<", ("cdata_open", "other_tag"), True),
-    Mode.CDATA: ("]", ("cdata_close",), False),
-    Mode.TEXT: ("", (), False),
-}
-
-_ATTRIBUTE = regex.compile(
-    r"""\s([\w:.\-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|[\u201c\u201d]([^\u201d]*)\u201d|\u2018([^\u2019]*)\u2019"""
-    r"""|\uff02([^\uff02]*)\uff02|([^\s"'<>=/\u2018\u2019\u201c\u201d\uff02]+))"""
-)
 _NAMED = frozenset({"call_open", "parameter_open"})
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
@@ -142,7 +128,7 @@ class Scanner:
         self._buffer = text + self._buffer[self._position :]
         self._position = 0
 
-    def next(self, mode: Mode) -> Token | None:
+    def next(self, mode: ScanMode) -> Token | None:
         """Return the next token, or None if more text is needed (or, once closed, at the end)."""
         start = self._position
         if start == len(self._buffer):
@@ -192,22 +178,12 @@ class Scanner:
             name = text.translate(_VISIBLE).strip("</> \t\r\n")
             return f"{part}_{kind.partition('_')[2]}", {"name": name}, f"{part} {name}"
         part = "parameter" if part == "body" else part
-        attributes = _attributes(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
+        attributes = attributes_of(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
         return kind, attributes, part if dialect and part != "list" else ""
 
 
-def _attributes(tag: str, name_in_tag: str) -> dict[str, str]:
-    if name_in_tag:
-        name = regex.search(name_in_tag, tag)
-        return {"name": name.group(1)} if name else {}
-    found: dict[str, str] = {}
-    for key, *values in _ATTRIBUTE.findall(tag):
-        found.setdefault(key.lower(), "".join(values))  # one of them matched
-    return found
-
-
 # Where a token can start, and the patterns to try there, in this order.
-Patterns = dict[Mode, tuple[Any, tuple[Any, ...]]]
+Patterns = dict[ScanMode, tuple[Any, tuple[Any, ...]]]
 Groups = tuple[tuple[str, str], ...]
 
 
@@ -221,28 +197,51 @@ def _patterns(dialects: tuple[Dialect, ...], elements: Groups = ()) -> Patterns:
 
 @functools.lru_cache(maxsize=256)
 def _combined(groups: Groups, of_tools: Groups) -> Patterns:
-    compiled = {}
-    for mode, (_, _, with_tags) in _MODES.items():
-        trigger, pattern = _compiled(mode, groups)
-        first = (regex.compile(_alternation(of_tools)),) if of_tools and with_tags else ()
-        compiled[mode] = (trigger, (*first, pattern))
-    return compiled
+    first = _alternation(of_tools)
+    return {mode: _with_first(_in_mode(mode, groups), first if with_tags else "") for mode, (_, with_tags) in _MODES.items()}
 
 
-@functools.lru_cache(maxsize=256)
-def _compiled(mode: Mode, tags: Groups) -> tuple[Any, Any]:
-    """Compile the tags of some dialects, and what else is a token in a mode, into one alternation."""
-    triggers, common, with_tags = _MODES[mode]
-    groups = (*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common))
-    triggers += "".join(start for start in "&{[" if with_tags and any(_starts(group, tag, start) for group, tag in tags))
-    trigger = re.compile("|".join(_STARTS[start] for start in triggers)) if triggers else None
-    return trigger, regex.compile(_alternation(groups))
+def _with_first(source: str, first: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return what finds the places to try, and the patterns to try there."""
+    sources = tuple(each for each in (first, source) if each)
+    return _trigger(sources), tuple(_compiled(each) for each in sources)
+
+
+def _in_mode(mode: ScanMode, tags: Groups) -> str:
+    """Return one alternation of the tags of some dialects, and of what else is a token in a mode."""
+    common, with_tags = _MODES[mode]
+    return _alternation((*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common)))
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(source: str) -> Any:
+    return regex.compile(source)
 
 
 def _alternation(groups: Groups) -> str:
     return "|".join(f"(?P<{group}>{source})" for group, source in groups)  # the first that matches counts
 
 
-def _starts(group: str, tag: str, character: str) -> bool:
-    """Say whether a tag can start with a character other than `<`."""
-    return tag.startswith(character) if character == "&" else group.startswith("json_open")
+@functools.lru_cache(maxsize=256)
+def _trigger(sources: tuple[str, ...]) -> Any:
+    """Return what finds the characters with which a token may begin, if what follows does not rule it out.
+
+    The standard library's `re` searches for these faster.
+    """
+    starts: dict[str, frozenset[str]] = {}
+    for source in sources:
+        for start, following in beginnings(source).items():
+            starts[start] = starts.get(start, frozenset()) | following
+    return re.compile("|".join(re.escape(start) + _before(following) for start, following in starts.items())) if starts else None
+
+
+def _before(following: frozenset[str]) -> str:
+    """Return what must follow: one of these characters, or the end of what has come so far."""
+    if OTHER not in following:
+        return rf"(?=[{_escaped(following)}]|\Z)"
+    never = {chr(code) for code in range(128)} - following
+    return f"(?![{_escaped(never)}])" if never else ""
+
+
+def _escaped(characters: Iterable[str]) -> str:
+    return "".join(map(re.escape, sorted(characters)))

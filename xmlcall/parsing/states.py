@@ -1,16 +1,30 @@
-"""The parser's two state machines as tables: a reply, and the body of one call.
+"""What the parser's parts share: where in a reply, or in a call, the next token stands, and what is known by then.
 
-A row is (state, token kind) -> name of the method that reads such a token there. Token kinds are those of `scanner.py` and of the
-dialects, and `end`. A missing row means that the token is text of its state, which `..._OTHERWISE` says how to read. All
-transitions are here; what a method does with its token is in `parser.py` and `tag_call.py`.
+The parts are functions of such a state and a token, as the rules of markdown-it are functions of its state: `prose.py`,
+`call_start.py` and `parser.py` read a reply, `value_end.py` and `tag_call.py` a call that is written in tags. Two tables say
+which function reads a token: `REPLY_TABLE` in `parser.py` and `CALL_TABLE` in `tag_call.py`.
+
+Places are strings, because the tables are asked for every token, and the hash of a plain enum is slow.
 """
 
 import enum
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
-__all__ = ["CALL_OTHERWISE", "CALL_TABLE", "REPLY_OTHERWISE", "REPLY_TABLE", "CallState", "ReplyState"]
+from ..dialects import Dialect
+from ..tools.catalog import Catalog
+from ..types.calls import Span
+from ..types.events import Event, Markup, Repaired
+from .call_builder import CallDraft
+from .scanner import ScanMode, Scanner, Token
+from .value_text import Value
+
+__all__ = ["CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState"]
 
 
-class ReplyState(enum.Enum):
+class Place(enum.StrEnum):
     """Where in a reply the next token stands."""
 
     PROSE = "text for the person"
@@ -21,51 +35,84 @@ class ReplyState(enum.Enum):
     CALL = "in a call"
 
 
-# (state, token kind) -> method; everything else is text of its state.
-REPLY_TABLE = {
-    (ReplyState.PROSE, "ticks"): "_ticks",
-    (ReplyState.PROSE, "reasoning_open"): "_reasoning_open",
-    (ReplyState.PROSE, "reasoning_close"): "_stray_tag",
-    (ReplyState.PROSE, "block_open"): "_hold",
-    (ReplyState.PROSE, "call_open"): "_hold",
-    (ReplyState.PROSE, "json_open"): "_bare_json",
-    (ReplyState.PROSE, "block_close"): "_stray",
-    (ReplyState.PROSE, "call_close"): "_stray",
-    (ReplyState.PROSE, "parameter_close"): "_stray",
-    (ReplyState.CODE, "ticks"): "_end_code",
-    (ReplyState.CODE, "blank_line"): "_end_code_at_blank_line",
-    (ReplyState.REASONING, "reasoning_open"): "_reasoning_nested",
-    (ReplyState.REASONING, "reasoning_close"): "_reasoning_close",
-    (ReplyState.OPENING, "text"): "_text_after_opening",
-    (ReplyState.OPENING, "ticks"): "_ticks_after_opening",
-    (ReplyState.OPENING, "block_open"): "_block_after_opening",
-    (ReplyState.OPENING, "call_open"): "_call_after_opening",
-    (ReplyState.OPENING, "call_close"): "_body_after_opening",
-    (ReplyState.OPENING, "parameter_open"): "_body_after_opening",
-    (ReplyState.OPENING, "body_open"): "_body_after_opening",
-    (ReplyState.OPENING, "json_open"): "_json_after_opening",
-    (ReplyState.OPENING, "block_close"): "_body_after_opening",
-    (ReplyState.BLOCK, "text"): "_text_in_block",
-    (ReplyState.BLOCK, "ticks"): "_ticks_in_block",
-    (ReplyState.BLOCK, "reasoning_open"): "_reasoning_open",
-    (ReplyState.BLOCK, "reasoning_close"): "_stray_tag",
-    (ReplyState.BLOCK, "block_open"): "_repeated_block",
-    (ReplyState.BLOCK, "block_close"): "_end_block",
-    (ReplyState.BLOCK, "call_open"): "_call_in_block",
-    (ReplyState.BLOCK, "json_open"): "_bare_json",
-    (ReplyState.BLOCK, "call_close"): "_closer_in_block",
-    (ReplyState.BLOCK, "parameter_close"): "_closer_in_block",
-}
-REPLY_OTHERWISE = {
-    ReplyState.PROSE: "_text",
-    ReplyState.CODE: "_text",
-    ReplyState.REASONING: "_reasoning_text",
-    ReplyState.OPENING: "_opening_is_text",
-    ReplyState.BLOCK: "_text_in_block",
-}
+class CallReader(Protocol):
+    """What reads one call, from its first token to its end."""
+
+    mode: ScanMode
+    """What the scanner should look for next."""
+
+    def take(self, token: Token) -> list[Token] | None:
+        """Read a token; return None while the call goes on, else the tokens after it, still to be read."""
+        ...
+
+    def finish(self, offset: int, *, cut: bool) -> list[Token]:
+        """End the call at the end of the reply; return the tokens that are still to be read.
+
+        Args:
+            offset: length of the reply.
+            cut: whether the reply was cut, so that an open call must not run.
+        """
+        ...
 
 
-class CallState(enum.Enum):
+@dataclass(slots=True, eq=False)
+class ReplyState:
+    """What is known of a reply so far."""
+
+    catalog: Catalog
+    dialects: dict[str, Dialect]  # by name; those that are read
+    scanner: Scanner
+    place: Place
+    depth: int  # of reasoning
+    events: list[Event] = field(default_factory=list)
+    queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
+    after_call: bool = False  # only white space since a call or its wrapper ended
+    line_blank: bool = True  # only white space since the last newline
+    code_ticks: int = 0
+    fence: int = 0  # back-ticks of the open fence
+    fence_dropped: bool = False  # the open fence is around calls and left out of the text
+    held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
+    no_json_before: int = 0  # JSON that starts before this offset was read once and is text
+    wrapper: str = ""  # dialect of the open wrapper
+    block_text: bool = False  # text stands between the calls of this wrapper
+    reader: CallReader | None = None
+    calls: int = 0  # begun so far
+    plain_closers: bool = False  # closers in JSON strings count
+
+    @property
+    def outside(self) -> Place:
+        """The place after quotation, reasoning or a call: where it began."""
+        return Place.BLOCK if self.wrapper else Place.PROSE
+
+    def declares(self, name: str) -> bool:
+        """Say whether a name means exactly one of the tools, in whatever spelling; any name does when none are given."""
+        return not len(self.catalog) or self.catalog.meant_by(name) is not None
+
+    def markup(self, kind: str, token: Token) -> None:
+        """Emit a token that is neither text nor value."""
+        self.events.append(Markup(kind=kind, span=token.span))
+
+    def repair(self, code: str, span: Span) -> None:
+        """Emit the remark that something was tolerated."""
+        self.events.append(Repaired(code=code, span=span))
+
+    def leave_call(self, rest: list[Token], *, found: bool = True) -> None:
+        """Go on after a call.
+
+        Args:
+            rest: tokens after it; they are read again, as prose and not as a value.
+            found: whether it was a call, and not text after all.
+        """
+        self.reader = None
+        self.scanner.only()
+        self.scanner.unread("".join(token.text for token in (*rest, *self.queue)))
+        self.queue.clear()
+        self.place = self.outside
+        if found:
+            self.after_call, self.line_blank = True, True
+
+
+class CallPlace(enum.StrEnum):
     """Where in a call's body the next token stands."""
 
     CALL = "between parameters"
@@ -79,60 +126,32 @@ class CallState(enum.Enum):
     FORK = "after a sibling's opener that may be text"
 
 
-# (state, token kind) -> method; what is missing falls to the state's row of CALL_OTHERWISE.
-CALL_TABLE = {
-    (CallState.CALL, "text"): "_between",
-    (CallState.CALL, "parameter_open"): "_open",
-    (CallState.CALL, "body_open"): "_open_body",
-    (CallState.CALL, "parameter_close"): "_stray",
-    (CallState.CALL, "list_close"): "_list_close",
-    (CallState.CALL, "call_close"): "_end_here",
-    (CallState.CALL, "call_open"): "_end_unclosed",
-    (CallState.CALL, "block_open"): "_repeated_block",
-    (CallState.CALL, "block_close"): "_end_unclosed",
-    (CallState.CALL, "end"): "_end_unclosed",
-    (CallState.VALUE, "parameter_open"): "_opener_in_value",
-    (CallState.VALUE, "parameter_close"): "_closer_in_value",
-    (CallState.VALUE, "call_open"): "_count",
-    (CallState.VALUE, "call_close"): "_call_close_in_value",
-    (CallState.VALUE, "block_open"): "_count",
-    (CallState.VALUE, "block_close"): "_block_close_in_value",
-    (CallState.VALUE, "cdata_open"): "_cdata_in_value",
-    (CallState.VALUE, "list_close"): "_other_tag_in_value",
-    (CallState.VALUE, "other_tag"): "_other_tag_in_value",
-    (CallState.VALUE, "end"): "_truncate",
-    (CallState.CDATA, "cdata_close"): "_end_cdata",
-    (CallState.CDATA, "end"): "_truncate",
-    (CallState.CDATA_END, "text"): "_after_cdata",
-    (CallState.CDATA_END, "cdata_open"): "_cdata_in_value",
-    (CallState.CDATA_END, "parameter_close"): "_hold_closer",
-    (CallState.CDATA_END, "end"): "_truncate",
-    (CallState.CLOSER, "parameter_open"): "_opener_after_closer",
-    (CallState.CLOSER, "parameter_close"): "_hold",
-    (CallState.CLOSER, "call_close"): "_hold_call_close",
-    (CallState.CLOSER, "list_close"): "_close_value",
-    (CallState.CLOSER, "call_open"): "_close_value",
-    (CallState.CLOSER, "block_close"): "_close_value",
-    (CallState.CLOSER, "end"): "_close_value",
-    (CallState.WRONG_CLOSER, "parameter_open"): "_opener_after_wrong_closer",
-    (CallState.WRONG_CLOSER, "call_close"): "_hold_call_close",
-    (CallState.WRONG_CLOSER, "call_open"): "_close_value",
-    (CallState.WRONG_CLOSER, "block_close"): "_close_value",
-    (CallState.WRONG_CLOSER, "end"): "_truncate",
-    (CallState.CALL_CLOSE, "call_open"): "_end_pending",
-    (CallState.CALL_CLOSE, "block_open"): "_end_pending",
-    (CallState.CALL_CLOSE, "block_close"): "_end_pending",
-    (CallState.CALL_CLOSE, "end"): "_end_pending",
-    (CallState.BLOCK_CLOSE, "end"): "_truncate",
-}
-CALL_OTHERWISE = {
-    CallState.CALL: "_between",
-    CallState.VALUE: "_text",
-    CallState.CDATA: "_text",
-    CallState.CDATA_END: "_text_after_cdata",
-    CallState.CLOSER: "_pending_is_text",
-    CallState.WRONG_CLOSER: "_pending_is_text",
-    CallState.CALL_CLOSE: "_pending_is_text",
-    CallState.BLOCK_CLOSE: "_pending_is_text",
-    CallState.FORK: "_in_fork",
-}
+@dataclass(slots=True, eq=False)
+class Fork:
+    """The tokens from a sibling's opener on that may be text or may begin the sibling."""
+
+    held: list[Token]
+    open: Counter[str]  # tags that were opened since, by pair
+    call_may_have_ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class CallState:
+    """What is known of a call in tags so far."""
+
+    index: int  # the call's number in the reply
+    declared: frozenset[str] | None  # the tool's parameter names; None if any name is possible
+    wrapped: bool  # whether a wrapper was opened around it
+    emit: Callable[[Event], None]
+    draft: CallDraft
+    value: Value = field(init=False)  # the one that is read, or the last one
+    place: CallPlace = CallPlace.CALL
+    queue: deque[Token] = field(default_factory=deque)
+    pending: list[Token] = field(default_factory=list)  # tokens whose meaning is open
+    fork: Fork = field(init=False)  # in place FORK
+    unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
+    source: list[str] = field(default_factory=list)  # the texts of the tokens after the opener
+    dropping: bool = False  # text stands between two parameters
+    between_text: list[str] = field(default_factory=list)
+    cut: bool = False  # the reply was cut
+    done: bool = False

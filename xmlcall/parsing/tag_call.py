@@ -1,129 +1,216 @@
-"""One call's body: the tokens after its opening tag -> events and, at its end, a RawCall.
+"""One call written in tags: the tokens after its opening tag -> events and, at its end, a RawCall.
 
-Between parameters stand white space, their tags, or one JSON object with all arguments; all else is dropped, and is an issue.
-How a value is read and ended is in `value_reader.py`; the transitions of both are `CALL_TABLE` of `states.py`.
+Which function reads a token, `CALL_TABLE` says; those of values are in `value_end.py`, those between parameters and at the call's
+end are here. Between parameters stand white space, their tags, or one JSON object with all arguments; all else is dropped, and is
+an issue.
 """
 
-from ..types.events import Markup
-from .scanner import Mode, Token
-from .states import CALL_OTHERWISE, CALL_TABLE, CallState
-from .value_reader import ValueReader
+from collections.abc import Callable
 
-__all__ = ["CallReader"]
+from ..dialects import Dialect
+from ..types.events import Event, Markup
+from . import value_end
+from .call_builder import CallDraft
+from .scanner import ScanMode, Token
+from .states import CallPlace, CallState
 
-# White space waits with what waits.
-_WAITING = frozenset({CallState.CLOSER, CallState.WRONG_CLOSER, CallState.CALL_CLOSE, CallState.BLOCK_CLOSE})
+__all__ = ["TagCall", "self_closing"]
 
 
-class CallReader(ValueReader):
-    """Reads one call: made like a ValueReader, fed with `take` and ended with `finish`."""
+class TagCall:
+    """Reads one call.
 
-    @property
-    def mode(self) -> Mode:
-        """What the scanner should look for next."""
-        return Mode.CDATA if self._state is CallState.CDATA else Mode.VALUE
+    Args:
+        index: the call's number in the reply.
+        opener: its opening tag.
+        dialect: the wire format.
+        declared: the tool's parameter names; None if any name is possible.
+        wrapped: whether a wrapper was opened around it.
+        emit: where events go.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        opener: Token,
+        dialect: Dialect,
+        declared: frozenset[str] | None,
+        wrapped: bool,
+        emit: Callable[[Event], None],
+    ) -> None:
+        draft = CallDraft(index=index, opener=opener, dialect=dialect, declared=declared, emit=emit)
+        self.mode = ScanMode.VALUE
+        self.call = CallState(index=index, declared=declared, wrapped=wrapped, emit=emit, draft=draft)
 
     def take(self, token: Token) -> list[Token] | None:
-        """Read a token.
-
-        Returns:
-            None while the call goes on; once it has ended, the tokens after it, still to be read.
-        """
-        self._source.append(token.text)
-        self._queue.append(token)
-        while self._queue and not self._done:
-            self._step(self._queue.popleft())
-        if self._done:
-            return list(self._queue)
-        self._unclosed = None
+        """Read a token; return None while the call goes on, else the tokens after it, still to be read."""
+        call = self.call
+        call.source.append(token.text)
+        call.queue.append(token)
+        while call.queue and not call.done:
+            each = call.queue.popleft()
+            if call.place in _WAITING and each.kind == "text" and not each.text.strip():
+                call.pending.append(each)  # white space waits with what waits
+            else:
+                (CALL_TABLE.get((call.place, each.kind)) or CALL_OTHERWISE[call.place])(call, each)
+        if call.done:
+            return list(call.queue)
+        call.unclosed = None
+        self.mode = ScanMode.CDATA if call.place is CallPlace.CDATA else ScanMode.VALUE
         return None
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
-        """End the call at the end of the reply.
+        """End the call at the end of the reply; return the tokens that are still to be read.
 
         Args:
             offset: length of the reply.
             cut: whether the reply was cut, so that an open call must not run.
-
-        Returns:
-            The tokens after the call, still to be read.
         """
-        self._cut = cut
+        self.call.cut = cut
         rest = self.take(Token("end", "", offset)) or []
         return [token for token in rest if token.kind != "end"]
 
-    def self_closing(self) -> bool:
-        """End the call at once if its opening tag ends in `/>`; say whether."""
-        if self._draft.opener.text.endswith("/>"):
-            self._finish(self._draft.opener.end, self._draft.opener.end)
-        return self._done
 
-    def _step(self, token: Token) -> None:
-        if self._state in _WAITING and token.kind == "text" and not token.text.strip():
-            self._pending.append(token)
-            return
-        method = CALL_TABLE.get((self._state, token.kind)) or CALL_OTHERWISE[self._state]
-        getattr(self, method)(token)
+def self_closing(reader: TagCall) -> bool:
+    """End a call at once if its opening tag ends in `/>`; say whether."""
+    opener = reader.call.draft.opener
+    if opener.text.endswith("/>"):
+        _finish(reader.call, opener.end, opener.end)
+    return reader.call.done
 
-    # Between parameters.
 
-    def _between(self, token: Token) -> None:
-        blank = 0 if self._dropping else len(token.text) - len(token.text.lstrip())
-        middle = token.start + blank
-        if blank:
-            self._emit(Markup(kind="space", span=(token.start, middle)))
-        if token.text.startswith("{", blank) and not self._dropping and not self._draft.given:
-            self._open_body(Token("body_open", "", middle))
-            self._text(Token("text", token.text[blank:], middle))
-        elif middle < token.end:
-            self._dropping = True
-            self._between_text.append(token.text[blank:])
-            self._emit(Markup(kind="dropped", span=(middle, token.end)))
+# Between parameters.
 
-    def _stray(self, token: Token) -> None:
-        self._emit(Markup(kind="stray", span=token.span))
-        self._draft.repair("stray-tag", token.span)
 
-    def _list_close(self, token: Token) -> None:
-        self._emit(Markup(kind="block_close", span=token.span))
+def _between(call: CallState, token: Token) -> None:
+    blank = 0 if call.dropping else len(token.text) - len(token.text.lstrip())
+    middle = token.start + blank
+    if blank:
+        call.emit(Markup(kind="space", span=(token.start, middle)))
+    if token.text.startswith("{", blank) and not call.dropping and not call.draft.given:
+        value_end.open_body(call, Token("body_open", "", middle))
+        value_end.text(call, Token("text", token.text[blank:], middle))
+    elif middle < token.end:
+        call.dropping = True
+        call.between_text.append(token.text[blank:])
+        call.emit(Markup(kind="dropped", span=(middle, token.end)))
 
-    def _repeated_block(self, token: Token) -> None:
-        self._emit(Markup(kind="block_open", span=token.span))
-        self._draft.repair("repeated-block", token.span)
 
-    # Ends.
+def _stray(call: CallState, token: Token) -> None:
+    call.emit(Markup(kind="stray", span=token.span))
+    call.draft.repair("stray-tag", token.span)
 
-    def _truncate(self, token: Token) -> None:
-        """The reply ends in a value; a body may be complete all the same."""
-        whole = not self._pending and not self._cut
-        for held in self._pending:
-            self._value.add(held)
-        self._pending = []
-        if not self._value.is_body:
-            self._store()
-            self._draft.truncated(f"the value of {self._value.name!r} has no end")
+
+def _list_close(call: CallState, token: Token) -> None:
+    call.emit(Markup(kind="block_close", span=token.span))
+
+
+def _repeated_block(call: CallState, token: Token) -> None:
+    call.emit(Markup(kind="block_open", span=token.span))
+    call.draft.repair("repeated-block", token.span)
+
+
+# Ends.
+
+
+def _truncate(call: CallState, token: Token) -> None:
+    """The reply ends in a value; a body may be complete all the same."""
+    value = call.value
+    whole = not call.pending and not call.cut
+    for held in call.pending:
+        value.add(held)
+    call.pending = []
+    if not value.is_body:
+        value_end.store(call)
+        call.draft.truncated(f"the value of {value.name!r} has no end")
+    else:
+        body = value.close()
+        if whole and call.draft.keep_body(body, closed=False):
+            call.draft.repair("unclosed-call", token.span)
         else:
-            body = self._value.close()
-            if whole and self._draft.keep_body(body, closed=False):
-                self._draft.repair("unclosed-call", token.span)
-            else:
-                self._draft.truncated("the arguments have no end")
-        self._finish(token.start, token.start)
+            call.draft.truncated("the arguments have no end")
+    _finish(call, token.start, token.start)
 
-    def _end_here(self, token: Token) -> None:
-        if token.pair != self._draft.opener.pair:
-            self._draft.repair("wrong-closer", token.span)
-        self._finish(token.start, token.end)
 
-    def _end_unclosed(self, token: Token) -> None:
-        if self._draft.given and not (self._cut and token.kind == "end"):
-            self._draft.repair("unclosed-call", (token.start, token.start))
-        else:
-            self._draft.truncated("the call has no end")
-        if token.kind != "end":
-            self._queue.appendleft(token)
-        self._finish(token.start, token.start)
+def _end_here(call: CallState, token: Token) -> None:
+    if token.pair != call.draft.opener.pair:
+        call.draft.repair("wrong-closer", token.span)
+    _finish(call, token.start, token.end)
 
-    def _finish(self, start: int, end: int) -> None:
-        self._draft.end(self._source, "".join(self._between_text).strip(), (start, end))
-        self._done = True
+
+def _end_unclosed(call: CallState, token: Token) -> None:
+    if call.draft.given and not (call.cut and token.kind == "end"):
+        call.draft.repair("unclosed-call", (token.start, token.start))
+    else:
+        call.draft.truncated("the call has no end")
+    if token.kind != "end":
+        call.queue.appendleft(token)
+    _finish(call, token.start, token.start)
+
+
+def _finish(call: CallState, start: int, end: int) -> None:
+    call.draft.end(call.source, "".join(call.between_text).strip(), (start, end))
+    call.done = True
+
+
+_WAITING = frozenset({CallPlace.CLOSER, CallPlace.WRONG_CLOSER, CallPlace.CALL_CLOSE, CallPlace.BLOCK_CLOSE})
+
+# (place, token kind) -> what reads such a token there. Kinds are those of the scanner and of the dialects, and `end`.
+CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
+    (CallPlace.CALL, "text"): _between,
+    (CallPlace.CALL, "parameter_open"): value_end.open_value,
+    (CallPlace.CALL, "body_open"): value_end.open_body,
+    (CallPlace.CALL, "parameter_close"): _stray,
+    (CallPlace.CALL, "list_close"): _list_close,
+    (CallPlace.CALL, "call_close"): _end_here,
+    (CallPlace.CALL, "call_open"): _end_unclosed,
+    (CallPlace.CALL, "block_open"): _repeated_block,
+    (CallPlace.CALL, "block_close"): _end_unclosed,
+    (CallPlace.CALL, "end"): _end_unclosed,
+    (CallPlace.VALUE, "parameter_open"): value_end.opener_in_value,
+    (CallPlace.VALUE, "parameter_close"): value_end.closer_in_value,
+    (CallPlace.VALUE, "call_open"): value_end.count,
+    (CallPlace.VALUE, "call_close"): value_end.call_close_in_value,
+    (CallPlace.VALUE, "block_open"): value_end.count,
+    (CallPlace.VALUE, "block_close"): value_end.block_close_in_value,
+    (CallPlace.VALUE, "cdata_open"): value_end.cdata_in_value,
+    (CallPlace.VALUE, "list_close"): value_end.other_tag_in_value,
+    (CallPlace.VALUE, "other_tag"): value_end.other_tag_in_value,
+    (CallPlace.VALUE, "end"): _truncate,
+    (CallPlace.CDATA, "cdata_close"): value_end.end_cdata,
+    (CallPlace.CDATA, "end"): _truncate,
+    (CallPlace.CDATA_END, "text"): value_end.after_cdata,
+    (CallPlace.CDATA_END, "cdata_open"): value_end.cdata_in_value,
+    (CallPlace.CDATA_END, "parameter_close"): value_end.hold_closer,
+    (CallPlace.CDATA_END, "end"): _truncate,
+    (CallPlace.CLOSER, "parameter_open"): value_end.opener_after_closer,
+    (CallPlace.CLOSER, "parameter_close"): value_end.hold_closer,
+    (CallPlace.CLOSER, "call_close"): value_end.hold_call_close,
+    (CallPlace.CLOSER, "list_close"): value_end.close_value,
+    (CallPlace.CLOSER, "call_open"): value_end.close_value,
+    (CallPlace.CLOSER, "block_close"): value_end.close_value,
+    (CallPlace.CLOSER, "end"): value_end.close_value,
+    (CallPlace.WRONG_CLOSER, "parameter_open"): value_end.opener_after_wrong_closer,
+    (CallPlace.WRONG_CLOSER, "call_close"): value_end.hold_call_close,
+    (CallPlace.WRONG_CLOSER, "call_open"): value_end.close_value,
+    (CallPlace.WRONG_CLOSER, "block_close"): value_end.close_value,
+    (CallPlace.WRONG_CLOSER, "end"): _truncate,
+    (CallPlace.CALL_CLOSE, "call_open"): value_end.end_pending,
+    (CallPlace.CALL_CLOSE, "block_open"): value_end.end_pending,
+    (CallPlace.CALL_CLOSE, "block_close"): value_end.end_pending,
+    (CallPlace.CALL_CLOSE, "end"): value_end.end_pending,
+    (CallPlace.BLOCK_CLOSE, "end"): _truncate,
+}
+# Where the table has no row, the token is text of its place.
+CALL_OTHERWISE: dict[CallPlace, Callable[[CallState, Token], None]] = {
+    CallPlace.CALL: _between,
+    CallPlace.VALUE: value_end.text,
+    CallPlace.CDATA: value_end.text,
+    CallPlace.CDATA_END: value_end.text_after_cdata,
+    CallPlace.CLOSER: value_end.pending_is_text,
+    CallPlace.WRONG_CLOSER: value_end.pending_is_text,
+    CallPlace.CALL_CLOSE: value_end.pending_is_text,
+    CallPlace.BLOCK_CLOSE: value_end.pending_is_text,
+    CallPlace.FORK: value_end.in_fork,
+}

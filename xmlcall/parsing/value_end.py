@@ -1,81 +1,375 @@
-"""A declared sibling's opener inside a value: text, or the beginning of that sibling because the value's closer is missing?
+"""Where the value of a parameter ends, and what waits until that is known.
 
-Everything after the opener is held until one more closer than openers has come (then the pairs balance, the opener was text and
-that closer is the value's own), or until the call ends (then reading it as text would leave the value unclosed, so it begins the
-sibling). Cost: one step a token, and one pass over what is held.
+Values are raw text and may hold markup themselves. The rules (docs/design.md, section 4) look at the token that follows, white
+space aside:
+
+* `</parameter>` ends the value before a parameter's opener, the call's end or the reply's end; else it is text.
+* `</invoke>` ends the call before another call, the wrapper's end or the reply's end, or where no wrapper was opened; else text.
+* Inner pairs that balance are text. A declared sibling's opener that was not given yet is held (FORK) until it is known whether
+  reading it as text would leave the parameter unclosed; if so it begins that sibling.
+* Where a value ended without its closing tag although it holds structural tags, where a closer was doubled, or where an
+  undeclared opener followed a closer, two readings differ: the call gets the issue `ambiguous`, and never runs.
+* A parameter's opener may also be an element of its name (`<content>`). In a value that `<parameter>` began, such elements are
+  text; in a value that an element began, only a closer of the same name ends it.
+
+Tokens whose meaning is open wait in `call.pending` or in a Fork; everything else is emitted at once. When a fork is decided, its
+tokens are read again with the knowledge of which openers have closers, so that none is held twice: the cost is linear.
 """
 
 import enum
 from collections import Counter
 
+from ..dialects import is_escaped
+from ..tools.names import match_name
+from ..types.events import Markup
 from .scanner import Token
+from .states import CallPlace, CallState, Fork
+from .value_text import Value
 
-__all__ = ["Fork", "Verdict"]
+__all__ = [
+    "after_cdata",
+    "block_close_in_value",
+    "call_close_in_value",
+    "cdata_in_value",
+    "close_value",
+    "closer_in_value",
+    "count",
+    "end_cdata",
+    "end_pending",
+    "hold_call_close",
+    "hold_closer",
+    "in_fork",
+    "open_body",
+    "open_value",
+    "opener_after_closer",
+    "opener_after_wrong_closer",
+    "opener_in_value",
+    "other_tag_in_value",
+    "pending_is_text",
+    "store",
+    "text",
+    "text_after_cdata",
+]
 
+_CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close"})
 
 
-class Verdict(enum.Enum):
+# A value begins and ends.
+
+
+def open_value(call: CallState, token: Token) -> None:
+    """Read a parameter's opener."""
+    open_body(call, token)
+    call.draft.check_style(token)
+    call.dropping = False
+    if token.text.endswith("/>"):
+        store(call)
+
+
+def open_body(call: CallState, token: Token) -> None:
+    """Read what begins a value: a parameter's opener, or that of a body with all arguments."""
+    call.value = Value(index=call.index, opener=token, dialect=call.draft.dialect, emit=call.emit)
+    call.place = CallPlace.VALUE
+
+
+def store(call: CallState, *, has_closer: bool = True) -> None:
+    """Keep the value; it has ended.
+
+    Args:
+        call: changed.
+        has_closer: whether a tag of its own ended it.
+    """
+    argument = call.value.close(has_closer=has_closer)
+    if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
+        call.draft.doubt_entities(call.value)
+    if call.value.is_body:
+        call.draft.keep_body(argument)
+    else:
+        call.draft.keep(argument)
+    call.place = CallPlace.CALL
+
+
+def _store_unclosed(call: CallState, offset: int) -> None:
+    if call.value.opener.text:
+        call.draft.repair("unclosed-parameter", (offset, offset))
+        if call.value.tags:
+            call.draft.doubt_end(call.value)
+    store(call, has_closer=False)
+
+
+# Tokens in a value.
+
+
+def text(call: CallState, token: Token) -> None:
+    """Read a token as text of the value."""
+    call.value.add(token)
+
+
+def count(call: CallState, token: Token) -> None:
+    """Read a tag as text of the value, and remember that it is open."""
+    call.value.count(token)
+
+
+def _balances(call: CallState, token: Token) -> bool:
+    """Read a closer as text if an inner opener of its kind is open."""
+    if not call.value.open[token.pair]:
+        return False
+    call.value.count(token)
+    return True
+
+
+def other_tag_in_value(call: CallState, token: Token) -> None:
+    """Hold `</content>` for the parameter `content`, in any case, and misspellings of `</parameter>`; all else is text."""
+    name = token.text.strip("</> \t\r\n").lower()
+    if name == call.value.name.lower() or (name in _CLOSER_NAMES and not call.value.is_body):
+        _hold(call, token, CallPlace.WRONG_CLOSER)
+    else:
+        call.value.add(token)
+
+
+def opener_in_value(call: CallState, token: Token) -> None:
+    """Read a parameter's opener: text, the same parameter again, or a sibling whose predecessor lost its closer."""
+    value = call.value
+    if value.is_body or (_is_element(token) and not _is_element(value.opener)):
+        value.add(Token("text", token.text, token.start))
+    elif token.attributes["name"] == value.name and not value.open_parameters:
+        _hold(call, token, CallPlace.WRONG_CLOSER)
+    elif not _is_new_sibling(call, token.attributes["name"]) or value.open_parameters:
+        value.count(token)
+    elif call.unclosed is None:
+        call.fork = Fork([token], Counter({token.pair: 1}))
+        call.place = CallPlace.FORK
+    elif value.opener.start in call.unclosed:
+        _store_unclosed(call, token.start)
+        open_value(call, token)
+    else:
+        value.count(token)
+
+
+def _is_new_sibling(call: CallState, name: str) -> bool:
+    declared = call.declared is None or name in call.declared
+    return declared and name not in call.draft.names and name != call.value.name
+
+
+def closer_in_value(call: CallState, token: Token) -> None:
+    """Read a parameter's closer: the value's own waits for what follows."""
+    own = call.value.opener.pair
+    if _balances(call, token):
+        return
+    if token.pair == own:
+        _hold(call, token, CallPlace.CLOSER)
+    elif own:
+        other_tag_in_value(call, token)
+    else:
+        call.value.add(token)
+
+
+def call_close_in_value(call: CallState, token: Token) -> None:
+    """Read a call's closer: the call's own may be its end."""
+    if _balances(call, token):
+        return
+    if token.pair == call.draft.opener.pair:
+        hold_call_close(call, token)
+    else:
+        call.value.add(token)
+
+
+def block_close_in_value(call: CallState, token: Token) -> None:
+    """Read a wrapper's closer."""
+    if not _balances(call, token):
+        _hold(call, token, CallPlace.BLOCK_CLOSE)
+
+
+def cdata_in_value(call: CallState, token: Token) -> None:
+    """Read the opening of a CDATA section: markup at a value's start or after a section, else text."""
+    if call.place is CallPlace.CDATA_END or call.value.blank:
+        call.value.begin_cdata(token)
+        call.place = CallPlace.CDATA
+    else:
+        call.value.add(token)
+
+
+def end_cdata(call: CallState, token: Token) -> None:
+    """Read the end of a CDATA section."""
+    call.value.end_cdata(token)
+    call.place = CallPlace.CDATA_END
+
+
+def after_cdata(call: CallState, token: Token) -> None:
+    """Read text after a CDATA section: white space is markup."""
+    blank = len(token.text) - len(token.text.lstrip())
+    call.value.skip(blank)
+    if blank < len(token.text):
+        text_after_cdata(call, Token("text", token.text[blank:], token.start + blank))
+
+
+def text_after_cdata(call: CallState, token: Token) -> None:
+    """Doubt a section that is followed by more: was it markup or part of the value?"""
+    call.draft.doubt(call.value, "the value is the CDATA section alone", "the section's markup is part of a longer value")
+    call.place = CallPlace.VALUE
+    call.queue.appendleft(token)
+
+
+# Tokens that wait for what follows.
+
+
+def _hold(call: CallState, token: Token, place: CallPlace) -> None:
+    call.pending.append(token)
+    call.place = place
+
+
+def hold_closer(call: CallState, token: Token) -> None:
+    """Hold a closer that ends the value if it may."""
+    _hold(call, token, CallPlace.CLOSER)
+
+
+def hold_call_close(call: CallState, token: Token) -> None:
+    """Hold a `</invoke>` that ends the call if it may; without a wrapper it does."""
+    _hold(call, token, CallPlace.CALL_CLOSE)
+    if not call.wrapped:
+        end_pending(call)
+
+
+def opener_after_closer(call: CallState, token: Token) -> None:
+    """After `</parameter>` an element counts only if it is a parameter that was not given yet: it may well be the value's."""
+    element = _is_element(token) and not _is_element(call.value.opener)
+    if element and not _is_new_sibling(call, token.attributes["name"]):
+        pending_is_text(call, token)
+    else:
+        close_value(call, token)
+
+
+def opener_after_wrong_closer(call: CallState, token: Token) -> None:
+    """After what may stand for `</parameter>` only a parameter that can follow counts."""
+    name, closer = token.attributes["name"], call.pending[0]
+    is_again = name == call.value.name and closer.text.startswith("</")  # given twice, which binding reports
+    if (is_again or _is_new_sibling(call, name)) and (not _is_element(token) or _is_element(call.value.opener)):
+        close_value(call, token)
+    else:
+        pending_is_text(call, token)
+
+
+def pending_is_text(call: CallState, token: Token) -> None:
+    """Read the tokens that wait as text of the value, and the token after them anew."""
+    if call.value.verbatim:
+        call.draft.doubt(call.value, "the value is the CDATA section alone", "the section is part of a longer value")
+    for held in call.pending:
+        (call.value.count if held.kind == "parameter_open" else call.value.add)(held)
+    call.pending = []
+    call.place = CallPlace.VALUE
+    call.queue.appendleft(token)
+
+
+def close_value(call: CallState, token: Token) -> None:
+    """End the value with the closer that waits: the token after it is not part of the value."""
+    _release_closer(call)
+    call.queue.appendleft(token)
+    name = token.attributes.get("name") if token.kind == "parameter_open" else None
+    if name is None or call.declared is None or name in call.declared:
+        return
+    if match_name(name, call.declared - call.draft.names) is None:
+        call.draft.doubt_name(call.value, name)
+
+
+def _release_closer(call: CallState) -> None:
+    closer, *after = call.pending
+    if closer.kind != "parameter_close" or closer.pair != call.value.opener.pair:
+        call.draft.wrong_closer(call.value, closer)
+    else:
+        call.draft.check_closer(closer)
+    store(call)
+    call.emit(Markup(kind="parameter_close", span=closer.span))
+    for held in after:
+        call.emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
+    if any(held.kind == "parameter_close" for held in after):
+        call.draft.doubt(call.value, "the value ends at the first closing tag", "the value holds the first closing tag")
+    call.pending = []
+
+
+def end_pending(call: CallState, *following: Token) -> None:
+    """End the value and the call: the `</invoke>` that waits was structural, what came after it is not part of the call."""
+    at = next(place for place, held in enumerate(call.pending) if held.kind == "call_close")
+    after = call.pending[at:]
+    call.pending = call.pending[:at]
+    if call.pending:
+        _release_closer(call)
+    else:
+        _store_unclosed(call, after[0].start)
+    call.queue.extendleft(reversed([*after, *following]))  # the `</invoke>` first: between parameters it ends the call
+
+
+# A sibling's opener that may be text. Everything after it is held until one more closer than openers has come (then the pairs
+# balance, the opener was text and that closer is the value's own), or until the call ends (then reading it as text would leave
+# the value unclosed, so it begins the sibling). Cost: one step a token, and one pass over what is held.
+
+
+class _Verdict(enum.Enum):
     """What the opener was."""
 
     TEXT = "text of the value"
     SIBLING = "the next parameter"
 
 
-class Fork:
-    """The tokens from a doubtful opener on.
+def in_fork(call: CallState, token: Token) -> None:
+    """Read a token after a doubtful opener."""
+    verdict = _verdict(call, token)
+    if verdict is _Verdict.TEXT:
+        *inner, closer = call.fork.held
+        for held in inner:
+            call.value.add(held)
+        _hold(call, closer, CallPlace.CLOSER)
+    elif verdict is _Verdict.SIBLING:
+        call.unclosed = {*_unclosed(call.fork.held), call.value.opener.start}
+        call.queue.extendleft(reversed([*call.fork.held, token]))
+        call.place = CallPlace.VALUE
 
-    Args:
-        opener: the sibling's opening tag.
-        value: the opening tag of the value that it stands in.
-        call: the opening tag of the call.
-        wrapped: whether the call stands in a wrapper, so that a `</invoke>` counts only before what may follow a call.
+
+def _verdict(call: CallState, token: Token) -> _Verdict | None:
+    """Read a token in a fork.
+
+    Returns:
+        TEXT: the token, held as the last, is the value's own closer. SIBLING: the token ended the call and is not held, but a
+        `</invoke>` before it may be. None: not decided, the token is held.
     """
+    fork = call.fork
+    if token.kind == "end" or (fork.call_may_have_ended and token.kind in _AFTER_CALL):
+        return _Verdict.SIBLING
+    if token.text.strip():
+        fork.call_may_have_ended = False
+    if token.pair and token.kind.endswith("_close"):
+        return _close_in_fork(call, token)
+    if token.pair:
+        fork.open[token.pair] += 1
+    fork.held.append(token)
+    return None
 
-    def __init__(self, opener: Token, *, value: Token, call: Token, wrapped: bool) -> None:
-        self.held = [opener]
-        self._value = value
-        self._call = call
-        self._wrapped = wrapped
-        self._open = Counter({opener.pair: 1})
-        self._call_may_have_ended = False
 
-    def take(self, token: Token) -> Verdict | None:
-        """Read a token.
-
-        Returns:
-            TEXT: the token, held as the last, is the value's own closer. SIBLING: the token ended the call and is not held, but a
-            `</invoke>` before it may be. None: not decided, the token is held.
-        """
-        if token.kind == "end" or (self._call_may_have_ended and token.kind in _AFTER_CALL):
-            return Verdict.SIBLING
-        if token.text.strip():
-            self._call_may_have_ended = False
-        if token.pair and token.kind.endswith("_close"):
-            return self._close(token)
-        if token.pair:
-            self._open[token.pair] += 1
-        self.held.append(token)
+def _close_in_fork(call: CallState, token: Token) -> _Verdict | None:
+    fork = call.fork
+    if fork.open[token.pair]:
+        fork.open[token.pair] -= 1
+        fork.held.append(token)
         return None
+    ends_call = token.pair == call.draft.opener.pair
+    if token.pair == "block" or (ends_call and not call.wrapped):
+        return _Verdict.SIBLING
+    fork.held.append(token)
+    fork.call_may_have_ended = ends_call
+    return _Verdict.TEXT if token.pair == call.value.opener.pair else None
 
-    def _close(self, token: Token) -> Verdict | None:
-        if self._open[token.pair]:
-            self._open[token.pair] -= 1
-            self.held.append(token)
-            return None
-        ends_call = token.pair == self._call.pair
-        if token.pair == "block" or (ends_call and not self._wrapped):
-            return Verdict.SIBLING
-        self.held.append(token)
-        self._call_may_have_ended = ends_call
-        return Verdict.TEXT if token.pair == self._value.pair else None
 
-    def unclosed(self) -> set[int]:
-        """Return the offsets of the parameter openers that no closer balances."""
-        openers: dict[str, list[int]] = {}
-        for token in self.held:
-            if token.kind == "parameter_open":
-                openers.setdefault(token.pair, []).append(token.start)
-            elif token.kind == "parameter_close" and openers.get(token.pair):
-                openers[token.pair].pop()
-        return {offset for offsets in openers.values() for offset in offsets}
+def _unclosed(held: list[Token]) -> set[int]:
+    """Return the offsets of the parameter openers that no closer balances."""
+    openers: dict[str, list[int]] = {}
+    for token in held:
+        if token.kind == "parameter_open":
+            openers.setdefault(token.pair, []).append(token.start)
+        elif token.kind == "parameter_close" and openers.get(token.pair):
+            openers[token.pair].pop()
+    return {offset for offsets in openers.values() for offset in offsets}
+
+
+def _is_element(token: Token) -> bool:
+    """Say whether a tag has the name of a parameter as its own: `<content>`."""
+    return " " in token.pair

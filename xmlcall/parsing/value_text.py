@@ -1,8 +1,8 @@
-"""The text of one parameter: what is value, what is markup at its edges.
+r"""The text of one parameter: what is value, what is markup at its edges.
 
-One newline at either end of a value is markup (`\\n` or `\\r\\n`), and white space before a CDATA section is, too. So at the
-start up to 64 characters of white space wait for what follows, and at the end a trailing newline waits for more text. All else
-is emitted as it comes, unchanged.
+One newline at either end of a value is markup (`\n` or `\r\n`), unless the format defines values exactly. White space before a
+CDATA section is markup in all of them. So at the start up to 64 characters of white space wait for what follows, and at the end
+a trailing newline waits for more text. All else is emitted as it comes, unchanged.
 """
 
 import html
@@ -40,6 +40,8 @@ class Value:
         self.open: Counter[str] = Counter()  # tags read as text, by pair
         self.open_parameters = 0  # of these
         self._is_json = opener.attributes.get(dialect.json_mark[0]) == dialect.json_mark[1]
+        self._is_string = opener.attributes.get(dialect.string_mark[0]) == dialect.string_mark[1]
+        self._is_exact = dialect.is_exact and (self._is_string or not dialect.string_written)
         self._entities = dialect.entities
         self._index = index
         self._emit = emit
@@ -87,8 +89,8 @@ class Value:
             return
         if self._at_start:
             self._at_start = False
-            text = self._leave_out(text, _leading_newline(text))
-        keep = len(text) - _trailing_newline(text, more=True)
+            text = self._leave_out(text, self._leading(text))
+        keep = len(text) - self._trailing(text, more=True)
         self._send(text[:keep])
         self._held = text[keep:]
 
@@ -96,11 +98,30 @@ class Value:
         self._mark("newline", length)
         return text[length:]
 
+    def _leading(self, text: str) -> int:
+        """Return the length of the newline at the start that is markup."""
+        if self._is_exact:
+            return 0
+        return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
+
+    def _trailing(self, text: str, *, more: bool) -> int:
+        r"""Return the length of the newline at the end that may be markup; while more may come, a lone `\r` may become one."""
+        return 2 if text.endswith("\r\n") else int(text.endswith("\n") or (more and text.endswith("\r")))
+
     def _send(self, text: str) -> None:
         if not text:
             return
         span = (self._position, self._position + len(text))
-        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span, is_json=self._is_json))
+        self._emit(
+            ToolArgumentDelta(
+                index=self._index,
+                parameter=self.name,
+                text=text,
+                span=span,
+                is_json=self._is_json,
+                is_string=self._is_string,
+            )
+        )
         self._parts.append(text)
         self._position = span[1]
 
@@ -125,28 +146,22 @@ class Value:
         """Leave out white space after a CDATA section."""
         self._mark("space", length)
 
-    def close(self) -> RawArgument:
-        """Settle the edges and return the argument."""
+    def close(self, *, has_closer: bool = True) -> RawArgument:
+        """Settle the edges and return the argument.
+
+        Args:
+            has_closer: whether a tag ended it; else the newline before the next tag is layout, in an exact format, too.
+        """
         if self._at_start:
-            self._held = self._leave_out(self._held, _leading_newline(self._held))
-        keep = len(self._held) - _trailing_newline(self._held, more=False)
+            self._held = self._leave_out(self._held, self._leading(self._held))
+        is_data = self._is_exact and has_closer
+        keep = len(self._held) - (0 if is_data else self._trailing(self._held, more=False))
         tail = self._held[keep:]
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
         text = html.unescape("".join(self._parts)) if self._entities else "".join(self._parts)
-        value = _json_value(text) if self._is_json else MISSING
+        value = _json_value(text) if self._is_json else text if self._is_string else MISSING
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
-
-
-def _leading_newline(text: str) -> int:
-    return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
-
-
-def _trailing_newline(text: str, *, more: bool) -> int:
-    """Length of the newline at the end; while more may come, a lone `\\r` may become one."""
-    if text.endswith("\r\n"):
-        return 2
-    return int(text.endswith("\n") or (more and text.endswith("\r")))
 
 
 def _json_value(text: str) -> Any:

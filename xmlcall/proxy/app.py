@@ -15,13 +15,13 @@ from ..agent.tool_need import Threshold
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
-from .engine.engine import Engine, Mode
+from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.exchange import Exchange
 from .http.openapi import description
 from .http.paths import TolerantPaths
-from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Answer, Handler, format_of
+from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 
 __all__ = ["app_of", "create_app"]
 
@@ -30,9 +30,10 @@ def create_app(
     model: str | Backend,
     hosts: Iterable[Host] = (),
     *,
-    mode: Mode = "auto",
+    mode: ProxyMode = "auto",
     allowed: Iterable[str] = (),
     stream_arguments: bool = False,
+    dialect: str = "function_calls",
     lang: str = "en",
     reminder: bool = True,
     call_threshold: Threshold | None = None,
@@ -50,6 +51,7 @@ def create_app(
             call works.
         allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody.
         stream_arguments: whether arguments go out before their call is complete.
+        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
@@ -69,6 +71,7 @@ def create_app(
         mode=mode,
         allowed=allowed,
         stream_arguments=stream_arguments,
+        dialect=dialect,
         lang=lang,
         reminder=reminder,
         call_threshold=call_threshold,
@@ -93,7 +96,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
         lifespan: opens the engine; None if the caller does.
     """
 
-    def route(path: str, method: str, answer: Answer) -> Route:
+    def route(path: str, method: str, answer: Responder) -> Route:
         return Route(path, Handler(engine, guard, format_of(path), answer), methods=[method, "OPTIONS"])
 
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:

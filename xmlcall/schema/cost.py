@@ -1,8 +1,9 @@
 """How much work one value can be for a schema, so that a small schema cannot stop a program.
 
 Keywords such as `allOf` apply schemas to the same value, and references make a tree of doublings out of a few lines: 40
-definitions, each with the next one twice, are 2^40 steps for `jsonschema`. So the steps for one value are counted before a schema
-is used, with what is shared counted as often as it is run. The steps into members and items are bounded by the value itself.
+definitions, each of which refers to the next one twice, are 2^40 steps for `jsonschema`. So the steps for one value are counted
+before a schema is used. A shared part counts each time that it would run. The value itself bounds the steps into members and
+items.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ def costs_too_much(schema: Mapping[str, Any]) -> bool:
 
 
 def _steps(node: Any, root: Mapping[str, Any], known: dict[int, int], levels: int) -> int:
-    """Count the schemas that are applied where one is; a chain that is too long, or a circle, counts as too many."""
+    """Count the schemas that one schema applies to a value; a circle, or a chain that is too long, counts as too many."""
     if not isinstance(node, Mapping):
         return 0
     if levels == 0:

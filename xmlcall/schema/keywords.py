@@ -4,8 +4,8 @@ A tool server writes the pattern and a model the text, so both are hostile: `(a+
 `regex` stops a search after `_SECONDS`; a pattern that was stopped once is not run again in this process, so that an array of
 many strings costs no more. What could not be checked does not count as valid.
 
-A schema that refers to itself in two branches doubles the work with each level of the value, and it is the model that writes the
-value: forty levels run for hours. So every keyword that is evaluated for a call is counted.
+A schema that refers to itself in two branches doubles the work with each level of the value. The model writes the value, and
+forty levels run for hours. So every keyword that is evaluated for a call is counted.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import regex
 
-__all__ = ["TooMuchWork", "is_covered", "limited", "usable_pattern", "with_time_limit"]
+__all__ = ["TooMuchWork", "fits", "is_covered", "limited", "usable_pattern", "with_time_limit"]
 
 _SECONDS = 0.05
 _STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
@@ -30,7 +30,7 @@ class TooMuchWork(Exception):
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Count the keywords that are evaluated inside; inside another one, that one counts.
+    """Count the keywords that are evaluated inside. A limit inside another one does nothing: the outer one counts.
 
     Raises:
         TooMuchWork: there are too many.
@@ -80,7 +80,7 @@ _PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-
 
 
 def usable_pattern(pattern: str) -> str | None:
-    """Return a pattern of ECMA-262 in the words of `regex`.
+    """Translate a pattern of ECMA-262 into the syntax of `regex`.
 
     Args:
         pattern: of a schema.
@@ -162,6 +162,11 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
         for name, value in instance.items():
             if _pattern(pattern).search(name) is not False:
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Say whether a pattern of a schema fits a name; one that cannot be used fits none."""
+    return usable_pattern(pattern) == pattern and bool(_pattern(pattern).search(name))
 
 
 def is_covered(name: str, schema: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What single keywords of a JSON Schema can hold, and what was plainly meant where they hold something else.
+"""The values that single keywords of a JSON Schema may have, and how other values are read.
 
 A reader takes a keyword's value and returns what can be used: the same object if that is the value itself, another one if it can
 be translated, MISSING if nothing can be made of it. Shapes are those of the meta-schema of 2020-12.
@@ -72,7 +72,7 @@ def _number(value: Any) -> Any:
 
 
 def _limit(value: Any) -> Any:
-    """Read an exclusive limit; in draft 4 it is a boolean about the other one, which is put right afterwards."""
+    """Read an exclusive limit. In draft 4 it is a boolean about the inclusive limit; that is put right afterwards."""
     return value if isinstance(value, bool) else _number(value)
 
 
@@ -108,7 +108,7 @@ def pattern(value: Any) -> Any:
 
 
 def _draft(value: Any) -> Any:
-    """Drafts up to 4 are left out: what they say in another way is translated."""
+    """Leave out a `$schema` that names draft 4 or an earlier one: their keywords are translated."""
     return value if isinstance(value, str) and _ADDRESS.fullmatch(value) and not _OLD_DRAFT.search(value) else MISSING
 
 

@@ -4,8 +4,9 @@ Real servers and clients send `"type": "INTEGER"`, patterns of JavaScript, draft
 references to elsewhere. Each keyword is read by a rule of a table (`mended_keywords.py`); what several keywords mean together is
 put right afterwards (`_TOGETHER`). The result is read as 2020-12, or as the later draft that `$schema` names.
 
-Invariants: a schema with nothing odd in it stays the same object. What is left out only ever admits more: where admitting more in
-a part would admit less in the whole (`not`, `if`, `oneOf`, `additionalProperties` beside `patternProperties`), that goes too.
+Invariants: a schema with nothing odd in it stays the same object. A mended schema only ever admits more values. In some places a
+part that admits more makes the whole admit less (`not`, `if`, `oneOf`, `additionalProperties` beside `patternProperties`); there
+the whole keyword is left out, too.
 Nothing raises for any JSON value, and time is linear. What is too deep stays as it is, and `check_schema` refuses it.
 """
 
@@ -82,7 +83,7 @@ class _Mender:
         self.places = Places(root)
 
     def note(self, path: str, value: Any, became: Any = MISSING, *, is_loss: bool = True) -> None:
-        """Note a change; without what became of it, something was left out, mostly a limit."""
+        """Note a change. A note without a result says that something was left out, mostly a limit."""
         self.losses += became is MISSING and is_loss
         outcome = "left out" if became is MISSING else f"read as {_shown(became)}"
         self.notes.append(f"{path[-_MAX_PATH:]} {_shown(value)} {outcome}")
@@ -128,7 +129,7 @@ class _Mender:
         return found
 
     def named(self, key: str, value: Any, path: str) -> Any:
-        """Mend schemas by name; those of properties stay declared, whatever stands there."""
+        """Mend schemas by name. Properties stay declared, whatever their schema is."""
         members = _by_name(value) if key == "properties" else value
         if not isinstance(members, Mapping):
             self.note(path, value)
@@ -145,7 +146,7 @@ class _Mender:
         return found
 
     def listed(self, key: str, value: Any, path: str) -> Any:
-        """Mend a list of schemas; what is none is no alternative, and admits anything in a place of its own."""
+        """Mend a list of schemas. An entry that is no schema is dropped from alternatives; elsewhere it admits anything."""
         members = value if isinstance(value, list) else [value] if isinstance(value, Mapping) else []
         if not members:
             self.note(path, value)
@@ -158,7 +159,7 @@ class _Mender:
         return [member for member in kept if member is not MISSING] or MISSING
 
     def single(self, key: str, value: Any, path: str) -> Any:
-        """Mend the schema of a keyword; that of items is in drafts before 2020-12 also a list."""
+        """Mend the schema of a keyword. Before 2020-12 the schema of `items` may also be a list."""
         return (
             self.listed("prefixItems", value, path)
             if key == "items" and isinstance(value, list) and value
@@ -191,7 +192,7 @@ class _Mender:
         return MISSING
 
     def _unknown(self, value: Any, path: str) -> Any:
-        """Mend what references lead to, where only the schema's author knows what it is."""
+        """Mend schemas in unknown keywords to which references lead."""
         if isinstance(value, list):
             return [self._unknown(each, path) for each in value]
         if not isinstance(value, Mapping):
@@ -225,7 +226,7 @@ def _shown(value: Any) -> str:
 
 
 def _outline(value: Any) -> str:
-    """Write the beginning of a list or object, of which nobody knows how large it is."""
+    """Write the beginning of a list or object, which may be of any size."""
     first = list(value)[:4]
     inner = ", ".join(json.dumps(each, ensure_ascii=False) if isinstance(each, str) else "..." for each in first)
     return f"[{inner}]" if isinstance(value, list) else f"{{{inner}}}"
@@ -284,7 +285,7 @@ def _tuple(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -
 
 
 def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Make one list of the names, and of what draft 3 marks in the properties themselves; declare what is nowhere declared."""
+    """List the required names, those that draft 3 marks inside properties included; declare those that are not declared."""
     given = node.get("required")
     properties = _by_name(node.get("properties"))
     marked = [name for name, part in properties.items() if _is_marked(part)] if isinstance(properties, Mapping) else []
@@ -315,7 +316,7 @@ def _kinds(found: Schema) -> list[str]:
 
 
 def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Where an array's listed values are no arrays, they are those of its items."""
+    """Move listed values of an array to its items, if these values are no arrays."""
     values, items = found.get("enum", []), found.get("items", {})
     if found.get("type") != "array" or not values or any(isinstance(value, list) for value in values):
         return
@@ -325,7 +326,7 @@ def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: 
 
 
 def _values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Where no listed value is of the type, read those that spell it; if others are left, they count, and not the type."""
+    """Read listed values that spell the type, if none has it. If others are left, the values count and the type is dropped."""
     for key in ("enum", "const"):
         kinds = _kinds(found)
         values = [] if key not in found else found["enum"] if key == "enum" else [found["const"]]
@@ -357,7 +358,7 @@ def _nullable(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
 
 
 def _default(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Read a default that spells its type, and leave out one of another; null only says that there is none."""
+    """Read a default that spells its type, and leave out a default of another type. Null means that there is no default."""
     kinds = _kinds(found)
     if found.get("default") is None or not kinds or fits(found["default"], kinds):
         return

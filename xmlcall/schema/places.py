@@ -1,7 +1,7 @@
 """Where schemas stand inside a JSON Schema, and where its references lead.
 
 Everything is found in one walk, so that a schema of many references costs no more than its size. A reference leads to a schema or
-nowhere: what is data (`default`, `enum`), a circle of references, and whatever is outside the schema count as nowhere.
+nowhere. It leads nowhere if its target is data (`default`, `enum`), a circle of references, or outside the schema.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,7 +76,7 @@ class Places:
             self._dynamic.add(dynamic)
 
     def local(self, reference: str) -> str | None:
-        """Return a reference that leads to the schema that is meant, the same one if it does; None if none does.
+        """Return a reference that leads to the schema that is meant: the same one if it does, None if there is none.
 
         Args:
             reference: of `$ref`. One to the address of the schema itself is meant locally, and one to a definition that stands
@@ -155,7 +155,7 @@ _Role = Literal["schema", "by name", "unknown"]
 
 
 def _walk(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], _Place | None, bool]]:
-    """Yield every schema, its place, and True; with False every object in a keyword that nobody knows, which may be one."""
+    """Yield each schema with its place and True, and each object in an unknown keyword, which may be a schema, with False."""
     stack: list[tuple[Any, _Place | None, _Role]] = [(root, None, "schema")]
     while stack:
         node, place, role = stack.pop()

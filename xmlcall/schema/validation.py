@@ -91,7 +91,7 @@ def _bad_reference(schema: Mapping[str, Any]) -> str | None:
 
 
 def _unbounded(schema: Mapping[str, Any]) -> str | None:
-    """Refuse what cannot be checked in bounded time: a pair of keywords in which patterns cannot be stopped, and doublings."""
+    """Refuse what cannot be checked in bounded time: two keywords whose patterns cannot be stopped, and doubling references."""
     patterned = any("patternProperties" in node for node in nodes(schema))
     if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
         return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
@@ -140,7 +140,7 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
 
 
 def _not_evaluated() -> tuple[type[Exception], ...]:
-    """Return what `jsonschema` raises on a schema that `check_schema` could not see through."""
+    """Return the exceptions of `jsonschema` on a broken schema that `check_schema` could not recognise."""
     from jsonschema.exceptions import UnknownType
     from referencing.exceptions import Unresolvable
 
@@ -157,7 +157,7 @@ def is_valid(validator: Any, value: Any, schema: Any) -> bool:
 
 
 def types_of(schema: Any) -> tuple[str, ...]:
-    """Return the JSON types that a schema names, or that its keywords are about."""
+    """Return the JSON types that a schema names, or to which its keywords apply."""
     if not isinstance(schema, Mapping):
         return ()
     kinds = schema.get("type")

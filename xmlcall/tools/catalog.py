@@ -1,7 +1,7 @@
 """Tools by name, with what the parser asks of them: which parameters are declared.
 
 A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that each tool's validator is compiled once
-(`validator`), and `parameters.py` keeps in `declarations` what it found: a cache of its own and nobody else's.
+(`validator`). `declarations` is a cache that only `parameters.py` uses.
 
 Its tools have mended schemas (`mending.py`), so that parser, prompt, conversion and validation all see the same.
 """
@@ -77,7 +77,7 @@ class Catalog:
         return self._tools.get(name)
 
     def meant_by(self, name: str) -> str | None:
-        """Return the one tool that a name means, exactly or but for its spelling; None if there is none or more than one."""
+        """Return the one tool that a name means, whatever its spelling; None if there is none or more than one."""
         return self._names.meant_by(name)
 
     def validator(self, name: str) -> Any:

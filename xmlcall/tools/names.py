@@ -1,8 +1,9 @@
 """Names that a model spelled in its own way -> the declared name that was plainly meant.
 
-A ladder: each rung allows one liberty more, and the first rung on which anything fits decides; if two names fit there, nothing
-does. `get_weather` is meant by `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER`; `weather__get` by
-`get` where no other tool ends in it. A hyphen separates words and not a server from its tool: `delete` is not `undo-delete`.
+The rules form a ladder: each rung allows one liberty more. The first rung on which a name fits decides; if two names fit there,
+none is meant. `get_weather` is meant by `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER`;
+`weather__get` by `get` where no other tool ends in it. A hyphen separates words and not a server from its tool: `delete` is not
+`undo-delete`.
 
 Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
 """

@@ -12,13 +12,13 @@ from ..schema.references import resolve
 from ..schema.validation import describe
 from ..types.calls import MISSING, Tool
 
-__all__ = ["Parameter", "example_arguments", "invented_arguments", "parameters_of", "placeholder"]
+__all__ = ["ShownParameter", "example_arguments", "invented_arguments", "parameters_of", "placeholder"]
 
 _MAX_LEVELS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class ShownParameter:
     """One parameter as a prompt shows it.
 
     Args:
@@ -35,16 +35,16 @@ class Parameter:
     required: bool
     description: str
     default: Any
-    children: tuple["Parameter", ...]
+    children: tuple["ShownParameter", ...]
 
 
-def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
+def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
     """Return a tool's parameters, in the schema's order."""
     return tuple(_fields(tool.input_schema, tool.input_schema, _MAX_LEVELS, ()))
 
 
-def _fields(schema: Any, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Iterator[Parameter]:
-    """Yield the fields of an object schema and of its branches, each name once; nothing for a schema that stands above."""
+def _fields(schema: Any, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Iterator[ShownParameter]:
+    """Yield the fields of an object schema and of its branches, each name once; none for a schema that contains this one."""
     seen: set[str] = set()
     for properties, required in _objects(schema, root, levels):
         if id(properties) in above:
@@ -69,11 +69,13 @@ def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[tupl
         yield from _objects(branch, root, levels - 1)
 
 
-def _parameter(name: str, part: Any, required: bool, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Parameter:
+def _parameter(
+    name: str, part: Any, required: bool, root: Mapping[str, Any], levels: int, above: tuple[int, ...]
+) -> ShownParameter:
     schema = resolve(part, root)
     schema = schema if isinstance(schema, Mapping) else {}
     description = schema.get("description") or schema.get("title") or ""
-    return Parameter(
+    return ShownParameter(
         name=name,
         kind=describe(schema, root),
         required=required,
@@ -107,13 +109,13 @@ def example_arguments(tool: Tool) -> dict[str, Any]:
 
 
 def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
-    """Return what of `example_arguments` comes from nowhere: neither from the schema nor from what every tool has, such as true.
+    """Return the invented values of `example_arguments`: those that neither the schema nor every tool has (such as true).
 
     Args:
         tool: the tool.
 
     Returns:
-        Parameter -> its value, and what is invented in it.
+        ShownParameter -> its value, and what is invented in it.
     """
     return {name: found for name, found in _examples(tool).items() if found[1]}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..schema.keywords import fits
 from ..schema.references import resolve
 from ..types.calls import MISSING, Tool
 from .catalog import Catalog
@@ -21,9 +22,14 @@ class Parameter:
     admits_string: bool
     kinds: frozenset[str] | None
 
+    @property
+    def is_plain_string(self) -> bool:
+        """Whether nothing but a string is admitted, so that every text is one."""
+        return self.kinds == frozenset({"string"})
+
 
 def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
-    """Return what the tool says about a parameter.
+    """Return a tool's parameter: its schema and its types.
 
     Args:
         catalog: keeps the answer.
@@ -55,11 +61,16 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
         name: the property.
 
     Returns:
-        The first declaration found in `properties`, there or in a branch; else `additionalProperties`; else True (any value).
+        The first declaration found in `properties`, there or in a branch; else what `patternProperties` say of the name; else
+        `additionalProperties`; else True (any value).
     """
     found = next(_declarations(schema, name, schema, depth=8), MISSING)
     if found is not MISSING:
         return found
+    patterns = schema.get("patternProperties")
+    covering = [below for pattern, below in patterns.items() if fits(pattern, name)] if isinstance(patterns, Mapping) else []
+    if covering:
+        return covering[0] if len(covering) == 1 else {"allOf": covering}
     return schema.get("additionalProperties", True)
 
 

@@ -7,7 +7,7 @@ The spans of all events but `Repaired` tile the reply: every character is text, 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .calls import RawCall, Span
+from .calls import InvalidCall, RawCall, Span, ToolCall
 
 __all__ = [
     "Event",
@@ -64,21 +64,23 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArgumentDelta:
-    """Raw text of one parameter, not typed yet; `is_json`: an attribute marks it as JSON."""
+    """Raw text of one parameter, not typed yet; `is_json`, `is_string`: an attribute marks it as JSON, as a string."""
 
     index: int
     parameter: str
     text: str
     span: Span
     is_json: bool = False
+    is_string: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEnd:
-    """A call has ended; the span is its closing tag, empty if it had none."""
+    """A call has ended; the span is its closing tag, empty if it had none. `call`: as it was bound; None if nobody has."""
 
     raw: RawCall
     span: Span
+    call: ToolCall | InvalidCall | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

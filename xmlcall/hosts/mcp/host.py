@@ -34,7 +34,7 @@ __all__ = ["McpHost"]
 _MAX_PAGES = 100
 _MAX_RESULT_CHARACTERS = 2_000_000
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class McpHost:
@@ -134,14 +134,14 @@ class McpHost:
         )
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
-    async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+    async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
         try:
             return await self._ask_once(doing, limit, request)
         except SessionLost:
             return await self._ask_once(doing, limit, request)
 
-    async def _ask_once(self, doing: str, limit: float, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+    async def _ask_once(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
         connection = await self._live()
         try:
             async with asyncio.timeout(limit):  # cancels the request, whereupon the SDK tells the server

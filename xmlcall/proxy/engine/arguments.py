@@ -16,10 +16,10 @@ was sent, the rest is appended.
 import json
 from typing import Any, Final
 
-from ...binding.bind import bind
+from ...binding.bind import bind_argument
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...tools.catalog import Catalog
-from ...types.calls import MISSING, InvalidCall, RawArgument, RawCall, ToolCall
+from ...types.calls import MISSING, InvalidCall, RawArgument, ToolCall
 from ...types.events import ToolArgumentDelta
 from ...types.tool import Tool
 
@@ -39,10 +39,12 @@ class CallText:
 
     Args:
         tool: the one that is called, by its exact name.
+        catalog: that it is in.
     """
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, catalog: Catalog) -> None:
         self._tool = tool
+        self._catalog = catalog
         self._properties = tool.input_schema.get("properties")
         self._copies = examples_of(tool)  # examples that the call may be a copy of
         self._ready = ""  # certain, but not sent as long as there are any
@@ -86,7 +88,7 @@ class CallText:
             before = self._end_parameter()
             if not self._held and not delta.is_json:
                 self._begin_parameter(delta.parameter)
-            self._held = self._held or delta.is_json
+            self._held = self._held or delta.is_json or (delta.is_string and not self._plain)
         if self._held:
             return before
         self._text.append(delta.text)
@@ -116,19 +118,19 @@ class CallText:
         name, text = self._open, "".join(self._text)
         if name is None:
             return ""
-        value = (text,) if self._plain else _typed(self._tool, name, text)
-        if value is None or has_placeholder(name, value[0]):
+        value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
+        if value is MISSING or has_placeholder(name, value):
             self._held, self._open = True, None
             return ""
-        self._copies = [example for example in self._copies if example.get(name, value[0]) == value[0]]
+        self._copies = [example for example in self._copies if example.get(name, value) == value]
         if self._plain:
             rest = self._release() if self._waits else ""
             self._sent[name], self._plain, self._open = text, False, None
             return f'{rest}"'
         self._open = None
         comma = self._comma()
-        self._sent[name] = value[0]
-        return f"{comma}{json.dumps(name)}: {_json(value[0])}"
+        self._sent[name] = value
+        return f"{comma}{json.dumps(name)}: {_json(value)}"
 
     def _comma(self) -> str:
         return ", " if self._sent else "{"
@@ -171,24 +173,16 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
     codes = {issue.code for issue in call.issues}
     if tool is None or not call.raw.complete or codes & _NEVER or not (call.raw.arguments or codes == {"missing-argument"}):
         return None
-    arguments = {each.name: _value(tool, each) for each in call.raw.arguments}
+    arguments = {each.name: _value(each, tool, catalog) for each in call.raw.arguments}
     return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
 
 
-def _value(tool: Tool, argument: RawArgument) -> Any:
+def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
+    """Return an argument by its own schema, or as it is written."""
     if argument.value is not MISSING:
         return argument.value
-    typed = _typed(tool, argument.name, argument.text)
-    return typed[0] if typed else argument.text
-
-
-def _typed(tool: Tool, name: str, text: str) -> tuple[Any] | None:
-    """Read one parameter as binding will; None if it is left out or cannot be read."""
-    schema = {key: value for key, value in tool.input_schema.items() if key in ("$defs", "definitions", "properties")}
-    alone = Tool(name=tool.name, input_schema={"type": "object", **schema})
-    raw = RawCall(index=0, name=tool.name, arguments=(RawArgument(name=name, text=text),))
-    call = bind(raw, Catalog([alone]))
-    return (call.arguments[name],) if isinstance(call, ToolCall) and name in call.arguments else None
+    value = bind_argument(argument, tool, catalog)
+    return argument.text if value is MISSING else value
 
 
 def _inside(text: str) -> str:

@@ -14,12 +14,12 @@ from ...errors import BackendError
 from ...prompting import system as prompt
 from ...prompting.placement import with_reminder
 from ...types.calls import Message
-from ..formats.contract import CallOpened, TextPiece, TurnEnded, TurnEvent, TurnRequest
+from ..formats.contract import CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece
 
 __all__ = ["asked_to_begin", "begun_by_caller", "continued_or", "without_beginning"]
 
 
-def begun_by_caller(request: TurnRequest) -> tuple[TurnRequest, str]:
+def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
     """Take the beginning of a reply off a conversation.
 
     Args:
@@ -49,8 +49,8 @@ def asked_to_begin(messages: Sequence[Message], begun: str, *, lang: str) -> tup
 
 
 async def continued_or(
-    going_on: AsyncGenerator[TurnEvent], otherwise: Callable[[], AsyncGenerator[TurnEvent]]
-) -> AsyncGenerator[TurnEvent]:
+    going_on: AsyncGenerator[ResponseEvent], otherwise: Callable[[], AsyncGenerator[ResponseEvent]]
+) -> AsyncGenerator[ResponseEvent]:
     """Pass on what continues a reply, or another answer where the server refuses to continue one.
 
     Args:
@@ -75,7 +75,7 @@ async def continued_or(
             yield event
 
 
-async def without_beginning(events: AsyncGenerator[TurnEvent], begun: str) -> AsyncGenerator[TurnEvent]:
+async def without_beginning(events: AsyncGenerator[ResponseEvent], begun: str) -> AsyncGenerator[ResponseEvent]:
     """Pass an answer on without its beginning, if it begins so; white space at either end of that does not matter.
 
     Args:
@@ -93,7 +93,7 @@ async def without_beginning(events: AsyncGenerator[TurnEvent], begun: str) -> As
                 decided = True
                 yield TextPiece(text=_rest(wanted[:met] + text, wanted))
                 continue
-            if isinstance(event, TurnEnded) and not decided and met:  # the whole reply was shorter
+            if isinstance(event, ResponseEnded) and not decided and met:  # the whole reply was shorter
                 yield TextPiece(text=wanted[:met])
             decided = decided or isinstance(event, CallOpened)  # the rest of the beginning was no text
             yield event

@@ -6,23 +6,18 @@ not sent again: the model was asked to write one call once more and wrote them a
 """
 
 import json
-import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ...agent.generate import new_id
 from ...dialects import DIALECTS
 from ...tools.catalog import Catalog
 from ...types.calls import ToolCall
 from ...types.events import ToolArgumentDelta, ToolCallStart
-from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, TurnEvent
+from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
 from .arguments import CallText
 
-__all__ = ["Sender", "new_identity"]
-
-
-def new_identity() -> str:
-    """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
-    return f"call_{secrets.token_hex(12)}"
+__all__ = ["Sender", "broken_off"]
 
 
 class Sender:
@@ -69,23 +64,23 @@ class Sender:
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        self._text, self._identity = CallText(tool) if tool and is_plain and is_first else None, new_identity()
+        self._text, self._identity = CallText(tool, self._catalog) if tool and is_plain and is_first else None, new_id()
 
-    def add(self, delta: ToolArgumentDelta) -> list[TurnEvent]:
+    def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
         """Take a piece of a parameter; return what goes out."""
         if self._text is None or self._unfinished:
             return []
         begun = self._text.begun
         return self._fragment(self._text.add(delta), begun)
 
-    def end_parameter(self) -> list[TurnEvent]:
+    def end_parameter(self) -> list[ResponseEvent]:
         """Note that a parameter is closed; return what goes out."""
         if self._text is None or self._unfinished:
             return []
         begun = self._text.begun
         return self._fragment(self._text.end_parameter(), begun)
 
-    def _fragment(self, text: str, begun: bool) -> list[TurnEvent]:
+    def _fragment(self, text: str, begun: bool) -> list[ResponseEvent]:
         if not text or self._text is None:
             return []
         return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
@@ -96,7 +91,7 @@ class Sender:
             self._unfinished = self._unfinished or self._text.begun
             self._text = self._text if self._unfinished else None
 
-    def end(self, call: ToolCall, *, is_retry: bool) -> list[TurnEvent]:
+    def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
         """Take a valid call; return what goes out.
 
         Raises:
@@ -114,20 +109,20 @@ class Sender:
         rest = text.end(call) if text else json.dumps(call.arguments, ensure_ascii=False)
         if rest is None:
             raise broken_off(call.name)
-        call = replace(call, id=self._identity if begun else new_identity())
+        call = replace(call, id=self._identity) if begun else call
         opening = [] if begun else [self._opening(call.name, call.id)]
         events = [*opening, *self._pieces(rest), CallClosed(index=len(self.sent), call=call)]
         self.sent.append(call)
         return events + self._release()
 
-    def _release(self) -> list[TurnEvent]:
+    def _release(self) -> list[ResponseEvent]:
         waiting, self._waiting = self._waiting, []
         return [event for call in waiting for event in self.end(call, is_retry=False)]
 
-    def _opening(self, name: str, identity: str) -> TurnEvent:
+    def _opening(self, name: str, identity: str) -> ResponseEvent:
         return CallOpened(index=len(self.sent), id=identity, name=name)
 
-    def _pieces(self, text: str) -> Iterable[TurnEvent]:
+    def _pieces(self, text: str) -> Iterable[ResponseEvent]:
         return [ArgumentsPiece(index=len(self.sent), text=text)] if text else []
 
 

@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from ...schema.validation import compiled, is_valid
-from ..formats.contract import CallOpened, TextPiece, TurnEnded, TurnEvent
+from ..formats.contract import CallOpened, ResponseEnded, ResponseEvent, TextPiece
 
 __all__ = ["formed", "value_in", "wordless"]
 
 
 async def formed(
-    events: AsyncGenerator[TurnEvent], schema: Mapping[str, Any], again: Callable[[], AsyncGenerator[TurnEvent]]
-) -> AsyncGenerator[TurnEvent]:
+    events: AsyncGenerator[ResponseEvent], schema: Mapping[str, Any], again: Callable[[], AsyncGenerator[ResponseEvent]]
+) -> AsyncGenerator[ResponseEvent]:
     """Pass an answer on, what it says without a call as JSON.
 
     Args:
@@ -39,7 +39,7 @@ async def formed(
             match event:
                 case TextPiece(text=text):
                     held += text
-                case TurnEnded():
+                case ResponseEnded():
                     ended = event
                 case _:
                     called = called or isinstance(event, CallOpened)
@@ -56,10 +56,10 @@ async def formed(
         return
     async with aclosing(again()) as repeated:
         async for event in repeated:
-            yield _with_both(ended, event) if isinstance(event, TurnEnded) else event
+            yield _with_both(ended, event) if isinstance(event, ResponseEnded) else event
 
 
-async def wordless(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnEvent]:
+async def wordless(events: AsyncGenerator[ResponseEvent]) -> AsyncGenerator[ResponseEvent]:
     """Pass an answer on that has to be a call, without what is said beside it.
 
     Args:
@@ -74,7 +74,7 @@ async def wordless(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnEven
                 yield event
 
 
-def _with_both(first: TurnEnded, last: TurnEnded) -> TurnEnded:
+def _with_both(first: ResponseEnded, last: ResponseEnded) -> ResponseEnded:
     """Count both answers: the last prompt, and all that was generated."""
     whole = (first.all_usage or first.usage) + last.usage
     return replace(last, usage=replace(last.usage, completion_tokens=whole.completion_tokens), all_usage=whole)

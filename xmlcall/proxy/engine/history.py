@@ -15,23 +15,28 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...dialects import select
-from ...parsing.reply import write
-from ...prompting import system as prompt
+from ...agent.retries import Answered
+from ...dialects import Dialect
+from ...dialects.write import write
 from ...prompting.feedback import results
+from ...prompting.format import PromptFormat
 from ...prompting.placement import with_system
 from ...tools.catalog import Catalog
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
-from .reply_cache import Answered, Memory
+from .reply_cache import Memory
 
-__all__ = ["DIALECT", "last_request", "model_messages", "prompts", "said_by_others", "system_first"]
-
-DIALECT = "function_calls"
+__all__ = ["last_request", "model_messages", "said_by_others", "system_first"]
 
 
 def model_messages(
-    messages: Sequence[Message], catalog: Catalog, memory: Memory, *, system: str = "", reminder: str = "", lang: str = "en"
+    messages: Sequence[Message],
+    catalog: Catalog,
+    memory: Memory,
+    *,
+    format: PromptFormat,
+    system: str = "",
+    reminder: str = "",
 ) -> tuple[Message, ...]:
     """Write a conversation for a model that knows nothing of tools.
 
@@ -39,20 +44,20 @@ def model_messages(
         messages: the caller's; not empty.
         catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
         memory: what the model said before.
+        format: in which calls and results are written.
         system: the tool prompt.
         reminder: for the end of each of the person's messages.
-        lang: of the text around results.
     """
     written: list[Message] = []
     open_calls: Answered = []
     for group in _groups(messages):
         if group[0].role == "tool":
-            content = results(_answered(open_calls, group), catalog, lang=lang)
+            content = results(_answered(open_calls, group), catalog, dialect=format.dialect, lang=format.lang)
             images = tuple(url for message in group for url in message.images)
             written.append(Message(role="user", content=content, images=images))
             open_calls = []
         elif group[0].role == "assistant":
-            said, open_calls = _said(group[0], catalog, memory)
+            said, open_calls = _said(group[0], catalog, memory, format.row)
             written += said
         elif group[0].role == "user" and reminder:
             written.append(replace(group[0], content=f"{group[0].content}\n\n{reminder}"))
@@ -84,13 +89,13 @@ def _groups(messages: Iterable[Message]) -> list[list[Message]]:
     return groups
 
 
-def _said(message: Message, catalog: Catalog, memory: Memory) -> tuple[list[Message], Answered]:
+def _said(message: Message, catalog: Catalog, memory: Memory, dialect: Dialect) -> tuple[list[Message], Answered]:
     """Write a message of the model's; with it come the calls that wait for results."""
     if remembered := memory.find(message):
         return [*remembered.before, Message(role="assistant", content=remembered.text)], list(remembered.calls)
     if not message.tool_calls:
         return [message], []
-    block = write([(call.name, call.arguments) for call in message.tool_calls], catalog, select(DIALECT)[0])
+    block = write([(call.name, call.arguments) for call in message.tool_calls], catalog, dialect)
     text = f"{message.content}\n\n{block}" if message.content.strip() else block
     return [Message(role="assistant", content=text)], [(call, None) for call in message.tool_calls]
 
@@ -148,11 +153,3 @@ def last_request(messages: Iterable[Message]) -> str:
     """Return the person's last words."""
     said = [message.content for message in messages if message.role == "user"]
     return said[-1] if said else ""
-
-
-def prompts(catalog: Catalog, *, lang: str, parallel: bool, reminder: bool, instructions: dict[str, str]) -> tuple[str, str]:
-    """Return the tool prompt and the reminder; both empty without tools."""
-    if not len(catalog):
-        return "", ""
-    system = prompt.system_prompt(catalog, lang=lang, parallel=parallel, instructions=instructions)
-    return system, prompt.reminder(catalog, lang=lang) if reminder else ""

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...types.calls import Message
 from ...types.tool import Tool
-from ..formats.contract import CallClosed, CallOpened, Choice, TurnEvent, TurnRequest
+from ..formats.contract import CallClosed, CallOpened, ChatRequest, ResponseEvent, ToolChoice
 
 __all__ = ["offered_names", "renamed", "with_own_names"]
 
@@ -52,7 +52,7 @@ def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str,
     return chosen
 
 
-def renamed(request: TurnRequest, names: Names) -> TurnRequest:
+def renamed(request: ChatRequest, names: Names) -> ChatRequest:
     """Return a request in which tools have other names, also where the history calls them and where one is chosen.
 
     Args:
@@ -75,11 +75,11 @@ def renamed(request: TurnRequest, names: Names) -> TurnRequest:
         request,
         messages=tuple(map(message, request.messages)),
         tools=tuple(replace(tool, name=name(tool.name)) for tool in request.tools),
-        choice=Choice(mode=choice.mode, name=name(choice.name), allowed=allowed),
+        choice=ToolChoice(mode=choice.mode, name=name(choice.name), allowed=allowed),
     )
 
 
-async def with_own_names(events: AsyncGenerator[TurnEvent], names: Names) -> AsyncGenerator[TurnEvent]:
+async def with_own_names(events: AsyncGenerator[ResponseEvent], names: Names) -> AsyncGenerator[ResponseEvent]:
     """Pass an answer on, its calls under the names that the caller knows.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
 
-from ...agent.generate import Generated
+from ...agent.generate import Binder, Generated
 from ...agent.native import generate_native
 from ...backends.openai_wire import count, message_dict, read_json
 from ...backends.retrying import Retrying
@@ -50,7 +50,7 @@ async def calls_natively(backend: Retrying) -> bool:
     request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
     works = False
     try:
-        async with aclosing(generate_native(backend, request, Catalog([_TOOL]), read_text=False)) as events:
+        async with aclosing(generate_native(backend, request, Binder(catalog=Catalog([_TOOL])), read_text=False)) as events:
             async for event in events:
                 if isinstance(event, Generated):
                     works = [call.arguments for call in event.reply.calls if isinstance(call, ToolCall)] == _RIGHT

@@ -11,13 +11,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from ...types.calls import InvalidCall, Message, ToolCall, ToolResult
+from ...types.calls import Message, ToolCall, ToolResult
 
-__all__ = ["Answered", "Memory", "Remembered"]
+__all__ = ["Memory", "Remembered"]
 
 CHARACTER_LIMIT: Final = 16_000_000
-
-Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,15 +21,15 @@ from .contract import (
     Asked,
     CallClosed,
     CallOpened,
-    Choice,
+    ChatRequest,
     Format,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     Sampling,
     TextPiece,
-    Turn,
-    TurnEnded,
-    TurnEvent,
-    TurnRequest,
+    ToolChoice,
+    WholeResponse,
     own_usage,
 )
 
@@ -187,14 +187,14 @@ def read_count(data: Mapping[str, Any]) -> Asked:
     return Asked(request=_request(body, Sampling(extra=extra_of(body))), model=body.model, stream=False)
 
 
-def _request(body: CountBody, sampling: Sampling) -> TurnRequest:
+def _request(body: CountBody, sampling: Sampling) -> ChatRequest:
     tools = tools_of(body.tools or [], _tool)
     chosen = body.tool_choice or _ToolChoice(type="auto")
     system, _ = _shown(body.system or [])
     messages = [Message(role="system", content=system)] if system else []
     for number, message in enumerate(body.messages):
         messages += _messages(message, f"messages.{number}.content")
-    return TurnRequest(
+    return ChatRequest(
         messages=tuple(messages),
         tools=tools,
         choice=_choice(chosen, [tool.name for tool in tools]),
@@ -210,11 +210,11 @@ def _tool(item: _Tool) -> Tool:
     return Tool.from_mcp({"name": item.name, "description": item.description, "inputSchema": item.input_schema})
 
 
-def _choice(chosen: _ToolChoice, names: list[str]) -> Choice:
+def _choice(chosen: _ToolChoice, names: list[str]) -> ToolChoice:
     name = chosen.name if chosen.type == "tool" else ""
     if (chosen.type == "any" and not names) or (chosen.type == "tool" and name not in names):
         raise ApiError(f"tool_choice: the tools are {names[:10]}, got {name or chosen.type!r:.80}", param="tool_choice")
-    return Choice(mode=chosen.type if chosen.type in ("auto", "none") else "required", name=name)
+    return ToolChoice(mode=chosen.type if chosen.type in ("auto", "none") else "required", name=name)
 
 
 _ROLES: Final = dict.fromkeys(("tool_use", "thinking", "redacted_thinking"), "assistant")
@@ -279,7 +279,7 @@ def _answer(
     return {**head, "content": content, **_stopped(finish_reason), "usage": _usage(usage, all_usage)}
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     thought = [{"type": "thinking", "thinking": turn.reasoning, "signature": ""}] if turn.reasoning else []
     said = [{"type": "text", "text": turn.text}] if turn.text else []
     calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in turn.calls]
@@ -297,7 +297,7 @@ class _BlockWriter:
     def begin(self) -> bytes:
         return _event("message_start", message=_answer(self._asked, [], None, Usage()))
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         match event:
             case TextPiece(text=text) if text:
                 return self._switch("text", text="") + self._delta("text_delta", text=text)
@@ -309,7 +309,7 @@ class _BlockWriter:
                 return self._delta("input_json_delta", partial_json=text)
             case CallClosed():
                 return self._close()
-            case TurnEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
+            case ResponseEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
                 last = _event("message_delta", delta=_stopped(reason), usage=_usage(usage, all_usage))
                 return self._close() + last + _event("message_stop")
         return b""

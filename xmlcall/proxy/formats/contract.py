@@ -1,7 +1,7 @@
 """What a caller's wire format asks of the proxy, and what it is told while the answer comes: the seam between formats and engine.
 
-A wire format reads a body into a `TurnRequest` and writes `TurnEvent`s in its own spelling; it knows no model. The engine makes
-events of a request; it knows no wire format. Nothing of a call is said before the call is certain: its opening, then its
+A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own spelling; it knows no model. The engine
+makes events of a request; it knows no wire format. Nothing of a call is said before the call is certain: its opening, then its
 arguments as JSON text in one or more pieces, then its end. After an error nothing follows.
 """
 
@@ -18,18 +18,18 @@ __all__ = [
     "Asked",
     "CallClosed",
     "CallOpened",
-    "Choice",
+    "ChatRequest",
     "Format",
     "ReasoningPiece",
+    "ResponseEnded",
+    "ResponseEvent",
     "Sampling",
     "TextPiece",
-    "Turn",
-    "TurnEnded",
-    "TurnEvent",
-    "TurnRequest",
+    "ToolChoice",
+    "WholeResponse",
     "Writer",
     "own_usage",
-    "whole_turn",
+    "whole_response",
 ]
 
 
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ToolChoice:
     """Whether the model has to call a tool.
 
     Args:
@@ -93,7 +93,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRequest:
+class ChatRequest:
     """A conversation that the model is to go on with.
 
     Args:
@@ -107,7 +107,7 @@ class TurnRequest:
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    choice: Choice = field(default_factory=Choice)
+    choice: ToolChoice = field(default_factory=ToolChoice)
     parallel: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     wire: str = "openai"
@@ -159,7 +159,7 @@ class CallClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded:
+class ResponseEnded:
     """The last event of an answer.
 
     Args:
@@ -174,20 +174,20 @@ class TurnEnded:
     all_usage: Usage | None = None
 
 
-TurnEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | TurnEnded
+ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | ResponseEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class WholeResponse:
     """A whole answer.
 
     Args:
         text: visible.
         reasoning: what the model thought.
         calls: of the caller's tools.
-        finish_reason: as in TurnEnded.
-        usage: as in TurnEnded.
-        all_usage: as in TurnEnded.
+        finish_reason: as in ResponseEnded.
+        usage: as in ResponseEnded.
+        all_usage: as in ResponseEnded.
     """
 
     text: str
@@ -202,20 +202,20 @@ def own_usage(usage: Usage | None) -> dict[str, Any]:
     """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know.
 
     Args:
-        usage: as in `TurnEnded.all_usage`.
+        usage: as in `ResponseEnded.all_usage`.
     """
     return {"xmlcall_all_requests": asdict(usage)} if usage is not None else {}
 
 
-def whole_turn(events: list[TurnEvent]) -> Turn:
+def whole_response(events: list[ResponseEvent]) -> WholeResponse:
     """Gather the events of an answer.
 
     Args:
-        events: all of them, the last one a TurnEnded.
+        events: all of them, the last one a ResponseEnded.
     """
     end = events[-1]
-    assert isinstance(end, TurnEnded)
-    return Turn(
+    assert isinstance(end, ResponseEnded)
+    return WholeResponse(
         text="".join(event.text for event in events if isinstance(event, TextPiece)),
         reasoning="".join(event.text for event in events if isinstance(event, ReasoningPiece)),
         calls=tuple(event.call for event in events if isinstance(event, CallClosed)),
@@ -236,7 +236,7 @@ class Asked:
         shape: what the writer of the answer needs to know besides, in the format's own terms.
     """
 
-    request: TurnRequest
+    request: ChatRequest
     model: str
     stream: bool
     shape: Mapping[str, Any] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class Writer(Protocol):
     def begin(self) -> bytes:
         """Write what comes before everything else; it may be written before the model says anything."""
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         """Write an event; b"" if this format does not show it."""
 
     def fail(self, error: ApiError) -> bytes:
@@ -263,7 +263,7 @@ class Format:
     """One wire format of callers.
 
     Args:
-        name: as in `TurnRequest.wire`.
+        name: as in `ChatRequest.wire`.
         media_type: of a streamed answer.
         read: makes an Asked of a body. Raises ApiError.
         whole: writes an answer that is not streamed, as JSON.
@@ -274,6 +274,6 @@ class Format:
     name: str
     media_type: str
     read: Callable[[Mapping[str, Any]], Asked]
-    whole: Callable[[Asked, Turn], dict[str, Any]]
+    whole: Callable[[Asked, WholeResponse], dict[str, Any]]
     writer: Callable[[Asked], Writer]
     error: Callable[[ApiError], dict[str, Any]]

@@ -26,15 +26,15 @@ from .contract import (
     ApiError,
     Asked,
     CallClosed,
-    Choice,
+    ChatRequest,
     Format,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     Sampling,
     TextPiece,
-    Turn,
-    TurnEnded,
-    TurnEvent,
-    TurnRequest,
+    ToolChoice,
+    WholeResponse,
     own_usage,
 )
 from .openai_chat import chosen
@@ -166,11 +166,11 @@ def _read_generate(data: Mapping[str, Any]) -> Asked:
     return _asked(body, system + prompt if prompt else ())
 
 
-def _asked(body: _Asking, messages: tuple[Message, ...], tools: tuple[Tool, ...] = (), choice: Choice | None = None) -> Asked:
-    request = TurnRequest(
+def _asked(body: _Asking, messages: tuple[Message, ...], tools: tuple[Tool, ...] = (), choice: ToolChoice | None = None) -> Asked:
+    request = ChatRequest(
         messages=messages or (Message(role="user", content=""),),
         tools=tools,
-        choice=choice or Choice(),
+        choice=choice or ToolChoice(),
         sampling=_sampling(body),
         wire="ollama",
     )
@@ -277,7 +277,7 @@ def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: 
     }
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     calls = [_call(index, call) for index, call in enumerate(turn.calls)]
     total = time.monotonic_ns() - asked.shape["begun"]
     return (
@@ -312,7 +312,7 @@ class _LineWriter:
     def begin(self) -> bytes:
         return b""
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         now = time.monotonic_ns()
         self._first = now if self._first is None else self._first
         match event:
@@ -322,7 +322,7 @@ class _LineWriter:
                 return self._piece(thinking=text)
             case CallClosed(index=index, call=call) if not self._asked.shape["generate"]:
                 return self._piece(calls=[_call(index, call)])
-            case TurnEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
+            case ResponseEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
                 times = {"total": now - self._begun, "prompt": self._first - self._begun, "generation": now - self._first}
                 return _line(_part(self._asked) | _end(reason, usage, **times) | own_usage(all_usage))
         return b""

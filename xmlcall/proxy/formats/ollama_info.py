@@ -1,7 +1,7 @@
 """The small paths of Ollama's API: which models there are, what they can do, which version this is, and what is refused.
 
-The proxy serves one model of somebody else's. It is there, so that to fetch it succeeds at once; to make, copy, delete or publish
-models is refused, also in front of an Ollama: who is given a model to talk to is not given the server's models to change.
+The proxy serves one model. A request to fetch it succeeds at once, since it is there. Requests to make, copy, delete or publish
+models are refused, also in front of an Ollama: a caller may talk to the model, and not change the server's models.
 
 Source: Ollama, docs/api.md; api/types.go for the fields.
 """

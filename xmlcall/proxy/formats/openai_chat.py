@@ -21,15 +21,15 @@ from .contract import (
     ArgumentsPiece,
     Asked,
     CallOpened,
-    Choice,
+    ChatRequest,
     Format,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     Sampling,
     TextPiece,
-    Turn,
-    TurnEnded,
-    TurnEvent,
-    TurnRequest,
+    ToolChoice,
+    WholeResponse,
     own_usage,
 )
 
@@ -91,7 +91,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
     listed = (body.functions if legacy else body.tools) or []
     tools = tools_of(listed, _tool, "functions" if legacy else "tools")
     choice = chosen(body.function_call if legacy else body.tool_choice, tools)
-    request = TurnRequest(
+    request = ChatRequest(
         messages=tuple(_message(message, number) for number, message in enumerate(body.messages)),
         tools=tools,
         choice=choice,
@@ -118,7 +118,7 @@ def _tool(item: dict[str, Any]) -> Tool:
     return Tool.from_openai(item)
 
 
-def chosen(choice: Any, tools: tuple[Tool, ...]) -> Choice:
+def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
     """Read a `tool_choice`, in the form of chat completions or of responses.
 
     Args:
@@ -129,9 +129,9 @@ def chosen(choice: Any, tools: tuple[Tool, ...]) -> Choice:
         ApiError: no such form, or a tool that was not offered.
     """
     if choice is None:
-        return Choice()
+        return ToolChoice()
     if choice in ("auto", "none", "required"):
-        return _demanded(Choice(mode=choice), tools)
+        return _demanded(ToolChoice(mode=choice), tools)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         inner = choice.get("allowed_tools", choice)
         listed = inner.get("tools") if isinstance(inner, dict) else None
@@ -139,16 +139,16 @@ def chosen(choice: Any, tools: tuple[Tool, ...]) -> Choice:
         allowed = frozenset(_offered(name, tools).name for name in names)
         mode = inner.get("mode", "auto") if isinstance(inner, dict) else None
         if mode in ("auto", "required") and allowed:
-            return Choice(mode=mode, allowed=allowed)
+            return ToolChoice(mode=mode, allowed=allowed)
     elif name := _chosen_name(choice):
-        return Choice(mode="required", name=_offered(name, tools).name)
+        return ToolChoice(mode="required", name=_offered(name, tools).name)
     raise ApiError(
         'tool_choice: expected "auto", "none", "required", a function or allowed tools, got ' + repr(choice)[:80],
         param="tool_choice",
     )
 
 
-def _demanded(choice: Choice, tools: tuple[Tool, ...]) -> Choice:
+def _demanded(choice: ToolChoice, tools: tuple[Tool, ...]) -> ToolChoice:
     if choice.mode == "required" and not tools:
         raise ApiError('tool_choice: expected "tools" beside "required", got none', param="tool_choice")
     return choice
@@ -229,8 +229,8 @@ def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
     """Write the token counts; what the server did not tell counts as 0.
 
     Args:
-        usage: as in TurnEnded.
-        all_usage: as in TurnEnded.
+        usage: as in ResponseEnded.
+        all_usage: as in ResponseEnded.
     """
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     data: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -246,7 +246,7 @@ def _finish_reason(reason: str, asked: Asked) -> str:
     return "length" if reason == "other" else reason
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": turn.text or (None if turn.calls else ""), "refusal": None}
     if turn.reasoning:
         message["reasoning_content"] = turn.reasoning
@@ -271,7 +271,7 @@ class _ChunkWriter:
     def begin(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         match event:
             case TextPiece(text=text):
                 return self._chunk({"content": text})
@@ -282,7 +282,7 @@ class _ChunkWriter:
                 return self._call({"index": index, "id": identity, "type": "function", "function": function})
             case ArgumentsPiece(index=index, text=text):
                 return self._call({"index": index, "function": {"arguments": text}})
-            case TurnEnded():
+            case ResponseEnded():
                 return self._end(event)
         return b""
 
@@ -291,7 +291,7 @@ class _ChunkWriter:
             return self._chunk({"function_call": call["function"]})
         return self._chunk({"tool_calls": [call]})
 
-    def _end(self, event: TurnEnded) -> bytes:
+    def _end(self, event: ResponseEnded) -> bytes:
         last = self._chunk({}, _finish_reason(event.finish_reason, self._asked))
         usage = b""
         if self._asked.shape["include_usage"]:

@@ -1,9 +1,9 @@
 """OpenAI's responses, from the server's side: bodies into requests, whole answers; `responses_stream` writes the streamed ones.
 
-Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here. Of
-the format there is what agents use of it: a history of messages, calls and their outputs, functions and custom tools
-(`responses_tools`), text in a form. Nothing is stored, so that every request has to hold its whole conversation, and no tool runs
-on the server's side: what such tools left in a history is left out.
+Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here.
+This is the part of the format that agents use: a history of messages, calls and their outputs, functions and custom tools
+(`responses_tools`), text in a given form. Nothing is stored, so every request has to hold its whole conversation. No tool runs
+on the server's side: items that such tools left in a history are dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from ...types.calls import Message
 from .bodies import Body, arguments_of, call_of, content_of, extra_of, read_body
-from .contract import ApiError, Asked, Format, Sampling, Turn, TurnRequest
+from .contract import ApiError, Asked, ChatRequest, Format, Sampling, WholeResponse
 from .openai_chat import OPTIONS, chosen, error_body
 from .openai_responses_stream import EventWriter, begun, call_item, call_text, ended, filled, new_item, status_of
 from .openai_responses_tools import CUSTOM_INPUT, Offered, offered, offered_name
@@ -31,7 +31,7 @@ ECHOED: Final = ("instructions", "max_output_tokens", "metadata", "reasoning", "
 
 
 def _listed(wrap: Callable[[str], dict[str, Any]], documented: Any) -> BeforeValidator:
-    """Make a list of a mere text. A union would do, but its errors name its members and not the field that is wrong."""
+    """Make a list of a single text. A union type would name its members in errors, and not the field that is wrong."""
 
     def listed(value: Any) -> list[Any]:
         if isinstance(value, str):
@@ -177,7 +177,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
             raise ApiError(f"{name}: this server keeps no state: send the whole input, and wait for its answer", param=name)
     tools, known = offered(_listed_tools(body))
     choice = chosen(body.tool_choice, tools)
-    request = TurnRequest(
+    request = ChatRequest(
         messages=_messages(body, known),
         tools=tools,
         choice=choice,
@@ -346,7 +346,7 @@ def _one(run: list[Message]) -> Message:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _whole(asked: Asked, turn: Turn) -> dict[str, Any]:
+def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     output = [filled(new_item("reasoning"), turn.reasoning)] if turn.reasoning else []
     if turn.text.strip() or not turn.calls:
         output.append(filled(new_item("message"), turn.text, status_of(turn.finish_reason)))

@@ -1,8 +1,8 @@
 """The response object of OpenAI's responses, its output items, and the events that tell of both while they grow.
 
 Source: OpenAI API reference, the response object and the streaming events of responses; the models and the stream reader of
-openai-python 3.54. An answer is a list of items: what the model thought, messages, calls. Each is added, grows, and is done;
-`output_index` is its place in the list, and its id stays the same in all that is said of it. There is no `[DONE]`.
+openai-python 3.54. An answer is a list of items: reasoning, messages, calls. Each is added, grows, and is done. `output_index` is
+its place in the list; its id is the same in all its events. There is no `[DONE]`.
 """
 
 import json
@@ -21,10 +21,10 @@ from .contract import (
     CallClosed,
     CallOpened,
     ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
     TextPiece,
-    Turn,
-    TurnEnded,
-    TurnEvent,
+    WholeResponse,
     own_usage,
 )
 from .openai_responses_tools import CUSTOM_INPUT, called_as
@@ -156,7 +156,7 @@ def begun(asked: Asked) -> dict[str, Any]:
     }
 
 
-def ended(response: dict[str, Any], end: TurnEnded | Turn, output: list[dict[str, Any]]) -> dict[str, Any]:
+def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: list[dict[str, Any]]) -> dict[str, Any]:
     """Complete a response object.
 
     Args:
@@ -227,7 +227,7 @@ class EventWriter:
         """Say that the response is there and in progress."""
         return b"".join(self._event(f"response.{what}", response=self._response) for what in ("created", "in_progress"))
 
-    def write(self, event: TurnEvent) -> bytes:
+    def write(self, event: ResponseEvent) -> bytes:
         """Write an event, with what it opens and closes."""
         match event:
             case TextPiece(text=text):
@@ -243,7 +243,7 @@ class EventWriter:
                 return self._grow(growing, text) if text and growing.item["type"] == "function_call" else b""
             case CallClosed(index=index, call=call):
                 return self._close_call(self._calls.pop(index), call)
-            case TurnEnded():
+            case ResponseEnded():
                 return self._end(event)
 
     def _say(self, text: str) -> bytes:
@@ -295,7 +295,7 @@ class EventWriter:
         done += self._part_event("done", growing, text)
         return done + self._event("response.output_item.done", output_index=growing.place, item=growing.item)
 
-    def _end(self, event: TurnEnded) -> bytes:
+    def _end(self, event: ResponseEnded) -> bytes:
         status = status_of(event.finish_reason)
         opening = b""
         if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer has a message, if an empty one

@@ -1,7 +1,7 @@
-"""What clients send that is not in the wire format, and that cannot matter: mended before a body is read, unless `--strict`.
+"""Deviations from a wire format that cannot change an answer: they are put right before a body is read, unless `--strict`.
 
 A mend is a row: the wire formats whose clients need it, and a function that takes a body and says what it changed, "" if nothing.
-Reported of real clients (2026-11-22). What is left is read as strictly as ever, so that a mistake is told and not guessed at.
+All were reported of real clients (2026-11-22). Everything else is read strictly, so that a mistake is reported, not guessed at.
 Here are the mends of fields and tools; those of the history are in `tolerance_history`.
 
 The body that came is not changed: what is mended is copied first.
@@ -62,7 +62,7 @@ def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str
 
     Args:
         data: as it came.
-        wire: its wire format, as in `TurnRequest.wire`.
+        wire: its wire format, as in `ChatRequest.wire`.
 
     Returns:
         A copy in which what cannot matter is left out or put right, and what was done, for the log.

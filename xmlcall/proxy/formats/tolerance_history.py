@@ -1,7 +1,7 @@
-"""What clients send of a conversation that is not in the wire format: the mends of a request's history (see `tolerance`).
+"""Deviations from a wire format in a request's history, and how they are put right (see `tolerance`).
 
-A conversation that is refused once is refused for good, since the client sends it again with every question. So what a history
-holds is read more widely than what a question asks: a value becomes its JSON text, what is not for the model is left out.
+A conversation that is refused once is refused for good, since the client sends it again with every question. So a history is read
+more tolerantly than the rest of a request: a value becomes its JSON text, and what is not for the model is left out.
 """
 
 import json

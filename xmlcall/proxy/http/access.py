@@ -41,7 +41,7 @@ class Guard:
     hosts: tuple[str, ...] = ()
 
     def check(self, headers: Headers, *, is_preflight: bool = False) -> None:
-        """Let a request pass.
+        """Check a request.
 
         Args:
             headers: of the request.

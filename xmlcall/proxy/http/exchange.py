@@ -1,9 +1,9 @@
 """From events to HTTP: answers and streams that end when the caller leaves, and errors in the caller's format.
 
-A stream begins with its first event, so that whatever fails before has a status of its own; if the model is silent for long (a
-long prompt on a slow machine), it begins without one and says from time to time that the connection lives. One task waits for
-the caller to leave and cancels the others, which closes the model server's stream and ends its generation. Back-pressure needs
-nothing: nothing is asked of the model server while a send waits.
+A stream begins with its first event: what fails before that is answered with a status of its own. If the model is silent for long
+(a long prompt on a slow machine), the stream begins without an event, and pings keep the connection open. One task waits for the
+caller to leave and then cancels the others; that closes the model server's stream and ends its generation. A caller that reads
+slowly slows the model server, because nothing is read from it while a send waits.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Send
 
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
-from ..formats.contract import ApiError, Asked, Format, TurnEvent, whole_turn
+from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
 
 __all__ = ["Exchange", "api_error"]
 
@@ -42,10 +42,10 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def api_error(error: Exception) -> ApiError:
-    """Turn what came up from below into an error for the caller.
+    """Turn an exception into an error for the caller.
 
     Args:
-        error: whatever it is; what nobody foresaw goes to the log, and the caller learns no more than that.
+        error: of any kind. One that nobody foresaw goes to the log; the caller is told only that there was one.
     """
     if isinstance(error, ApiError):
         return error
@@ -91,7 +91,7 @@ class Exchange:
         self._is_over = False
         self.failure = ""  # what went wrong, also after the status was sent; for the log
 
-    async def stream(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+    async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Write events as they come, until the last one, an error, or the caller's leaving."""
         writer, beginning = self._form.writer(asked), asyncio.Lock()
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
@@ -129,14 +129,14 @@ class Exchange:
         said = [time.monotonic()]
         await self._until_left(lambda: run(said), lambda: keep_alive(said))
 
-    async def whole(self, events: AsyncGenerator[TurnEvent], asked: Asked) -> None:
+    async def whole(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Gather all events and write one answer."""
 
         async def run() -> None:
             try:
                 async with aclosing(events):
                     gathered = [event async for event in events]
-                answer = self._form.whole(asked, whole_turn(gathered))
+                answer = self._form.whole(asked, whole_response(gathered))
             except Exception as error:
                 await self.fail(api_error(error))
                 return

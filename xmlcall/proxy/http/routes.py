@@ -1,8 +1,8 @@
 """What is answered under which path.
 
-A question is a row: a path, a wire format, and the path under which a model server that speaks the format has the same. A request
-without tools, and one with tools where the server's own function calling works, goes there byte for byte (but for the model's
-name, where the caller uses another); everything else is read, answered by the engine and written in the caller's format.
+A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Two kinds of requests
+are passed on to that server byte for byte (but for the model's name, if the caller uses another one): those without tools, and
+those with tools where the server's own function calling works. The engine answers all others, in the caller's format.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Handler:
         answer: does the rest.
     """
 
-    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Answer") -> None:
+    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder") -> None:
         self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,13 +124,13 @@ class Handler:
         log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
 
 
-Answer = Callable[[Engine, Request, Exchange], Awaitable[None]]
+Responder = Callable[[Engine, Request, Exchange], Awaitable[None]]
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def asking(question: Question) -> Answer:
+def asking(question: Question) -> Responder:
     """Make what answers a question."""
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -146,9 +146,9 @@ def asking(question: Question) -> Answer:
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
         elif asked.stream:
-            await exchange.stream(engine.turn(asked.request), asked)
+            await exchange.stream(engine.respond(asked.request), asked)
         else:
-            await exchange.whole(engine.turn(asked.request, is_streamed=False), asked)
+            await exchange.whole(engine.respond(asked.request, is_streamed=False), asked)
 
     return answer
 
@@ -264,7 +264,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _finite(text: str) -> float:
-    """Read a number; one that became infinite could not be written again."""
+    """Read a number; refuse one that is too large for a double."""
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:20]} is too large a number")
@@ -324,7 +324,7 @@ async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
 
 
-def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
+def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Responder:
     """Make what answers one of Ollama's small paths: Ollama itself, if it is the model server."""
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
@@ -338,7 +338,7 @@ def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Answer:
 
 
 async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
-    """Say that the model is there; no other is fetched."""
+    """Answer that the served model is there; refuse any other."""
     content = await _content(request)
     data = _data(content) if content else {}
     name = data.get("model") or data.get("name")
@@ -380,7 +380,7 @@ class Endpoint:
 
     path: str
     method: str
-    answer: Answer
+    answer: Responder
 
 
 ENDPOINTS: Final = (

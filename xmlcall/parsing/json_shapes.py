@@ -1,9 +1,14 @@
-"""A call written as JSON alone: `{"name": "f", "arguments": {...}}` at the start of a line.
+"""The shapes in which a call as JSON stands in a reply: in a wrapper, or alone.
 
-A quoted example must not run, so it is a call only if its first key is one of a few, its name is declared, and a newline, the
-reply's end, a fence's end or another object follows it (docs/design.md, section 4, invariants 2 and 7). Until that is known its
-text is held; if it is none, the parser reads the text after its first key again, and takes no JSON in it for a call, so that no
-text is held twice: the cost is linear.
+*In a wrapper:* `<tool_call>{"name": "f", "arguments": {...}}</tool_call>`. Whether it is a call is known when it has ended,
+because the name may stand anywhere in it; until then its tokens are held. The wrapper's closer ends it unless it stands in a JSON
+string. Where the reply ends inside a string (a quote was not escaped), the first closer is taken after all, and from then on
+closers in strings count, so that no text is held twice: the cost is linear.
+
+*Alone:* `{"name": "f", "arguments": {...}}` at the start of a line. A quoted example must not run, so it is a call only if its
+first key is one of a few, its name is declared, and a newline, the reply's end, a fence's end or another object follows it
+(docs/design.md, section 4, invariants 2 and 7). Until that is known its text is held; if it is none, the parser reads the text
+after its first key again, and takes no JSON in it for a call, so that no text is held twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,20 +16,118 @@ from collections.abc import Callable, Iterator
 import regex
 
 from ..dialects import ARGUMENTS, Dialect
-from ..loosejson.extent import Extent
 from ..types.calls import RawCall
 from .json_call import calls_of, name_in
-from .scanner import Mode, Token
+from .scanner import ScanMode, Token
 
-__all__ = ["BareJsonReader"]
+__all__ = ["BareJson", "WrappedJson"]
 
 # What may stand between two objects or at the end: white space, closing brackets too many, a separator; then what decides.
 _FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
 _WRAPPER = regex.compile(r"<(\w+)>\s*")
 _ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
+_SPECIAL = regex.compile(r'["\\{}\[\]]')
 
 
-class BareJsonReader:
+class _Extent:
+    """Finds the end of a JSON object or array. Strings stand in double quotes; a bracket in other quotes counts."""
+
+    def __init__(self) -> None:
+        self.in_string = False
+        self.done = False
+        self.depth = 0
+        self._escaped = False  # the next character belongs to an escape
+
+    def feed(self, text: str) -> int:
+        """Read a piece; return how much of it belongs to the value."""
+        skip = 1 if self._escaped and text else 0
+        self._escaped = self._escaped and not text
+        for match in _SPECIAL.finditer(text, skip):
+            if match.start() < skip:
+                continue
+            mark = match.group()
+            if mark == "\\":
+                skip = match.end() + 1 if self.in_string else skip
+            elif mark == '"':
+                self.in_string = not self.in_string
+            elif not self.in_string and self._count(mark):
+                return match.end()
+        self._escaped = self._escaped or skip > len(text)
+        return len(text)
+
+    def _count(self, bracket: str) -> bool:
+        self.depth += 1 if bracket in "{[" else -1
+        self.done = self.depth <= 0
+        return self.done
+
+
+class WrappedJson:
+    """Reads one call in a wrapper.
+
+    Args:
+        index: the call's number in the reply.
+        dialect: the wire format.
+        plain_closers: the wrapper's closer ends the call even in a string.
+    """
+
+    def __init__(self, *, index: int, dialect: Dialect, plain_closers: bool = False) -> None:
+        self.mode = ScanMode.VALUE
+        self.body: list[Token] = []
+        self.space: list[Token] = []  # between the JSON and the closer
+        self.closer: Token | None = None
+        self.fell_back = False
+        self._index = index
+        self._dialect = dialect
+        self._plain_closers = plain_closers
+        self._extent = _Extent()
+        self._first_closer: int | None = None
+        self._truncated = False
+
+    def take(self, token: Token) -> list[Token] | None:
+        """Read a token; return None while the call goes on, else the tokens after it."""
+        if token.kind == "block_close":
+            if not self._extent.in_string or self._plain_closers:
+                self.closer = token
+                return []
+            self._first_closer = len(self.body) if self._first_closer is None else self._first_closer
+        if self._extent.done:
+            return self._after(token)
+        used = self._extent.feed(token.text)
+        self.body.append(token if used == len(token.text) else Token("text", token.text[:used], token.start))
+        rest = Token("text", token.text[used:], token.start + used)
+        return self._after(rest) if rest.text else None
+
+    def _after(self, token: Token) -> list[Token] | None:
+        """Behind the JSON only white space may stand before the closer, and closing brackets too many."""
+        blank = len(token.text) - len(token.text.lstrip(" \t\r\n}]"))
+        if blank:
+            self.space.append(Token("text", token.text[:blank], token.start))
+        return [Token(token.kind, token.text[blank:], token.start + blank)] if blank < len(token.text) else None
+
+    def finish(self, offset: int, *, cut: bool) -> list[Token]:
+        """End the call at the end of the reply; return the tokens that are still to be read."""
+        if self._extent.done:
+            return []
+        if self._first_closer is None:
+            self._truncated = True
+            return []
+        at, tokens = self._first_closer, self.body
+        self.body, self.closer, self.fell_back = tokens[:at], tokens[at], True
+        return tokens[at + 1 :]
+
+    def tokens(self) -> list[Token]:
+        """Return everything that was read."""
+        return [*self.body, *self.space, *([self.closer] if self.closer else [])]
+
+    def calls(self) -> list[RawCall]:
+        """Return the call as written, or all of them if the wrapper holds an array."""
+        text = "".join(part.text for part in self.body)
+        start = self.body[0].start
+        span = (start, start + len(text))
+        return calls_of(text, span, index=self._index, dialect=self._dialect.name, complete=not self._truncated)
+
+
+class BareJson:
     """Reads one object or array.
 
     Args:
@@ -58,15 +161,11 @@ class BareJsonReader:
         self._json = [opener.text[length:]]
         self._after = ""
         self._complete = True
-        self._extent = Extent()
+        self._extent = _Extent()
         self._extent.feed(self._json[0])
         # Brackets that may be missing at the reply's end: those around name and arguments, not those of the arguments.
         self._spare = self._extent.depth - self._json[0].endswith("{")
-
-    @property
-    def mode(self) -> Mode:
-        """What the scanner should look for next."""
-        return Mode.PROSE if self._extent.done else Mode.TEXT
+        self.mode = ScanMode.PROSE if self._extent.done else ScanMode.TEXT
 
     def take(self, token: Token) -> list[Token] | None:
         """Read a token; return None until it is decided, else the tokens that are still to be read."""
@@ -76,6 +175,8 @@ class BareJsonReader:
         self._json.append(token.text[:used])
         if used < len(token.text):
             self._unread(token.text[used:])
+        if self._extent.done:
+            self.mode = ScanMode.PROSE
         return None
 
     def _follow(self, token: Token) -> list[Token] | None:

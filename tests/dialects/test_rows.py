@@ -1,0 +1,136 @@
+"""Formats of one's own: a row that can be read is, whatever its tags begin with; one that cannot is refused when it is made."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
+from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_pattern
+
+TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
+
+
+def between(name: str, opening: str, closing: str, escape: str = "") -> dict[str, Any]:
+    """A format whose tags stand between these characters."""
+    left, right = f"{escape}{opening}", f"{escape}{closing}"
+    tags = {
+        "call_open": rf"{left}call:[\w.\-]{{1,64}}{right}",
+        "call_close": rf"{left}/call{right}",
+        "parameter_open": rf"{left}arg:[\w.\-]{{1,64}}{right}",
+        "parameter_close": rf"{left}/arg{right}",
+    }
+    written = {
+        "call_open": f"{opening}call:{{name}}{closing}",
+        "call_close": f"{opening}/call{closing}",
+        "parameter_open": f"{opening}arg:{{name}}{closing}",
+        "parameter_close": f"{opening}/arg{closing}",
+    }
+    return {"name": name, "tags": tags, "written": written, "name_in_tag": r":([\w.\-]+)"}
+
+
+PIPES = between("pipes", "<|", "|>") | {
+    "tags": {
+        "call_open": r"<\|call:[\w.\-]{1,64}\|>",
+        "call_close": r"<\|/call\|>",
+        "parameter_open": r"<\|arg:[\w.\-]{1,64}\|>",
+        "parameter_close": r"<\|/arg\|>",
+    }
+}
+BRACKETS = between("brackets", "[", "]", "\\")
+CORNERS = between("corners", "\u3010", "\u3011")
+MARKED = between("marked", "@@", ";")
+WORDS = between("words", "Tool-", "!")
+ROWS = [Dialect(**row) for row in (PIPES, BRACKETS, CORNERS, MARKED, WORDS)]
+WRAPPED = Dialect(
+    name="wrapped",
+    tags={"block_open": r"\[TOOL_CALLS\]", "block_close": r"\[/TOOL_CALLS\]"},
+    written={"block_open": "[TOOL_CALLS]", "block_close": "[/TOOL_CALLS]"},
+    is_json=True,
+)
+VALUES: list[dict[str, Any]] = [{}, {"a": "x", "b": 5}, {"a": "[/call] <|/arg|> a < b [1] @@ \u3010"}, {"a": "\n"}]
+
+
+@pytest.mark.parametrize("row", [*ROWS, WRAPPED, *DIALECTS.values()], ids=lambda row: row.name)
+@pytest.mark.parametrize("arguments", VALUES, ids=json.dumps)
+def test_a_format_that_was_made_is_read_and_written(row: Dialect, arguments: dict[str, Any]) -> None:
+    text = render([{"name": "f", "arguments": arguments}], TOOLS, dialect=row)
+    reply = parse(text, TOOLS, dialect=row)
+    assert [call.arguments for call in reply.calls if isinstance(call, ToolCall)] == [arguments]
+    assert reply.repairs == ()
+
+
+@pytest.mark.parametrize("row", [*ROWS, WRAPPED], ids=lambda row: row.name)
+def test_it_is_read_in_text_however_that_is_cut(row: Dialect) -> None:
+    text = "See [1] and 3 < 4.\n" + render([{"name": "f", "arguments": {"a": "v [2]\n", "b": 5}}], TOOLS, dialect=row)
+    events = []
+    for size in (len(text), 1, 3):
+        parser = Parser(TOOLS, dialect=row)
+        chunks = ("".join(part) for part in itertools.zip_longest(*[iter(text)] * size, fillvalue=""))
+        events.append(coalesce([*(event for chunk in chunks for event in parser.feed(chunk)), *parser.close()]))
+    assert events[0] == events[1] == events[2]
+    assert parse(text, TOOLS, dialect=row).text == "See [1] and 3 < 4.\n"
+
+
+@pytest.mark.parametrize("row", [*ROWS, WRAPPED], ids=lambda row: row.name)
+def test_its_fragments_are_known(row: Dialect) -> None:
+    text = render([{"name": "f", "arguments": {"a": "x"}}], TOOLS, dialect=row)
+    assert attempts_call(text, [row])
+    assert parse(opening_pattern([row]).sub("-", text), TOOLS, dialect=row).calls == ()
+
+
+GOOD = between("good", "<", ">")
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return GOOD | changes
+
+
+def with_tag(kind: str, pattern: str) -> dict[str, Any]:
+    return changed(tags=GOOD["tags"] | {kind: pattern})
+
+
+def without(part: str, kind: str) -> dict[str, Any]:
+    return changed(**{part: {key: value for key, value in GOOD[part].items() if key != kind}})
+
+
+REFUSED = {
+    "a name that is none": (changed(name="a b"), "name"),
+    "a name that means all": (changed(name="auto"), "name"),
+    "an unknown kind": (with_tag("cal_open", "<x>"), "cal_open"),
+    "an unknown kind that is written": (changed(written=GOOD["written"] | {"cal_open": "<x>"}), "cal_open"),
+    "no pattern": (with_tag("call_close", "</call("), "regular expression"),
+    "a group": (with_tag("call_close", "</(call)>"), "group"),
+    "a star": (with_tag("call_close", r"</call\s*>"), r"\*"),
+    "a plus": (with_tag("call_close", "</call>+"), r"\+"),
+    "a bound without end": (with_tag("call_close", "</cal{1,}>"), r"\{1,\}"),
+    "a pattern that calls itself": (with_tag("call_close", "</call(?R)?>"), "R"),
+    "nothing as a tag": (with_tag("call_close", "(?:</call>)?"), "empty"),
+    "anything as a first character": (with_tag("call_close", ".call>"), "begin"),
+    "white space as a first character": (with_tag("call_close", r"\s?</call>"), "white space"),
+    "no opener of a call": (without("tags", "call_open"), "call_open"),
+    "no closer of a call": (without("tags", "call_close"), "call_close"),
+    "no closer of a parameter": (without("tags", "parameter_close"), "parameter_close"),
+    "no written opener": (without("written", "call_open"), "call_open"),
+    "no body": (changed(json_body=True), "body_open"),
+    "no wrapper around JSON": (changed(is_json=True), "block_open"),
+    "a written tag that is not read": (with_tag("call_close", "</other>"), "call_close"),
+    "a tag that another one hides": (changed(tags={"block_open": r"<call:[\w.\-]{1,64}>"} | GOOD["tags"]), "call_open"),
+    "a name that is not found": (changed(name_in_tag=r"name=([^>]+)"), "name_in_tag"),
+    "a name without its group": (changed(name_in_tag=r":\w+"), "name_in_tag"),
+    "a name with two groups": (changed(name_in_tag=r"(:)(\w+)"), "name_in_tag"),
+    "a name in no attribute": (changed(name_in_tag=""), "name"),
+    "no name in what is written": (changed(written=GOOD["written"] | {"call_open": "<call:x>"}), r"\{name\}"),
+    "a mark without what is written": (changed(json_mark=("type", "json")), "json_written"),
+    "a mark that is not read": (changed(json_written="<arg:{name}>", json_mark=("type", "json")), "json_mark"),
+}
+
+
+@pytest.mark.parametrize(("row", "word"), REFUSED.values(), ids=REFUSED)
+def test_a_row_that_could_not_be_read_is_refused(row: dict[str, Any], word: str) -> None:
+    with pytest.raises(UsageError, match=word) as refusal:
+        Dialect(**row)
+    assert "expected" in str(refusal.value)
+    assert "got" in str(refusal.value)
+    Dialect(**GOOD)

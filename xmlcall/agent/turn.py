@@ -1,0 +1,440 @@
+"""One turn: from a person's words to an answer, reply by reply.
+
+A reply is generated, and its calls are read and bound as they come. What a reply asks for decides how the turn goes on:
+
+| the reply | what follows |
+|---|---|
+| is no answer (`leaks`) | it is not kept; the model is told why, and writes another |
+| is a call begun for the model, with nothing but the values of our example | it is not kept; plain words are asked for |
+| is empty | the model is asked once more; neither stays in the conversation |
+| has no call, although one was demanded | the model is told to call, once |
+| has no call | the turn ends |
+| has calls that cannot run | the model is told what is wrong with each; correct calls of the same reply run |
+| has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
+| has other calls | they run, one after the other, and their results begin the next reply |
+
+`ToolLoop` and the proxy drive turns; neither generates by itself. A turn tells all that happens as events. Each call is bound
+once, when it ends, and the bound call travels in its `ToolCallEnd`.
+
+The conversation is never changed in its beginning: each request is the one before with more behind it, so that the server's
+prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from ..backends.base import Backend
+from ..binding.echo import Sources
+from ..parsing.repeated import once
+from ..prompting import system as prompt
+from ..prompting.feedback import feedback, results
+from ..prompting.format import PromptFormat
+from ..prompting.leaks import refusal
+from ..prompting.placement import with_reminder
+from ..prompting.results import result_text
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, Message, ToolCall
+from ..types.completion import UNCUT, CompletionRequest, Usage
+from ..types.tool import Tool
+from .events import AskedAgain, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .first_request import FirstRequest
+from .forced_call import generate_call
+from .generate import REPETITION, Binder, Generated, generate, generate_begun
+from .native import generate_native
+from .retries import Answered, Attempts, RepairPolicy
+from .run_call import Calling, outcome
+from .tool_need import ToolNeed
+
+__all__ = ["Generation", "Limits", "Offer", "Turn", "Words"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """How replies are generated and read.
+
+    Args:
+        backend: open.
+        format: of the prompt.
+        is_native: the server's own function calling is used, and not the text.
+        reads_text: with that, whether calls that the server left in the text are calls.
+    """
+
+    backend: Backend
+    format: PromptFormat
+    is_native: bool = False
+    reads_text: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The tools of a turn.
+
+    Args:
+        catalog: what may be called.
+        calling: runs calls.
+        of_caller: names of tools that somebody else runs: their calls end the turn.
+        is_required: whether the first reply has to call a tool.
+        required_name: of the tool that it has to call; "" for any.
+    """
+
+    catalog: Catalog
+    calling: Calling
+    of_caller: frozenset[str] = frozenset()
+    is_required: bool = False
+    required_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a turn ends although the model has not answered.
+
+    Args:
+        repair: how often the model may try again.
+        max_turns: replies.
+        cut_ends: a reply that is cut at the limit of tokens ends the turn, because the limit is the caller's; if not, it is
+            continued, and the model is told of a call that is cut.
+    """
+
+    repair: RepairPolicy
+    max_turns: int = 10
+    cut_ends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What people and servers said before the turn.
+
+    Args:
+        request: the person's last words.
+        sources: texts by others, from which a call must not be copied.
+    """
+
+    request: str
+    sources: Sources
+
+
+class Decide(Protocol):
+    """Decides how the first reply is asked for; called once, when the turn has started."""
+
+    async def __call__(self) -> FirstRequest:
+        """Return it."""
+
+
+class Turn:
+    """A turn under way. Iterate over `run`, or over `step` until there is a `stop_reason`.
+
+    Args:
+        generation: how replies are generated.
+        offer: the tools.
+        limits: when it ends at the latest.
+        words: what was said before.
+        decide: how the first reply is asked for.
+
+    Attributes:
+        stop_reason: why the turn has ended, as in `Answer.stop_reason`; or `tool_calls`, if the caller's own tools were called;
+            or `no_tool_call`, if a call was demanded in vain; "" while it goes on.
+        count: replies so far.
+        request: the conversation as the model gets it, without what the turn added.
+        added: by the turn, behind that.
+        generated: the last reply.
+        answered: what came of its calls.
+        results: texts of what tools returned.
+        usage: of all requests.
+        has_run: whether a call ran, so that asking for the turn again could run it twice.
+    """
+
+    def __init__(self, generation: Generation, offer: Offer, limits: Limits, words: Words, decide: Decide) -> None:
+        self.offer = offer
+        self.stop_reason = ""
+        self.count = 0
+        self.request = CompletionRequest(messages=())
+        self.added: list[Message] = []
+        self.generated: Generated | None = None
+        self.answered: Answered = []
+        self.results: list[str] = []
+        self.usage = Usage()
+        self.has_run = False
+        self._generation = generation
+        self._limits = limits
+        self._words = words
+        self._decide = decide
+        self._first: FirstRequest | None = None
+        self._attempts = Attempts(limits.repair)
+        self._begun = ""  # how the first reply begins, until one is kept
+        self._told = ""  # to the model about its last reply; stands in the next request only
+        self._repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
+        self._has_handed_over = False
+        self._is_demanded = False  # the model was told to call a tool
+        self._is_pressed = False  # plain words were asked for because of the same call again and again
+        self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
+        self._was_empty = False
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the next reply answers our own words, and not the person's."""
+        return self._attempts.retries > 0 or self._is_demanded
+
+    async def run(self) -> AsyncGenerator[LoopEvent]:
+        """Take steps until the turn has ended.
+
+        Yields:
+            As `step`.
+
+        Raises:
+            BackendError: the model server failed.
+        """
+        while not self.stop_reason:
+            async with aclosing(self.step()) as events:
+                async for event in events:
+                    yield event
+
+    async def step(self) -> AsyncGenerator[LoopEvent]:
+        """Generate one reply and do what it asks for.
+
+        Yields:
+            TurnStarted; what was decided, before the first reply; the parser's events; TurnEnded; what comes of the calls.
+
+        Raises:
+            BackendError: the model server failed.
+        """
+        self.count += 1
+        self.answered = []
+        yield TurnStarted(turn=self.count)
+        if self._first is None and (need := self._began(await self._decide())):
+            yield need
+        async with aclosing(self._reply()) as events:
+            async for event in events:
+                yield event
+        generated = self.generated
+        assert generated is not None
+        again = self._asks_again(generated)
+        yield TurnEnded(turn=self.count, reply=generated.reply, usage=generated.usage)
+        if again is not None:
+            for event in again:
+                yield event
+            return
+        async with aclosing(self._call(_calls_of(generated, cut_ends=self._limits.cut_ends))) as events:
+            async for event in events:
+                yield event
+        if not self.stop_reason and self._is_last:
+            self.stop_reason = "max_turns"
+
+    def _began(self, first: FirstRequest) -> ToolNeed | None:
+        self._first, self.request, self._begun = first, first.request, first.begun
+        if first.need:
+            self.usage = self.usage + first.need.usage
+        return first.need
+
+    @property
+    def _is_last(self) -> bool:
+        return self.count >= self._limits.max_turns
+
+    # -- a reply -------------------------------------------------------------------------------------------------------------
+
+    async def _reply(self) -> AsyncGenerator[LoopEvent]:
+        """Generate a reply; a call that stands in it twice counts once."""
+        async with aclosing(self._generate()) as events:
+            async for event in events:
+                if isinstance(event, Generated):
+                    reply, self._repeated = once(event.reply, self._words.request)
+                    self.generated = replace(event, reply=reply)
+                    self.usage = self.usage + event.usage
+                else:
+                    yield event
+        if self.generated and self.generated.fell_back and self._first and self._first.otherwise:
+            self.request, self._begun = self._first.otherwise, ""
+
+    def _generate(self) -> AsyncGenerator[Any]:
+        generation, request = self._generation, self._with_added(self.request)
+        said = [*self._words.sources.said, *self.results]
+        binder = Binder(catalog=self.offer.catalog, sources=replace(self._words.sources, said=said))
+        if generation.is_native:
+            request = replace(request, tools=tuple(self.offer.catalog))
+            return generate_native(generation.backend, request, binder, read_text=generation.reads_text)
+        if forced := self._forced():
+            return generate_call(generation.backend, request, binder, forced)
+        continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
+        options: dict[str, Any] = {"parallel": generation.format.parallel, "continuations": continued}
+        otherwise = self._first.otherwise if self._first and not self.added else None
+        if otherwise is None:
+            return generate(generation.backend, request, binder, **options)
+        return generate_begun(generation.backend, request, self._begun, self._with_added(otherwise), binder, **options)
+
+    def _with_added(self, request: CompletionRequest) -> CompletionRequest:
+        return replace(request, messages=with_reminder(self._told, (*request.messages, *self.added)))
+
+    def _forced(self) -> Tool | None:
+        """Return the tool that the server has to make the model call: it is stuck, or was told to call and did not."""
+        if self._generation.is_native or not self._generation.backend.capabilities.constrains:
+            return None
+        catalog, stuck = self.offer.catalog, self._attempts.stuck
+        if stuck is not None and not _is_echo(stuck):
+            return catalog.get(catalog.meant_by(stuck.name) or "")
+        names = catalog.names()
+        return catalog.get(names[0]) if self._is_demanded and not self._attempts.retries and len(names) == 1 else None
+
+    # -- another reply in its place --------------------------------------------------------------------------------------------
+
+    def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
+        """Keep a reply, or ask for another one in its place; return what is to be told of that, None if it is kept for good."""
+        self._told = ""
+        if not self._is_last and self._takes_back(generated):
+            return []
+        if not self._is_last and self._refuses(generated):
+            limit = self._limits.repair.max_format_retries
+            return [RetryAsked(retry=self._attempts.retries, limit=limit, refusal=generated.refusal)]
+        self._keep(generated)
+        if not self._is_last and self._demands(generated):
+            return []
+        return [AskedAgain()] if not self._is_last and self._is_empty(generated) else None
+
+    def _takes_back(self, generated: Generated) -> bool:
+        """Ask for plain words in place of a call that was begun for the model, if all it has are the values of our example.
+
+        A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
+        """
+        calls, first = generated.reply.calls, self._first
+        if first is None or first.plain is None or not self._begun or self.added or generated.fell_back:
+            return False
+        if not calls or not all(map(_is_echo, calls)):
+            return False
+        self.request, self._begun, self._first = first.plain, "", FirstRequest(request=first.plain)
+        return True
+
+    def _refuses(self, generated: Generated) -> bool:
+        """Ask for another reply if this one is no answer, and the model may try again."""
+        if not generated.refusal or not self._attempts.refuse():
+            return False
+        self._told = refusal(generated.refusal, lang=self._lang)
+        return True
+
+    def _demands(self, generated: Generated) -> bool:
+        """Tell the model that it has to call a tool; once."""
+        if self._is_demanded or not self._lacks_call(generated):
+            return False
+        self._is_demanded = True
+        self.added.append(Message(role="user", content=prompt.demand(self._generation.format, self.offer.required_name)))
+        return True
+
+    def _lacks_call(self, generated: Generated) -> bool:
+        is_whole = generated.reply.finish_reason in UNCUT
+        has_called = self._has_handed_over or self.has_run or _calls_of(generated, cut_ends=self._limits.cut_ends)
+        return self.offer.is_required and is_whole and not has_called
+
+    def _is_empty(self, generated: Generated) -> bool:
+        """Ask for another reply if this one is whole and empty, once in a turn; one that was refused had its retries."""
+        reply = generated.reply
+        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._was_empty:
+            return False
+        self._was_empty, self._empty_at = True, len(self.added) - 1
+        self.added.append(Message(role="user", content=prompt.after_empty(lang=self._lang)))
+        return True
+
+    def _keep(self, generated: Generated) -> None:
+        """Put a reply into the conversation, and take out what it makes needless: an empty one, and attempts that failed."""
+        if self._empty_at is not None:  # what was said about it stands behind it
+            del self.added[self._empty_at : self._empty_at + 2]
+            self._empty_at = None
+        calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall))
+        self.added.append(Message(role="assistant", content=generated.text, tool_calls=() if generated.calls_in_text else calls))
+        self._attempts.forget(self.added, _calls_of(generated, cut_ends=self._limits.cut_ends))
+
+    # -- calls -----------------------------------------------------------------------------------------------------------------
+
+    async def _call(self, calls: Sequence[ToolCall | InvalidCall]) -> AsyncGenerator[LoopEvent]:
+        """Run a reply's calls, and tell the model what came of them; without any the turn ends."""
+        assert self.generated is not None
+        for call in calls:
+            async with aclosing(self._run(call)) as events:
+                async for event in events:
+                    yield event
+        if not calls:
+            self.stop_reason = self._end_without_call(self.generated)
+        elif self._has_handed_over and not any(isinstance(call, InvalidCall) for call in calls):
+            reason = self.generated.reply.finish_reason
+            self.stop_reason = "tool_calls" if reason in UNCUT else reason
+        elif retry := self._tell():
+            yield retry
+
+    async def _run(self, call: ToolCall | InvalidCall) -> AsyncGenerator[LoopEvent]:
+        if isinstance(call, ToolCall) and call.name in self.offer.of_caller:
+            self._has_handed_over = True
+            self.answered.append((call, None))
+            return
+        self.has_run = self.has_run or isinstance(call, ToolCall)
+        async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, CallFinished):
+                    self.results.append(result_text(event.result))
+                if ended := outcome(event):
+                    self.answered.append(ended)
+
+    def _end_without_call(self, generated: Generated) -> str:
+        if self._lacks_call(generated):
+            return "no_tool_call"
+        if generated.refusal or generated.reply.finish_reason not in UNCUT:
+            return generated.refusal or generated.reply.finish_reason
+        return "tool_calls" if self._has_handed_over else "end"
+
+    def _tell(self) -> RetryAsked | None:
+        """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
+        told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
+        self.added += self._told_of(told)
+        reason = self._attempts.after(told)
+        if reason and not self._presses(reason):
+            self.stop_reason = reason
+            return None
+        if not (retry := self._attempts.retries):
+            return None
+        forced = self._forced()
+        return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
+
+    def _presses(self, reason: str) -> bool:
+        """Ask for plain words, once in a turn, where a model makes the same call again and again: it has the result."""
+        if reason != "repeated_call" or self._is_pressed:
+            return False
+        self._is_pressed = True
+        self._attempts.stop("")
+        lang = prompt.language_of(self._words.request, self._lang)
+        self._told = prompt.reminder(self.offer.catalog, dialect=self._generation.format.dialect, lang=lang, needs_tool=False)
+        return True
+
+    def _told_of(self, answered: Answered) -> list[Message]:
+        """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
+        assert self.generated is not None
+        catalog = self.offer.catalog
+        form: dict[str, Any] = {"dialect": self._generation.format.dialect, "lang": self._lang, "request": self._words.request}
+        if self.generated.calls_in_text or self._generation.backend.capabilities.tool_role is False:
+            again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
+            text = results(answered, catalog, again=again, repeated=self._repeated, **form)
+            return [Message(role="user", content=text)]
+        told = []
+        for call, result in answered:
+            if isinstance(call, InvalidCall):
+                told.append(Message(role="user", content=feedback(call, catalog, **form)))
+            elif result is not None:
+                told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
+        return told
+
+    @property
+    def _lang(self) -> str:
+        return self._generation.format.lang
+
+
+def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:
+    """Return the calls that count; where a cut ends the turn, the call that it cut is not told to the model."""
+    reply = generated.reply
+    if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
+        return reply.calls
+    return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
+
+
+def _is_echo(call: ToolCall | InvalidCall) -> bool:
+    return _has_issue(call, "echo")
+
+
+def _has_issue(call: ToolCall | InvalidCall, code: str) -> bool:
+    return isinstance(call, InvalidCall) and any(issue.code == code for issue in call.issues)

@@ -1,0 +1,67 @@
+"""By which fragments of text a format is known: for text that must not read as a call, and for replies that mean to make one.
+
+A fragment is a tag as its row's pattern reads it, or the beginning of a tag as the row writes it (`<invoke`, `[TOOL_CALLS]`), so
+that a tag which was cut is known, too. JSON has no tags; a call as JSON is known by its two keys.
+
+Cost: linear in the text, because every pattern of a row has a greatest length.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+
+import regex
+
+from .dialect import Dialect, with_tools
+from .patterns import ARGUMENTS, NAMES
+
+__all__ = ["attempts_call", "opening_pattern"]
+
+_FOREIGN = ("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call", "<tool>", "<tools>")  # of formats that no row reads by them
+_HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
+_JSON_KEYS = (
+    regex.compile(rf'"(?:{"|".join(NAMES)})"\s*:\s*"'),
+    regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
+)
+_EVERYDAY = frozenset({"body_open", "list_close"})  # `<arguments>`: words of a manual just as well
+
+
+def opening_pattern(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> "regex.Pattern[str]":
+    """Return the pattern of one character, the first of what may be a tag: `<`, `&` of `&lt;`, or what else a format has.
+
+    To make a text inert, replace each match, for example by its entity. Calls as JSON alone begin with what any JSON begins
+    with; no pattern makes them inert.
+
+    Args:
+        dialects: the formats, for example `select("auto")`.
+        names: of the tools, for formats in which a tool's name is a tag.
+    """
+    return _compiled(tuple(_fragments(dialects, tuple(names))), ahead=True)
+
+
+def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
+    """Say whether a text holds a fragment of a call, whole or broken: looser than the parser, nothing may run because of it.
+
+    Args:
+        text: what a model said, without its thoughts.
+        dialects: the formats, for example `select("auto")`.
+        names: of the tools, for formats in which a tool's name is a tag.
+    """
+    rows = tuple(dialects)
+    if _compiled(tuple(_fragments(rows, tuple(names), without=_EVERYDAY)), ahead=False).search(text):
+        return True
+    return any(row.is_json for row in rows) and all(key.search(text) for key in _JSON_KEYS)
+
+
+def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield patterns: first the beginnings of tags, which are found fast, then whole tags."""
+    rows = tuple(with_tools(row, names) for row in dialects)
+    heads = {match[0] for row in rows for kind, tag in row.written.items() if kind not in without and (match := _HEAD.match(tag))}
+    yield from (rf"(?i:{regex.escape(head)})(?![\w\-])" for head in sorted(heads) if any(map(str.isalnum, head)))
+    yield from map(regex.escape, _FOREIGN)
+    yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in {"json_open", *without})
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(fragments: tuple[str, ...], *, ahead: bool) -> "regex.Pattern[str]":
+    anything = "|".join(dict.fromkeys(fragments))
+    return regex.compile(rf"(?=(?:{anything}))(?s:.)" if ahead else anything)

@@ -1,0 +1,121 @@
+"""Calls -> text in a format: what a model should write, and the beginning of it for a model that is to go on from there.
+
+Strings are raw; everything else is JSON. What could be read as structure inside a value goes into a CDATA section or is escaped,
+and where a format has marks of types, a value that would be read as another type carries one.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import regex
+
+from ..errors import UsageError
+from ..tools.catalog import Catalog
+from ..tools.strict import needs_mark
+from ..types.calls import Tool
+from . import DIALECTS, Dialect
+from .patterns import is_escaped
+
+__all__ = ["beginning", "write"]
+
+_ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
+
+
+def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
+    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas.
+
+    Args:
+        calls: name and arguments of each.
+        catalog: the tools they belong to.
+        dialect: the wire format.
+    """
+    invokes = [_call(name, arguments, catalog, dialect) for name, arguments in calls]
+    if "block_open" not in dialect.written or dialect.is_json:
+        return "\n".join(invokes)
+    return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
+
+
+def beginning(dialect: Dialect, name: str = "") -> str:
+    """Write how a reply with a call begins, up to the tool's name: for a model that is to go on from there.
+
+    Args:
+        dialect: the wire format.
+        name: of the tool that is to be called, if that is settled.
+    """
+    block = dialect.written.get("block_open", "")
+    call = '{"name": "{name}"' if dialect.is_json else dialect.written["call_open"]
+    begun = _filled(call, name) + ("" if dialect.is_json else "\n") if name else call.partition("{name}")[0]
+    return f"{block}\n{begun}" if block else begun
+
+
+def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    written = dialect.written
+    if dialect.is_json:
+        lines = [
+            written.get("block_open"),
+            _json({"name": name, "arguments": dict(arguments)}, dialect),
+            written.get("block_close"),
+        ]
+        return "\n".join(line for line in lines if line)
+    if dialect.json_body:
+        body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
+    else:
+        body = [_parameter(key, value, catalog.get(name), catalog, dialect) for key, value in arguments.items()]
+    return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
+
+
+def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
+    is_string = isinstance(value, str)
+    plain = value if is_string else _json(value, dialect)
+    mark = dialect.string_written if is_string else dialect.json_written
+    unmarked = dialect.written["parameter_open"]
+    is_needed = unmarked == dialect.string_written or needs_mark(value, plain, name, tool, catalog)  # one format marks all
+    opener = _filled(mark if mark and is_needed else unmarked, name)
+    text = _string(value, dialect) if is_string else plain
+    if dialect.entities:
+        text = text.translate(_ENTITIES)
+    return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
+
+
+def _filled(tag: str, name: str) -> str:
+    return tag.replace("{name}", name)
+
+
+def _json(value: Any, dialect: Dialect) -> str:
+    """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
+    text = text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
+    return text.replace("&", "\\u0026") if dialect.open_entities and is_escaped(text) else text
+
+
+def _has_structure(text: str, dialect: Dialect) -> bool:
+    """Say whether a value holds what may be a tag; where parameters are elements, anything in `<` may be one."""
+    return "<" in text if dialect.parameter_elements else _structure(_tags(dialect)).search(text) is not None
+
+
+def _tags(dialect: Dialect) -> tuple[str, ...]:
+    return tuple(tag for kind, tag in dialect.tags.items() if kind != "json_open")
+
+
+@functools.lru_cache(maxsize=64)
+def _structure(own: tuple[str, ...]) -> "regex.Pattern[str]":
+    """Return the pattern of what could be read as structure inside a value, in this format or in any other."""
+    known = (tag for dialect in DIALECTS.values() for tag in _tags(dialect))
+    return regex.compile("|".join([r"<!\[CDATA\[|</?param(?:eter)?>", *dict.fromkeys((*known, *own))]))
+
+
+def _string(value: str, dialect: Dialect) -> str:
+    """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
+    in_doubt = dialect.open_entities and is_escaped(value)
+    if (_has_structure(value, dialect) or in_doubt) and not dialect.entities:
+        return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
+    if dialect.is_exact:
+        return value
+    before = "\n" if value.startswith(("\n", "\r\n")) else ""
+    after = "\n" if value.endswith("\n") else ""
+    return f"{before}{value}{after}"

@@ -1,0 +1,72 @@
+"""The tool lists that callers send, compiled and rendered once: a caller sends the same list with every request."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ...binding.echo import words_of
+from ...prompting import system as prompt
+from ...prompting.format import PromptFormat
+from ...tools.catalog import Catalog
+from ...types.calls import Tool
+
+__all__ = ["Catalogs"]
+
+LIMIT: Final = 32  # lists that are kept; the one that was not used for longest goes first
+
+
+class Catalogs:
+    """Catalogs by their tools.
+
+    Args:
+        say: told what was mended in a schema, once for each list.
+        reminder: whether the person's messages end in a reminder of the tools.
+    """
+
+    def __init__(self, say: Callable[[str], None], *, reminder: bool) -> None:
+        self._say = say
+        self._reminder = reminder
+        self._known: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
+        self._rendered: OrderedDict[tuple[int, PromptFormat], tuple[Catalog, Mapping[str, str], tuple[str, str]]] = OrderedDict()
+
+    def of(self, tools: tuple[Tool, ...]) -> Catalog:
+        """Return the catalog of a list of tools, the same one for the same list."""
+        return self._entry(tools)[0]
+
+    def words(self, tools: tuple[Tool, ...]) -> list[str]:
+        """Return the words of the tools' descriptions, from which no call may be copied."""
+        return self._entry(tools)[1]
+
+    def _entry(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
+        key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
+        found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
+        self._known[key] = found
+        for notice in found[0].notices:
+            self._say(notice)
+        while len(self._known) > LIMIT:
+            self._known.popitem(last=False)
+        return found
+
+    def prompts(self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str]) -> tuple[str, str]:
+        """Return the tool prompt and the reminder; both empty without tools.
+
+        Args:
+            catalog: one of these.
+            format: of the prompt.
+            instructions: server -> what it says about its tools.
+        """
+        if not len(catalog):
+            return "", ""
+        key = (id(catalog), format)
+        found = self._rendered.get(key)
+        if found is None or found[:2] != (catalog, instructions):
+            found = self._rendered[key] = (catalog, instructions, self._texts(catalog, format, instructions))
+            while len(self._rendered) > LIMIT:
+                self._rendered.popitem(last=False)
+        return found[2]
+
+    def _texts(self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str]) -> tuple[str, str]:
+        dialect, lang = format.dialect, format.lang
+        system = prompt.system_prompt(catalog, dialect=dialect, lang=lang, parallel=format.parallel, instructions=instructions)
+        return system, prompt.reminder(catalog, dialect=dialect, lang=lang) if self._reminder else ""
