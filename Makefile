@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy fuzz clients clean
+.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy rescore fuzz clients clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ bench-proxy: $(VENV)/.dev  ## what the proxy costs beside LiteLLM, and whether i
 	build/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.0'
 	$(BIN)/python benchmarks/proxy_load.py --markdown > build/proxy.md
 	$(BIN)/python benchmarks/proxy_leaks.py
+
+AGAINST :=
+rescore: $(VENV)/.dev  ## judge all recorded runs again; AGAINST=REV tells what changed since a revision
+	$(BIN)/python benchmarks/rescore_all.py $(if $(AGAINST),--against $(AGAINST))
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py

@@ -29,8 +29,7 @@ from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
 from xmlcall.agent.events import CallStarted, RetryAsked, TurnEnded
-from xmlcall.backends.base import Backend, Capabilities
-from xmlcall.backends.keptopen import KeptOpen
+from xmlcall.backends.base import Backend, Capabilities, KeptOpen
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel

@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def talk(model: str) -> list[str]:
     return shown
 
 
-def ask(model: str, servers: dict[str, object] | None, question: str) -> tuple[str, str, int]:
+def ask(model: str, servers: Mapping[str, object] | None, question: str) -> tuple[str, str, int]:
     """Run `xmlcall run`; return what it showed, its answer and its exit code."""
     command = [sys.executable, "-m", "xmlcall", "run", "--model", model]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

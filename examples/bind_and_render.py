@@ -31,7 +31,9 @@ def main() -> None:
                 print("does not run:", [f"{issue.path} {issue.message}" for issue in issues])
     text = xmlcall.render([{"name": "book_room", "arguments": {"people": 4, "equipment": ["camera"]}}], [BOOK])
     print(text)
-    print("reads back as:", xmlcall.parse(text, [BOOK]).calls[0].arguments)
+    (call,) = xmlcall.parse(text, [BOOK]).calls
+    assert isinstance(call, xmlcall.ToolCall)
+    print("reads back as:", call.arguments)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 import xmlcall
+from xmlcall.types.calls import TextContent
 
 SERVER = xmlcall.StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))
 
@@ -24,8 +25,8 @@ async def main(model: str) -> None:
     async with xmlcall.ToolLoop(xmlcall.connect(model), [xmlcall.McpHost(SERVER)], policy=ask) as loop:
         async for event in loop.run([question]):
             match event:
-                case xmlcall.CallFinished(call=call, result=result):
-                    print(f"{call.name}({call.arguments}) -> {result.content[0].text}")
+                case xmlcall.CallFinished(call=call, result=xmlcall.ToolResult(content=(TextContent(text=text), *_))):
+                    print(f"{call.name}({call.arguments}) -> {text}")
                 case xmlcall.Answer(text=text):
                     print(text)
 

@@ -5,17 +5,18 @@ The client's requests go to xmlcall inside this program. Needs `pip install open
 
 import json
 import sys
+from typing import Any
 
 import openai
 
 import xmlcall.clients
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Get the weather.", "parameters": PARAMETERS}}
+TOOL: Any = {"type": "function", "function": {"name": "get_weather", "description": "Get the weather.", "parameters": PARAMETERS}}
 
 
 def main(model: str) -> None:
-    messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    messages: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
     with openai.OpenAI(api_key="none", http_client=xmlcall.clients.httpx2_client(model)) as client:
         while True:
             reply = client.chat.completions.create(model="local", messages=messages, tools=[TOOL], temperature=0)
@@ -24,6 +25,7 @@ def main(model: str) -> None:
                 break
             messages.append(message.model_dump(exclude_none=True))
             for call in message.tool_calls:
+                assert call.type == "function"
                 city = json.loads(call.function.arguments)["city"]
                 print("get_weather:", city)
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": f"{city}: 4 degrees, light snow"})

@@ -34,8 +34,11 @@ def main() -> None:
             case xmlcall.ToolCallStart(name=name):
                 print("a call of", name, "begins")
             case xmlcall.ToolCallEnd(raw=raw):
-                call = xmlcall.bind(raw, [WEATHER])
-                print("it is whole:", call.name, call.arguments)
+                match xmlcall.bind(raw, [WEATHER]):
+                    case xmlcall.ToolCall(name=name, arguments=arguments):
+                        print("it is whole:", name, arguments)
+                    case xmlcall.InvalidCall(issues=issues):
+                        print("it cannot run:", [issue.message for issue in issues])
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ def official_judge(wheel: Path, folder: Path) -> Callable[[Sequence[Any], Any, A
     stub.MODEL_CONFIG_MAPPING = {MODEL: types.SimpleNamespace(underscore_to_dot=False)}  # type: ignore[attr-defined]
     sys.modules[stub.__name__] = stub
     sys.path.insert(0, str(folder))
-    from bfcl_eval.constants.enums import Language  # type: ignore[import-not-found]
-    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker  # type: ignore[import-not-found]
+    from bfcl_eval.constants.enums import Language
+    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
 
     def verdict(calls: Sequence[Any], functions: Any, answers: Any, category: str) -> str:
         output = [{name: dict(arguments)} for name, arguments in calls]

@@ -1,5 +1,6 @@
 """The public surface: what other programs rely on (docs/design.md, section 3)."""
 
+import ast
 import inspect
 
 import pytest
@@ -31,6 +32,15 @@ def test_all_names_exist_and_are_documented() -> None:
         xmlcall.__all__
     )
     assert dir(xmlcall) == xmlcall.__all__
+
+
+def test_type_checkers_see_every_name_as_public() -> None:
+    """With `import X as X`; a plain import is private to them."""
+    tree = ast.parse(inspect.getsource(xmlcall))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    assert sorted((alias.name, alias.asname) for node in imports for alias in node.names) == [
+        (name, name) for name in xmlcall.__all__
+    ]
 
 
 def test_an_unknown_name() -> None:

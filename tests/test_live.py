@@ -29,7 +29,8 @@ from xmlcall import (
 )
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.forced_call import generate_call
-from xmlcall.agent.generate import Generated, generate
+from xmlcall.agent.generate import Binder, Generated, generate
+from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -100,14 +101,15 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
 
     tool = Tool.from_function(save_note)
     catalog = Catalog([tool])
+    binder = Binder(catalog=catalog)
     question = "Save a note titled Cats with a text of two sentences about cats, tags animal and pet."
     request = CompletionRequest(
         messages=(Message(role="system", content=system_prompt(catalog)), Message(role="user", content=question)), temperature=0
     )
     async with connect("local") as backend:
-        whole = await last_of(generate(backend, request, catalog))
-        cut = await last_of(generate(backend, replace(request, max_tokens=20), catalog, continuations=10))
-        constrained = await last_of(generate_call(backend, request, catalog, tool))
+        whole = await last_of(generate(backend, request, binder))
+        cut = await last_of(generate(backend, replace(request, max_tokens=20), binder, continuations=10))
+        constrained = await last_of(generate_call(backend, request, binder, tool))
     assert cut.text == whole.text
     assert isinstance(cut.reply.calls[0], ToolCall)
     assert isinstance(constrained.reply.calls[0], ToolCall)
@@ -154,12 +156,11 @@ async def test_a_result_larger_than_the_context_ends_in_an_answer() -> None:
     assert shortened[0].results[0].characters > 100_000
 
 
+SIDES: list[tuple[Role, str]] = [("user", "I have"), ("assistant", "You have")]
+
+
 async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> None:
-    said = [
-        Message(role=role, content=f"{words} {number} apples. " * 15)
-        for number in range(60)
-        for role, words in (("user", "I have"), ("assistant", "You have"))
-    ]
+    said = [Message(role=role, content=f"{words} {number} apples. " * 15) for number in range(60) for role, words in SIDES]
     async with small_loop() as loop:
         events = await run(loop, *said, Message(role="user", content="Good morning! Please say hello to me."))
     assert_it_fitted(events)
@@ -167,7 +168,9 @@ async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> Non
 
 
 async def last_of(events: AsyncGenerator[Any]) -> Generated:
-    return [event async for event in events][-1]
+    last = [event async for event in events][-1]
+    assert isinstance(last, Generated)
+    return last
 
 
 async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:

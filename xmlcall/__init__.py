@@ -8,47 +8,63 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agent.events import (
-        Answer,
-        AskedAgain,
-        CallDenied,
-        CallFinished,
-        CallProgress,
-        CallRejected,
-        CallStarted,
-        LoopEvent,
-        RetryAsked,
-        Shortened,
-        TurnEnded,
-        TurnStarted,
+        Answer as Answer,
+        AskedAgain as AskedAgain,
+        CallDenied as CallDenied,
+        CallFinished as CallFinished,
+        CallProgress as CallProgress,
+        CallRejected as CallRejected,
+        CallStarted as CallStarted,
+        LoopEvent as LoopEvent,
+        RetryAsked as RetryAsked,
+        Shortened as Shortened,
+        TurnEnded as TurnEnded,
+        TurnStarted as TurnStarted,
     )
-    from .agent.generate import Continued
-    from .agent.loop import ToolLoop
-    from .agent.policy import Decision, Policy, Proposal, allow
-    from .agent.retries import RepairPolicy
-    from .agent.tool_need import ToolNeed
-    from .backends.base import Backend, Capabilities
-    from .backends.connect import connect
-    from .binding.bind import bind
-    from .errors import BackendError, ToolHostError, UsageError, XmlcallError
-    from .hosts.config import HttpServer, StdioServer, load_servers
-    from .hosts.local import LocalHost
-    from .hosts.mcp.host import McpHost
-    from .parsing.parser import Parser
-    from .parsing.reply import parse, render
-    from .prompting.system import system_prompt
-    from .tools.catalog import Catalog
-    from .types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Repair, Reply, Tool, ToolCall, ToolResult
-    from .types.completion import Chunk, CompletionRequest, Usage
+    from .agent.generate import Continued as Continued
+    from .agent.loop import ToolLoop as ToolLoop
+    from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal, allow as allow
+    from .agent.retries import RepairPolicy as RepairPolicy
+    from .agent.tool_need import ToolNeed as ToolNeed
+    from .backends.base import Backend as Backend, Capabilities as Capabilities
+    from .backends.connect import connect as connect
+    from .binding.bind import bind as bind
+    from .errors import (
+        BackendError as BackendError,
+        ToolHostError as ToolHostError,
+        UsageError as UsageError,
+        XmlcallError as XmlcallError,
+    )
+    from .hosts.config import HttpServer as HttpServer, StdioServer as StdioServer, load_servers as load_servers
+    from .hosts.local import LocalHost as LocalHost
+    from .hosts.mcp.host import McpHost as McpHost
+    from .parsing.parser import Parser as Parser
+    from .parsing.reply import parse as parse, render as render
+    from .prompting.system import system_prompt as system_prompt
+    from .tools.catalog import Catalog as Catalog
+    from .types.calls import (
+        InvalidCall as InvalidCall,
+        Issue as Issue,
+        Message as Message,
+        RawArgument as RawArgument,
+        RawCall as RawCall,
+        Repair as Repair,
+        Reply as Reply,
+        Tool as Tool,
+        ToolCall as ToolCall,
+        ToolResult as ToolResult,
+    )
+    from .types.completion import Chunk as Chunk, CompletionRequest as CompletionRequest, Usage as Usage
     from .types.events import (
-        Event,
-        Markup,
-        ReasoningDelta,
-        Repaired,
-        TextDelta,
-        ToolArgumentDelta,
-        ToolCallEnd,
-        ToolCallStart,
-        coalesce,
+        Event as Event,
+        Markup as Markup,
+        ReasoningDelta as ReasoningDelta,
+        Repaired as Repaired,
+        TextDelta as TextDelta,
+        ToolArgumentDelta as ToolArgumentDelta,
+        ToolCallEnd as ToolCallEnd,
+        ToolCallStart as ToolCallStart,
+        coalesce as coalesce,
     )
 
 _MODULES = {

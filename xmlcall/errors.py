@@ -8,7 +8,7 @@
       +- UsageError(ValueError)        the caller's mistake: wrong argument, file, model name, schema
       +- BackendError                  the model server's: .backend
       |  +- BackendUnavailable         no connection, time-out, not started
-      |  +- BackendStatusError         .status_code .body (its first 500 characters)
+      |  +- BackendStatusError         .status_code .body (its first 500 characters) .retry_after
       |  |  +- ContextOverflow         the prompt is longer than the model's context
       |  +- BackendProtocolError       broken stream or JSON
       +- ToolHostError                 the tool server's: .host
@@ -136,12 +136,16 @@ class BackendStatusError(BackendError):
         backend: which server.
         status_code: HTTP status; 200 for an error inside a stream.
         body: what it said, cut to 500 characters.
+        retry_after: seconds after which it wants to be asked again, if it said so.
     """
 
-    def __init__(self, message: str, *, backend: str = "", status_code: int, body: str = "") -> None:
+    def __init__(
+        self, message: str, *, backend: str = "", status_code: int, body: str = "", retry_after: float | None = None
+    ) -> None:
         super().__init__(message, backend=backend)
         self.status_code = status_code
         self.body = body[:500]
+        self.retry_after = retry_after
 
 
 class ContextOverflow(BackendStatusError):

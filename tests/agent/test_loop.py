@@ -462,7 +462,7 @@ async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_format_retries": -1}, {"max_repeats": 0}])
-def test_limits_that_allow_nothing(wrong: dict[str, int]) -> None:
+def test_limits_that_allow_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
         RepairPolicy(**wrong)
 

@@ -60,7 +60,7 @@ def catalog_of(*names: str) -> Catalog:
     return Catalog([Tool(name=name) for name in names])
 
 
-EVEN = {"list": 1, "list_all": 1, "read": 1}
+EVEN: dict[str, float] = {"list": 1, "list_all": 1, "read": 1}
 
 # shares behind the question, shares behind "Thanks!" -> the tool
 CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [

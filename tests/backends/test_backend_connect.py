@@ -30,7 +30,7 @@ from xmlcall.models import known as models
         ("HTTPS://host#org/model:free", OpenAIBackend, "org/model:free"),
     ],
 )
-def test_forms(model: str, kind: type, name: str):
+def test_forms(model: str, kind: type, name: str) -> None:
     backend = connect(model)
     assert (type(backend), backend.model) == (kind, name)
 
@@ -48,7 +48,7 @@ def test_forms(model: str, kind: type, name: str):
         ("./folder", r"got './folder'\.$"),
     ],
 )
-def test_what_is_no_model(model: str, hint: str):
+def test_what_is_no_model(model: str, hint: str) -> None:
     with pytest.raises(UsageError, match=hint) as caught:
         connect(model)
     assert 'expected a model as "http://host:8080/v1" or' in str(caught.value)
@@ -65,18 +65,18 @@ def test_what_is_no_model(model: str, hint: str):
         ("ollama:x", {"api_key": "x"}, "an API key goes with a server"),
     ],
 )
-def test_arguments_that_do_not_go_with_the_model(model: str, arguments: dict[str, Any], words: str):
+def test_arguments_that_do_not_go_with_the_model(model: str, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         connect(model, **arguments)
 
 
-def test_importing_it_is_cheap():
+def test_importing_it_is_cheap() -> None:
     heavy = {"httpx", "ollama", "xllamacpp", "pydantic", "mcp"}
     code = f"import sys, xmlcall.backends.connect; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-async def test_a_known_model_is_fetched_when_it_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+async def test_a_known_model_is_fetched_when_it_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     steps: list[models.Progress] = []
 
     def pull(name: str, *, progress: models.ProgressCallback) -> Path:
@@ -91,7 +91,7 @@ async def test_a_known_model_is_fetched_when_it_is_opened(monkeypatch: pytest.Mo
     assert steps == [models.Progress(done=1, total=2, note="smollm2-135m")]
 
 
-async def test_a_cancelled_opening_ends_the_download(monkeypatch: pytest.MonkeyPatch):
+async def test_a_cancelled_opening_ends_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
     started, ended = threading.Event(), threading.Event()
 
     def pull(name: str, *, progress: models.ProgressCallback) -> Path:

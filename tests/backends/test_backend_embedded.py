@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import ctypes
 import mmap
+import os
 import signal
 import socket
 import sys
@@ -37,7 +38,7 @@ from xmlcall.types.completion import Chunk, CompletionRequest
         (b"PK\x03\x04zip", r"begins with b'PK\\x03\\x04'"),
     ],
 )
-async def test_what_is_no_gguf_file(tmp_path: Path, content: bytes | None, words: str):
+async def test_what_is_no_gguf_file(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "model.gguf"
     if content is not None:
         path.write_bytes(content)
@@ -45,7 +46,7 @@ async def test_what_is_no_gguf_file(tmp_path: Path, content: bytes | None, words
         await EmbeddedBackend(path).__aenter__()
 
 
-async def test_a_folder_is_no_gguf_file(tmp_path: Path):
+async def test_a_folder_is_no_gguf_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Is a directory"):
         await EmbeddedBackend(tmp_path).__aenter__()
 
@@ -57,7 +58,7 @@ async def test_a_folder_is_no_gguf_file(tmp_path: Path):
         ("libgomp.so.1: cannot open shared object file", "apt-get install libgomp1"),
     ],
 )
-async def test_without_xllamacpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, words: str):
+async def test_without_xllamacpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, words: str) -> None:
     real_import = builtins.__import__
 
     def fail(name: str, *rest: Any) -> Any:
@@ -77,21 +78,21 @@ def gguf(folder: Path) -> Path:
     return path
 
 
-async def test_a_broken_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+async def test_a_broken_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("xllamacpp", reason="xllamacpp is not installed: pip install 'xmlcall[local]'")
     with pytest.raises(BackendUnavailable, match=r"cannot load .*broken\.gguf with a context of 8192 tokens .*may be damaged"):
         await EmbeddedBackend(gguf(tmp_path)).__aenter__()
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_template_for_models_without_one_is_still_llama_cpps():
+def test_the_template_for_models_without_one_is_still_llama_cpps() -> None:
     library = pytest.importorskip("xllamacpp", reason="xllamacpp is not installed: pip install 'xmlcall[local]'")
     [path] = Path(library.__file__).parent.glob("*.so")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         assert content.find(FALLBACK_TEMPLATE.encode()) >= 0
 
 
-async def test_a_backend_that_is_not_open():
+async def test_a_backend_that_is_not_open() -> None:
     backend = EmbeddedBackend("x.gguf")
     assert (backend.model, backend.capabilities.server) == ("x", "llama.cpp")
     with pytest.raises(UsageError, match="not open"):
@@ -99,9 +100,11 @@ async def test_a_backend_that_is_not_open():
 
 
 @pytest.mark.parametrize(("usable", "threads"), [(set(range(2)), 2), (set(range(8)), None)])
-def test_llama_cpp_is_told_of_cpus_that_it_must_not_use(monkeypatch: pytest.MonkeyPatch, usable: set[int], threads: int | None):
-    monkeypatch.setattr(embedded.os, "sched_getaffinity", lambda _: usable, raising=False)
-    monkeypatch.setattr(embedded.os, "cpu_count", lambda: 8)
+def test_llama_cpp_is_told_of_cpus_that_it_must_not_use(
+    monkeypatch: pytest.MonkeyPatch, usable: set[int], threads: int | None
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: usable, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert embedded._restricted_cpus() == threads
 
 
@@ -149,7 +152,7 @@ in_module_loop = pytest.mark.asyncio(loop_scope="module")
 
 @live
 @in_module_loop
-async def test_a_reply_is_streamed(backend: EmbeddedBackend):
+async def test_a_reply_is_streamed(backend: EmbeddedBackend) -> None:
     chunks = await generate(backend, request("Count to five."))
     usage = chunks[-1].usage
     assert len(chunks) > 3
@@ -163,7 +166,7 @@ async def test_a_reply_is_streamed(backend: EmbeddedBackend):
 
 @live
 @in_module_loop
-async def test_what_the_model_is(backend: EmbeddedBackend):
+async def test_what_the_model_is(backend: EmbeddedBackend) -> None:
     assert backend.model == "smollm2-135m"
     capabilities = backend.capabilities
     assert (capabilities.server, capabilities.context_length) == ("llama.cpp", CONTEXT)
@@ -172,7 +175,7 @@ async def test_what_the_model_is(backend: EmbeddedBackend):
 
 @live
 @in_module_loop
-async def test_the_second_turn_takes_the_first_from_the_cache(backend: EmbeddedBackend):
+async def test_the_second_turn_takes_the_first_from_the_cache(backend: EmbeddedBackend) -> None:
     question = Message(role="user", content="Name " + "a big animal, " * 40)
     first = await generate(backend, CompletionRequest(messages=(question,), max_tokens=4, temperature=0.0))
     answer = Message(role="assistant", content="".join(chunk.text for chunk in first))
@@ -185,7 +188,7 @@ async def test_the_second_turn_takes_the_first_from_the_cache(backend: EmbeddedB
 
 @live
 @in_module_loop
-async def test_closing_a_stream_early_frees_the_slot(backend: EmbeddedBackend):
+async def test_closing_a_stream_early_frees_the_slot(backend: EmbeddedBackend) -> None:
     async with aclosing(backend.stream(ENDLESS)) as stream:
         for _ in range(3):
             await anext(stream)
@@ -207,7 +210,7 @@ async def busy(client: OpenAIBackend) -> bool:
 
 @live
 @in_module_loop
-async def test_a_grammar_is_obeyed_and_a_bad_one_is_told(backend: EmbeddedBackend):
+async def test_a_grammar_is_obeyed_and_a_bad_one_is_told(backend: EmbeddedBackend) -> None:
     chunks = await generate(backend, request("Hi", grammar='root ::= "yes, " "of course"'))
     assert "".join(chunk.text for chunk in chunks) == "yes, of course"
     with pytest.raises(BackendStatusError, match=r"refused with status 400: .*grammar"):
@@ -216,14 +219,14 @@ async def test_a_grammar_is_obeyed_and_a_bad_one_is_told(backend: EmbeddedBacken
 
 @live
 @in_module_loop
-async def test_a_prompt_that_is_too_long(backend: EmbeddedBackend):
+async def test_a_prompt_that_is_too_long(backend: EmbeddedBackend) -> None:
     with pytest.raises(ContextOverflow, match=rf"too long for the model \(\d+ tokens, the context holds {CONTEXT}\)"):
         await generate(backend, request("word " * 2000))
 
 
 @live
 @in_module_loop
-async def test_the_port_is_guarded(backend: EmbeddedBackend):
+async def test_the_port_is_guarded(backend: EmbeddedBackend) -> None:
     other = OpenAIBackend(f"http://127.0.0.1:{port_of(inner(backend))}", api_key="guess")
     with pytest.raises(BackendStatusError, match="status 401"):
         await other.__aenter__()
@@ -239,7 +242,7 @@ THINKING_TURN = (
 @pytest.mark.parametrize("turn", [PLAIN_TURN, THINKING_TURN + PLAIN_TURN], ids=["tags unknown", "tags known"])
 async def test_a_reply_begins_inside_the_thinking_that_the_template_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch, turn: str
-):
+) -> None:
     """llama.cpp handles `<think>` in two ways, as it knows the template's tags or not; neither may be seen."""
     import xllamacpp
 
@@ -262,7 +265,7 @@ async def test_a_reply_begins_inside_the_thinking_that_the_template_opened(
 @pytest.mark.parametrize(("template", "has_one"), [("", True), ("chatml", False)], ids=["its own", "llama.cpp's"])
 async def test_it_knows_whether_the_model_has_a_template(
     path: Path, monkeypatch: pytest.MonkeyPatch, template: str, has_one: bool
-):
+) -> None:
     """By this name llama.cpp takes the template that it takes where a file has none."""
     import xllamacpp
 
@@ -278,7 +281,7 @@ async def test_it_knows_whether_the_model_has_a_template(
 
 
 @live
-async def test_it_leaves_nothing_behind(path: Path, capfd: pytest.CaptureFixture[str]):
+async def test_it_leaves_nothing_behind(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = signal_handler()
     async with EmbeddedBackend(path, context_length=512, threads=2) as opened:
         port = port_of(inner(opened))
@@ -298,7 +301,7 @@ async def exhaust(stream: AsyncIterator[Chunk]) -> int:
 
 
 @live
-async def test_a_cancelled_opening_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_cancelled_opening_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
     real_load = embedded._load
 

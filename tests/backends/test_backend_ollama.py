@@ -56,7 +56,7 @@ def text_of(chunks: list[Chunk]) -> str:
 # -- streaming ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reply_is_streamed_and_the_context_is_always_asked_for(host: str, fake: FakeOllama):
+async def test_a_reply_is_streamed_and_the_context_is_always_asked_for(host: str, fake: FakeOllama) -> None:
     assert await generate(OllamaBackend("tiny", host=host)) == [
         Chunk(text="Hello"),
         Chunk(text=" world"),
@@ -75,7 +75,7 @@ async def test_a_reply_is_streamed_and_the_context_is_always_asked_for(host: str
     assert fake.headers[0]["accept-encoding"] == "identity"
 
 
-async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama):
+async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama) -> None:
     """The client alone would drop nested schemas and the ids of calls."""
     schema = {"type": "object", "properties": {"o": {"type": "object", "properties": {"x": {"anyOf": [{"type": "null"}]}}}}}
     call = ToolCall(id="call_7", name="f", arguments={"o": {}}, raw=RawCall(index=0, name="f"))
@@ -95,7 +95,7 @@ async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama):
     assert (body["options"]["num_predict"], body["think"]) == (7, False)
 
 
-async def test_thinking_and_native_calls(host: str, fake: FakeOllama):
+async def test_thinking_and_native_calls(host: str, fake: FakeOllama) -> None:
     calls = [{"id": "x", "function": {"index": 0, "name": "f", "arguments": {"a": {"b": [1]}}}}]
     fake.steps = [part(thinking="hm"), part(tool_calls=calls), part(tool_calls=calls), done()]
     chunks = await generate(OllamaBackend("tiny", host=host))
@@ -104,7 +104,7 @@ async def test_thinking_and_native_calls(host: str, fake: FakeOllama):
     assert chunks[1].tool_calls[0].arguments == (RawArgument(name="a", text='{"b": [1]}', value={"b": [1]}),)
 
 
-async def test_bytes_of_a_stream_may_come_one_by_one(host: str, fake: FakeOllama):
+async def test_bytes_of_a_stream_may_come_one_by_one(host: str, fake: FakeOllama) -> None:
     text = "é\x85\u2028\u2029\u200b🦊\x0c"  # the second to fourth and the last one end a line for httpx
     assert text[1:4].encode() in part(text)
     for size in (1, 2, 3, 1000):
@@ -113,8 +113,11 @@ async def test_bytes_of_a_stream_may_come_one_by_one(host: str, fake: FakeOllama
         assert text_of(await generate(OllamaBackend("tiny", host=host))) == text + "Â"
 
 
-async def test_closing_a_stream_early_is_noticed_by_the_server(host: str, fake: FakeOllama):
-    fake.steps = [part("a"), *[part("b"), 0.01] * 2000]
+PAUSED: list[Step] = [part("b"), 0.01]
+
+
+async def test_closing_a_stream_early_is_noticed_by_the_server(host: str, fake: FakeOllama) -> None:
+    fake.steps = [part("a"), *PAUSED * 2000]
     async with OllamaBackend("tiny", host=host) as backend, aclosing(backend.stream(REQUEST)) as stream:
         assert (await anext(stream)).text == "a"
         await stream.aclose()
@@ -123,7 +126,7 @@ async def test_closing_a_stream_early_is_noticed_by_the_server(host: str, fake: 
         assert text_of([chunk async for chunk in backend.stream(REQUEST)]) == "again"
 
 
-async def test_what_comes_after_the_end_is_not_waited_for(host: str, fake: FakeOllama):
+async def test_what_comes_after_the_end_is_not_waited_for(host: str, fake: FakeOllama) -> None:
     fake.steps = [*reply("Hi"), part("late"), 30.0]
     assert text_of(await generate(OllamaBackend("tiny", host=host))) == "Hi"
 
@@ -145,7 +148,7 @@ async def test_what_comes_after_the_end_is_not_waited_for(host: str, fake: FakeO
 )
 async def test_the_context_length(
     host: str, fake: FakeOllama, trained: int, running: Sequence[dict[str, Any]], given: int | None, num_ctx: int
-):
+) -> None:
     fake.context_length, fake.running = trained, running
     async with OllamaBackend("tiny", host=host, num_ctx=given) as backend:
         assert backend.capabilities.context_length == num_ctx
@@ -170,7 +173,7 @@ LONG = "the quick brown fox " * 1000
         (" " * 100_000, 10, False),
     ],
 )
-async def test_a_prompt_that_was_cut_in_silence(host: str, fake: FakeOllama, content: str, read: int | None, cut: bool):
+async def test_a_prompt_that_was_cut_in_silence(host: str, fake: FakeOllama, content: str, read: int | None, cut: bool) -> None:
     fake.steps = [part("Hi"), done(read)]
     backend = OllamaBackend("tiny", host=host, num_ctx=4096)
     request = CompletionRequest(messages=(Message(role="user", content=content),))
@@ -197,7 +200,7 @@ async def test_a_prompt_that_was_cut_in_silence(host: str, fake: FakeOllama, con
 )
 async def test_capabilities(
     host: str, fake: FakeOllama, capabilities: Sequence[str] | None, template: str, native_tools: bool | None, tool_role: bool
-):
+) -> None:
     fake.capabilities, fake.template = capabilities, template
     async with OllamaBackend("tiny", host=host) as backend:
         assert backend.capabilities == Capabilities(
@@ -220,13 +223,15 @@ async def test_capabilities(
         ("", "", None),
     ],
 )
-async def test_a_model_without_a_chat_template(host: str, fake: FakeOllama, template: str, modelfile: str, has_one: bool | None):
+async def test_a_model_without_a_chat_template(
+    host: str, fake: FakeOllama, template: str, modelfile: str, has_one: bool | None
+) -> None:
     fake.template, fake.modelfile = template, modelfile
     async with OllamaBackend("tiny", host=host) as backend:
         assert backend.capabilities.chat_template is has_one
 
 
-async def test_the_host_comes_from_the_environment(host: str, monkeypatch: pytest.MonkeyPatch):
+async def test_the_host_comes_from_the_environment(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", host)
     assert text_of(await generate(OllamaBackend("tiny"))) == "Hello world"
 
@@ -234,7 +239,7 @@ async def test_the_host_comes_from_the_environment(host: str, monkeypatch: pytes
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_is_not_there(host: str, fake: FakeOllama):
+async def test_a_model_that_is_not_there(host: str, fake: FakeOllama) -> None:
     with pytest.raises(BackendStatusError, match=r"no model 'llama9': .*`ollama pull llama9`; it has: tiny:latest, gemma3:4b"):
         await generate(OllamaBackend("llama9", host=host))
     async with OllamaBackend("tiny", host=host) as backend:
@@ -259,7 +264,7 @@ async def test_a_model_that_is_not_there(host: str, fake: FakeOllama):
         (503, "server busy", BackendStatusError, "refused with status 503: server busy"),
     ],
 )
-async def test_refusals(host: str, fake: FakeOllama, status: int, error: Any, kind: type[BackendError], words: str):
+async def test_refusals(host: str, fake: FakeOllama, status: int, error: Any, kind: type[BackendError], words: str) -> None:
     fake.refusal = (status, error)
     with pytest.raises(kind, match=words) as caught:
         await generate(OllamaBackend("tiny", host=host))
@@ -282,7 +287,7 @@ async def test_refusals(host: str, fake: FakeOllama, status: int, error: Any, ki
         ([], BackendProtocolError, "without a line with `done`"),
     ],
 )
-async def test_streams_that_break(host: str, fake: FakeOllama, steps: list[Step], kind: type[BackendError], words: str):
+async def test_streams_that_break(host: str, fake: FakeOllama, steps: list[Step], kind: type[BackendError], words: str) -> None:
     fake.steps = [part("Hi"), *steps]
     async with OllamaBackend("tiny", host=host) as backend:
         stream = backend.stream(REQUEST)
@@ -293,13 +298,13 @@ async def test_streams_that_break(host: str, fake: FakeOllama, steps: list[Step]
     assert caught.value.backend == f"Ollama at {host}"
 
 
-async def test_a_silent_server_is_given_up(host: str, fake: FakeOllama):
+async def test_a_silent_server_is_given_up(host: str, fake: FakeOllama) -> None:
     fake.steps = [part("Hi"), 30.0]
     with pytest.raises(BackendUnavailable, match=r"silent for 0\.3 s"):
         await generate(OllamaBackend("tiny", host=host, timeout=0.3))
 
 
-async def test_nobody_there():
+async def test_nobody_there() -> None:
     host = f"http://me:secret@127.0.0.1:{free_port()}"
     with pytest.raises(BackendUnavailable, match=r"cannot connect to Ollama at 127\.0\.0\.1:.*`ollama serve`") as caught:
         await generate(OllamaBackend("tiny", host=host))
@@ -328,14 +333,14 @@ async def raw_server(answer: bytes) -> AsyncIterator[str]:
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n[[]]", BackendProtocolError),
     ],
 )
-async def test_what_is_no_ollama(answer: bytes, kind: type[BackendError]):
+async def test_what_is_no_ollama(answer: bytes, kind: type[BackendError]) -> None:
     async with raw_server(answer) as host:
         with pytest.raises(kind) as caught:
             await generate(OllamaBackend("tiny", host=host))
     assert type(caught.value) is kind
 
 
-async def test_wrong_use(host: str):
+async def test_wrong_use(host: str) -> None:
     with pytest.raises(UsageError, match="expected the name of a model"):
         OllamaBackend("")
     with pytest.raises(UsageError, match="not open"):

@@ -61,7 +61,7 @@ def text_of(chunks: list[Chunk]) -> str:
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
-async def test_a_reply_is_streamed(url: str, fake: FakeOpenAI, path: str):
+async def test_a_reply_is_streamed(url: str, fake: FakeOpenAI, path: str) -> None:
     chunks = await generate(OpenAIBackend(url + path))
     assert chunks == [
         Chunk(text="Hello"),
@@ -78,7 +78,7 @@ async def test_a_reply_is_streamed(url: str, fake: FakeOpenAI, path: str):
     ]
 
 
-async def test_bytes_of_a_stream_may_come_one_by_one(url: str, fake: FakeOpenAI):
+async def test_bytes_of_a_stream_may_come_one_by_one(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [bytes([byte]) for byte in b": ping\r\n\r\n" + b"".join(reply("é", "🦊")).replace(b"\n", b"\r\n")]
     assert text_of(await generate(OpenAIBackend(url))) == "é🦊"
 
@@ -92,13 +92,13 @@ async def test_bytes_of_a_stream_may_come_one_by_one(url: str, fake: FakeOpenAI)
         [*reply("Hi"), chunk({"content": "late"}), 30.0],  # goes on after [DONE]
     ],
 )
-async def test_streams_that_end_in_their_own_way(url: str, fake: FakeOpenAI, steps: list[Step]):
+async def test_streams_that_end_in_their_own_way(url: str, fake: FakeOpenAI, steps: list[Step]) -> None:
     fake.steps = steps
     chunks = await generate(OpenAIBackend(url))
     assert (text_of(chunks), chunks[-1].finish_reason) == ("Hi", "stop")
 
 
-async def test_native_calls_come_whole_at_the_end(url: str, fake: FakeOpenAI):
+async def test_native_calls_come_whole_at_the_end(url: str, fake: FakeOpenAI) -> None:
     def part(**fields: Any) -> bytes:
         return chunk({"tool_calls": [{"index": 0, **fields}]})
 
@@ -115,8 +115,11 @@ async def test_native_calls_come_whole_at_the_end(url: str, fake: FakeOpenAI):
     assert fake.bodies[0]["tools"][0]["function"]["name"] == "f"
 
 
-async def test_closing_a_stream_early_is_noticed_by_the_server(url: str, fake: FakeOpenAI):
-    fake.steps = [chunk({"content": "a"}), *[chunk({"content": "b"}), 0.01] * 2000]
+PAUSED: list[Step] = [chunk({"content": "b"}), 0.01]
+
+
+async def test_closing_a_stream_early_is_noticed_by_the_server(url: str, fake: FakeOpenAI) -> None:
+    fake.steps = [chunk({"content": "a"}), *PAUSED * 2000]
     async with OpenAIBackend(url) as backend, aclosing(backend.stream(REQUEST)) as stream:
         assert (await anext(stream)).text == "a"
         await stream.aclose()
@@ -125,7 +128,7 @@ async def test_closing_a_stream_early_is_noticed_by_the_server(url: str, fake: F
         assert text_of([chunk async for chunk in backend.stream(REQUEST)]) == "again"
 
 
-async def test_cancelling_the_reader_ends_the_stream(url: str, fake: FakeOpenAI):
+async def test_cancelling_the_reader_ends_the_stream(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [chunk({"content": "a"}), 30.0]
     async with OpenAIBackend(url) as backend:
         task = asyncio.create_task(generate_all(backend))
@@ -140,7 +143,7 @@ async def generate_all(backend: OpenAIBackend) -> list[Chunk]:
     return [chunk async for chunk in backend.stream(REQUEST)]
 
 
-async def test_how_requests_travel(url: str, fake: FakeOpenAI):
+async def test_how_requests_travel(url: str, fake: FakeOpenAI) -> None:
     fake.props = llama_props()
     await generate(OpenAIBackend(url))
     assert fake.paths == ["/props", "/v1/models", "/apply-template", "/v1/chat/completions"]
@@ -152,20 +155,20 @@ async def test_how_requests_travel(url: str, fake: FakeOpenAI):
 # -- what the server is ------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_says_nothing_of_itself(url: str):
+async def test_a_server_that_says_nothing_of_itself(url: str) -> None:
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities == Capabilities(server="openai-compatible")
         assert backend.model == "tiny"
 
 
-async def test_vllm_says_its_context_length(url: str, fake: FakeOpenAI):
+async def test_vllm_says_its_context_length(url: str, fake: FakeOpenAI) -> None:
     fake.models = [{"id": "a"}, {"id": "b", "max_model_len": 4096, "owned_by": "vllm"}, {"no": "id"}]
     async with OpenAIBackend(url, "b") as backend:
         assert (backend.model, backend.capabilities.context_length) == ("b", 4096)
 
 
 @pytest.mark.parametrize("tools", [True, False])
-async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, tools: bool):
+async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, tools: bool) -> None:
     fake.props = llama_props(tools=tools, n_ctx=2048)
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities == Capabilities(
@@ -185,14 +188,14 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
     assert "reasoning_format" not in fake.bodies[0]
 
 
-async def test_the_template_that_llama_cpp_takes_where_a_model_has_none(url: str, fake: FakeOpenAI):
+async def test_the_template_that_llama_cpp_takes_where_a_model_has_none(url: str, fake: FakeOpenAI) -> None:
     fake.props = llama_props(template=FALLBACK_TEMPLATE)
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities.chat_template is False
 
 
 @pytest.mark.parametrize("texts", [["\nhm</think>Hi"], ["<think>\n", "\nhm</think>Hi"]])
-async def test_a_reply_begins_inside_the_thinking_that_the_prompt_opened(url: str, fake: FakeOpenAI, texts: list[str]):
+async def test_a_reply_begins_inside_the_thinking_that_the_prompt_opened(url: str, fake: FakeOpenAI, texts: list[str]) -> None:
     fake.props, fake.prompt_end = llama_props(), "<|im_start|>assistant\n<think>\n"
     fake.steps = reply(*texts)  # with the opener if llama.cpp knows the template's tags, else without
     async with OpenAIBackend(url) as backend:
@@ -202,7 +205,7 @@ async def test_a_reply_begins_inside_the_thinking_that_the_prompt_opened(url: st
     assert fake.bodies[0]["reasoning_format"] == "none"
 
 
-async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: FakeOpenAI):
+async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: FakeOpenAI) -> None:
     fake.props, fake.prompt_end = llama_props(tools=True), "<think>"
     fake.steps = [chunk({"reasoning_content": "hm"}), *reply("Hi")]
     chunks = await generate(OpenAIBackend(url), NATIVE)
@@ -211,13 +214,13 @@ async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: Fak
 
 
 @pytest.mark.parametrize("caps", [None, [], {}, {"supports_tool_calls": "yes"}])
-async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any):
+async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any) -> None:
     fake.props = {"default_generation_settings": [], "chat_template_caps": caps}
     async with OpenAIBackend(url) as backend:
         assert backend.capabilities == Capabilities(server="llama.cpp", continues=True, constrains=True, most_logprobs=1000)
 
 
-async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI):
+async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI) -> None:
     fake.models = None
     with pytest.raises(BackendProtocolError, match=r"list of models .* status 404 .* name the model \(URL#MODEL\)"):
         await generate(OpenAIBackend(url))
@@ -257,7 +260,7 @@ OVERFLOW = {"code": 400, "message": "request (5031 tokens) exceeds the available
         (200, {"choices": []}, BackendProtocolError, "expected a stream"),
     ],
 )
-async def test_refusals(url: str, fake: FakeOpenAI, status: int, body: Any, kind: type[BackendError], words: str):
+async def test_refusals(url: str, fake: FakeOpenAI, status: int, body: Any, kind: type[BackendError], words: str) -> None:
     fake.models = ["tiny", "big"]
     fake.refusal = (status, body)
     with pytest.raises(kind, match=words) as caught:
@@ -268,7 +271,7 @@ async def test_refusals(url: str, fake: FakeOpenAI, status: int, body: Any, kind
         assert caught.value.status_code == status
 
 
-async def test_a_long_list_of_models_is_cut(url: str, fake: FakeOpenAI):
+async def test_a_long_list_of_models_is_cut(url: str, fake: FakeOpenAI) -> None:
     fake.models = [f"m{number}" for number in range(30)]
     fake.refusal = (404, {"error": "model not found"})
     with pytest.raises(BackendStatusError, match=r"m19 and 10 more$"):
@@ -292,7 +295,7 @@ async def test_a_long_list_of_models_is_cut(url: str, fake: FakeOpenAI):
         ([final(prompt_tokens=1)], BackendProtocolError, "without a finish reason"),
     ],
 )
-async def test_streams_that_break(url: str, fake: FakeOpenAI, steps: list[Step], kind: type[BackendError], words: str):
+async def test_streams_that_break(url: str, fake: FakeOpenAI, steps: list[Step], kind: type[BackendError], words: str) -> None:
     fake.steps = [chunk({"content": "Hi"}), *steps]
     async with OpenAIBackend(url) as backend:
         stream = backend.stream(REQUEST)
@@ -303,13 +306,13 @@ async def test_streams_that_break(url: str, fake: FakeOpenAI, steps: list[Step],
     assert caught.value.backend == url
 
 
-async def test_a_silent_server_is_given_up(url: str, fake: FakeOpenAI):
+async def test_a_silent_server_is_given_up(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [chunk({"content": "Hi"}), 30.0]
     with pytest.raises(BackendUnavailable, match=r"silent for 0\.3 s"):
         await generate(OpenAIBackend(url, timeout=0.3))
 
 
-async def test_nobody_there():
+async def test_nobody_there() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(BackendUnavailable, match=rf"cannot connect to {url} .*llama-server"):
         await generate(OpenAIBackend(f"{url}/v1"))
@@ -336,7 +339,7 @@ async def raw_server(answer: bytes) -> AsyncIterator[str]:
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", BackendProtocolError, "expected HTTP"),
     ],
 )
-async def test_what_is_no_such_server(answer: bytes, kind: type[BackendError], words: str):
+async def test_what_is_no_such_server(answer: bytes, kind: type[BackendError], words: str) -> None:
     async with raw_server(answer) as url:
         with pytest.raises(kind, match=words) as caught:
             await generate(OpenAIBackend(url))
@@ -349,7 +352,7 @@ async def test_what_is_no_such_server(answer: bytes, kind: type[BackendError], w
 @pytest.mark.parametrize(
     "url", ["", "localhost:8080", "ftp://host/v1", "http://", "http://[::1", "http://host:port", "file:///x"]
 )
-def test_what_is_no_address(url: str):
+def test_what_is_no_address(url: str) -> None:
     with pytest.raises(UsageError, match="expected the URL of a server"):
         OpenAIBackend(url)
 
@@ -373,7 +376,7 @@ def mock_server(seen: list[httpx2.Request], status: int = 200) -> httpx2.MockTra
         ("http://[::1]:9", "http://[::1]:9/v1/chat/completions"),
     ],
 )
-async def test_where_the_api_is(url: str, chat: str):
+async def test_where_the_api_is(url: str, chat: str) -> None:
     seen: list[httpx2.Request] = []
     await generate(OpenAIBackend(url, transport=mock_server(seen)))
     assert str(seen[-1].url) == chat
@@ -391,7 +394,7 @@ async def test_where_the_api_is(url: str, chat: str):
         ("http://[::1]:1", "mine", "Bearer mine"),
     ],
 )
-async def test_which_key_goes_where(monkeypatch: pytest.MonkeyPatch, url: str, given: str | None, sent: str | None):
+async def test_which_key_goes_where(monkeypatch: pytest.MonkeyPatch, url: str, given: str | None, sent: str | None) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment\n")
     seen: list[httpx2.Request] = []
     await generate(OpenAIBackend(url, api_key=given, transport=mock_server(seen)))
@@ -399,13 +402,13 @@ async def test_which_key_goes_where(monkeypatch: pytest.MonkeyPatch, url: str, g
 
 
 @pytest.mark.parametrize("key", ["a\nb", "schlüssel"])
-def test_a_key_that_cannot_be_sent_is_not_shown(key: str):
+def test_a_key_that_cannot_be_sent_is_not_shown(key: str) -> None:
     with pytest.raises(UsageError, match="printable ASCII") as caught:
         OpenAIBackend("http://host", api_key=key)
     assert key not in str(caught.value)
 
 
-async def test_a_wrong_key_is_told_but_not_shown(url: str, fake: FakeOpenAI):
+async def test_a_wrong_key_is_told_but_not_shown(url: str, fake: FakeOpenAI) -> None:
     fake.api_key = "right-key"
     with pytest.raises(BackendStatusError, match=r"401: Invalid API Key: Bearer \*\*\*; give its API key") as caught:
         await generate(OpenAIBackend(url, api_key="wrong-key"))
@@ -413,7 +416,7 @@ async def test_a_wrong_key_is_told_but_not_shown(url: str, fake: FakeOpenAI):
     assert text_of(await generate(OpenAIBackend(url, api_key="right-key"))) == "Hello world"
 
 
-async def test_a_password_in_the_address_is_sent_but_not_shown():
+async def test_a_password_in_the_address_is_sent_but_not_shown() -> None:
     url = f"http://me:secret@127.0.0.1:{free_port()}/v1"
     with pytest.raises(BackendUnavailable) as caught:
         await generate(OpenAIBackend(url))
@@ -423,7 +426,7 @@ async def test_a_password_in_the_address_is_sent_but_not_shown():
     assert seen[-1].headers["authorization"].startswith("Basic ")
 
 
-async def test_a_proxy_is_not_asked_for_this_machine(url: str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_proxy_is_not_asked_for_this_machine(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert text_of(await generate(OpenAIBackend(url))) == "Hello world"
@@ -432,7 +435,7 @@ async def test_a_proxy_is_not_asked_for_this_machine(url: str, monkeypatch: pyte
 # -- wrong use ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_backend_that_is_not_open(url: str):
+async def test_a_backend_that_is_not_open(url: str) -> None:
     backend = OpenAIBackend(url)
     with pytest.raises(UsageError, match="not open"):
         await anext(backend.stream(REQUEST))
@@ -441,11 +444,11 @@ async def test_a_backend_that_is_not_open(url: str):
         await anext(backend.stream(REQUEST))
 
 
-async def test_a_request_that_is_not_json(url: str):
+async def test_a_request_that_is_not_json(url: str) -> None:
     with pytest.raises(UsageError, match="cannot be written as JSON"):
         await generate(OpenAIBackend(url), CompletionRequest(messages=REQUEST.messages, extra={"x": object()}))
 
 
-async def test_half_a_surrogate_pair_can_be_sent(url: str, fake: FakeOpenAI):
+async def test_half_a_surrogate_pair_can_be_sent(url: str, fake: FakeOpenAI) -> None:
     await generate(OpenAIBackend(url), CompletionRequest(messages=(Message(role="user", content="a\ud83d"),)))
     assert json.dumps(fake.bodies[0]["messages"][0]["content"]) == '"a\\ud83d"'

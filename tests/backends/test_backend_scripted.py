@@ -31,11 +31,11 @@ async def play(backend: Backend, request: CompletionRequest = REQUEST) -> list[C
         ([Chunk(text="a", finish_reason="length")], {}, [Chunk(text="a", finish_reason="length")]),
     ],
 )
-async def test_replies(reply: Any, arguments: dict[str, Any], chunks: list[Chunk]):
+async def test_replies(reply: Any, arguments: dict[str, Any], chunks: list[Chunk]) -> None:
     assert await play(ScriptedBackend([reply], **arguments)) == chunks
 
 
-async def test_each_request_gets_the_next_reply_and_is_kept():
+async def test_each_request_gets_the_next_reply_and_is_kept() -> None:
     backend = ScriptedBackend(["a", "b"], finish_reasons=["length"])
     other = CompletionRequest(messages=())
     assert [(await play(backend))[-1].finish_reason, (await play(backend, other))[-1].finish_reason] == ["length", "stop"]
@@ -45,7 +45,7 @@ async def test_each_request_gets_the_next_reply_and_is_kept():
         await play(backend)
 
 
-async def test_an_exception_in_mid_stream():
+async def test_an_exception_in_mid_stream() -> None:
     backend = ScriptedBackend([["a", BackendUnavailable("gone")], BackendUnavailable("never there")])
     stream = backend.stream(REQUEST)
     assert await anext(stream) == Chunk(text="a")
@@ -55,7 +55,7 @@ async def test_an_exception_in_mid_stream():
     assert backend.closed_early == [False, False]
 
 
-async def test_a_stream_that_is_left_early_or_cancelled():
+async def test_a_stream_that_is_left_early_or_cancelled() -> None:
     backend = ScriptedBackend(["abc"] * 2, chunk_size=1)
     stream = backend.stream(REQUEST)
     await anext(stream)
@@ -70,12 +70,12 @@ async def backend_cancelled(backend: ScriptedBackend) -> None:
         raise asyncio.CancelledError
 
 
-async def test_it_says_of_itself_what_it_is_told():
+async def test_it_says_of_itself_what_it_is_told() -> None:
     assert ScriptedBackend([]).capabilities == Capabilities(server="scripted")
     told = Capabilities(server="scripted", reasoning_open=True)
     assert ScriptedBackend([], capabilities=told).capabilities is told
 
 
-def test_a_chunk_size_below_one_is_refused():
+def test_a_chunk_size_below_one_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1 character, got 0"):
         ScriptedBackend([], chunk_size=0)

@@ -26,6 +26,7 @@ from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fitting import Fitted, Scale, estimate
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.openai_chat import CHAT
+from xmlcall.types.calls import Role
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
 LONG = "BEGIN " + "The quick brown fox jumps over the lazy dog 42 times. " * 3700 + "END"  # 200,000 characters
@@ -39,9 +40,12 @@ def read_file(path: str) -> str:
     return LONG
 
 
+ROLES: tuple[Role, Role] = ("user", "assistant")
+
+
 def history(turns: int) -> list[Message]:
     said = [(f"Question {n}? " * 20, f"Answer {n}. " * 20) for n in range(turns)]
-    return [Message(role=role, content=text) for both in said for role, text in zip(("user", "assistant"), both, strict=True)]
+    return [Message(role=role, content=text) for both in said for role, text in zip(ROLES, both, strict=True)]
 
 
 async def run(url: str, *messages: Message, tools: Any = (read_file,), **options: Any) -> list[LoopEvent]:
@@ -135,8 +139,7 @@ LLAMA = Capabilities(server="llama.cpp", context_length=4096)
 
 
 def asked(*texts: str, **fields: Any) -> CompletionRequest:
-    roles = ("system", "user", "assistant")
-    said = [Message(role=roles[1 + n % 2], content=text) for n, text in enumerate(texts)]
+    said = [Message(role=ROLES[n % 2], content=text) for n, text in enumerate(texts)]
     return CompletionRequest(messages=(Message(role="system", content="Be kind."), *said), **fields)
 
 
@@ -154,7 +157,7 @@ def talk(characters: int) -> list[str]:
     [{}, {"prompt_tokens": 9000}, {"context_length": 4096}, {"prompt_tokens": 9000, "context_length": 4096}],
     ids=["nothing", "the prompt", "the context", "both"],
 )
-async def test_a_refusal_is_answered_with_less(figures: dict[str, int]) -> None:
+async def test_a_refusal_is_answered_with_less(figures: dict[str, Any]) -> None:
     inner = ScriptedBackend([ContextOverflow("no", status_code=400, **figures), "Hi."])
     told: list[Fitted] = []
     chunks = await chunks_of(FittedBackend(inner, Scale(), on_cut=told.append), asked(*talk(500)))

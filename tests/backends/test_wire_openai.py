@@ -8,9 +8,10 @@ import pytest
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends import sse
+from xmlcall.backends.finish_reason import finish_reason_of
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments={"city": "Zürich"}, raw=RawCall(index=0, name="get_weather"))
 HISTORY = (
@@ -31,7 +32,7 @@ WEATHER_DICT = {
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def test_openai_history_has_calls_with_json_strings():
+def test_openai_history_has_calls_with_json_strings() -> None:
     assert [openai.message_dict(message) for message in HISTORY] == [
         {"role": "system", "content": "Be brief."},
         {
@@ -45,7 +46,7 @@ def test_openai_history_has_calls_with_json_strings():
     ]
 
 
-def test_ollama_history_has_calls_with_objects():
+def test_ollama_history_has_calls_with_objects() -> None:
     assert [ollama.message_dict(message) for message in HISTORY] == [
         {"role": "system", "content": "Be brief."},
         {
@@ -57,7 +58,7 @@ def test_ollama_history_has_calls_with_objects():
     ]
 
 
-def test_openai_body_holds_what_was_asked_and_nothing_else():
+def test_openai_body_holds_what_was_asked_and_nothing_else() -> None:
     request = CompletionRequest(messages=HISTORY[:1])
     assert openai.request_body(request, "m") == {
         "model": "m",
@@ -67,7 +68,7 @@ def test_openai_body_holds_what_was_asked_and_nothing_else():
     }
 
 
-def test_openai_body_with_everything():
+def test_openai_body_with_everything() -> None:
     request = CompletionRequest(
         messages=HISTORY[:1],
         tools=(WEATHER,),
@@ -85,7 +86,7 @@ def test_openai_body_with_everything():
     assert body["stream"] is True
 
 
-def test_ollama_body_never_lets_the_server_cut():
+def test_ollama_body_never_lets_the_server_cut() -> None:
     request = CompletionRequest(
         messages=HISTORY[:1], tools=(WEATHER,), max_tokens=5, extra={"think": False, "options": {"top_k": 1}}
     )
@@ -116,21 +117,21 @@ def test_ollama_body_never_lets_the_server_cut():
         (" \n", []),
     ],
 )
-def test_a_native_call_has_one_argument_a_key(text: str, arguments: list[tuple[str, str, Any]]):
+def test_a_native_call_has_one_argument_a_key(text: str, arguments: list[tuple[str, str, Any]]) -> None:
     call = openai.native_call(2, "f", text)
     assert call.arguments == tuple(RawArgument(name=name, text=shown, value=value) for name, shown, value in arguments)
     assert (call.index, call.name, call.dialect, call.complete) == (2, "f", "native", True)
 
 
 @pytest.mark.parametrize("text", ['{"city": "Pa', "[1]", '"x"', "null", "3", '{"n": NaN}', "{'a': 1}", "[" * 100_000, "1" * 5000])
-def test_a_native_call_without_a_json_object_keeps_its_text(text: str):
+def test_a_native_call_without_a_json_object_keeps_its_text(text: str) -> None:
     whole, cut = openai.native_call(0, "f", text), openai.native_call(0, "f", text, cut=True)
     assert whole.arguments == cut.arguments == (RawArgument(name="", text=text, value=MISSING),)
     assert whole.complete
     assert not cut.complete
 
 
-def test_a_cut_call_without_arguments_is_not_complete_and_a_whole_object_is():
+def test_a_cut_call_without_arguments_is_not_complete_and_a_whole_object_is() -> None:
     assert not openai.native_call(0, "f", "", cut=True).complete
     assert openai.native_call(0, "f", '{"a": 1}', cut=True).complete
 
@@ -149,7 +150,7 @@ def decode(pieces: list[bytes]) -> list[str]:
     return [event for piece in pieces for event in decoder.feed(piece)] + list(decoder.close())
 
 
-def test_events_are_the_same_however_the_stream_is_cut():
+def test_events_are_the_same_however_the_stream_is_cut() -> None:
     assert decode([STREAM]) == EVENTS
     assert decode([bytes([byte]) for byte in STREAM]) == EVENTS
     for first in range(len(STREAM)):
@@ -157,7 +158,7 @@ def test_events_are_the_same_however_the_stream_is_cut():
             assert decode([STREAM[:first], STREAM[first:second], b"", STREAM[second:]]) == EVENTS
 
 
-def test_an_event_without_end_is_refused():
+def test_an_event_without_end_is_refused() -> None:
     decoder = sse.EventDecoder()
     for _ in range(16):
         assert list(decoder.feed(b"x" * 2**20)) == []
@@ -165,14 +166,14 @@ def test_an_event_without_end_is_refused():
         list(decoder.feed(b"x"))
 
 
-def test_many_events_may_be_larger_than_one():
+def test_many_events_may_be_larger_than_one() -> None:
     decoder = sse.EventDecoder()
     event = b"data: " + b"x" * 2**20 + b"\n\n"
     assert sum(len(list(decoder.feed(event))) for _ in range(20)) == 20
 
 
 @pytest.mark.parametrize("payload", ["", "{", "[1]", '"x"', "null", "[" * 100_000])
-def test_a_payload_that_is_no_object_is_refused(payload: str):
+def test_a_payload_that_is_no_object_is_refused(payload: str) -> None:
     with pytest.raises(BackendProtocolError, match="in the stream, got"):
         openai.read_json(payload)
 
@@ -193,7 +194,7 @@ def fragment(index: int | None, arguments: Any, name: str | None = None, identit
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_text_and_reasoning(field: str):
+def test_text_and_reasoning(field: str) -> None:
     assert read({"role": "assistant", "content": None}, {field: "hm"}, {"content": "Hi"}, {"content": ""}) == [
         Chunk(reasoning="hm"),
         Chunk(text="Hi"),
@@ -201,7 +202,7 @@ def test_text_and_reasoning(field: str):
     ]
 
 
-def test_fragments_of_two_calls_are_joined():
+def test_fragments_of_two_calls_are_joined() -> None:
     *_, last = read(
         fragment(0, "", "get_weather", "call_1"),
         fragment(0, '{"city": "Pa'),
@@ -222,12 +223,35 @@ def test_fragments_of_two_calls_are_joined():
 
 
 @pytest.mark.parametrize("index", [0, None])
-def test_whole_calls_that_share_an_index_are_told_apart_by_their_ids(index: int | None):
+def test_whole_calls_that_share_an_index_are_told_apart_by_their_ids(index: int | None) -> None:
     *_, last = read(fragment(index, '{"a": 1}', "f", "x"), fragment(index, {"a": 2}, "g", "y"))
     assert [(call.name, call.arguments[0].value) for call in last.tool_calls] == [("f", 1), ("g", 2)]
 
 
-def test_a_call_cut_by_the_length_is_not_complete():
+# What servers say, and what it means here: one word of each, and what is no word of any.
+FINISH_REASONS = {
+    "stop": ["", "stop", "STOP", " stop ", "eos", "eos_token", "end_turn", "stop_sequence", "word", "COMPLETE", "load", "unload"],
+    "tool_calls": ["tool_calls", "function_call", "tool_use", "TOOL_CALL"],
+    "length": ["length", "max_tokens", "MAX_TOKENS", "model_length", "limit", "model_context_window_exceeded"],
+    "content_filter": ["content_filter", "refusal", "SAFETY"],
+    "other": ["abort", "error", "pause_turn", "stop it", "x" * 100_000, "stop" + " " * 100 + "x", "停"],
+}
+WORDS = [(word, reason) for reason, words in FINISH_REASONS.items() for word in words]
+
+
+@pytest.mark.parametrize(("word", "reason"), WORDS, ids=[word[:40] for word, _ in WORDS])
+def test_a_finish_reason_is_one_of_few_words(word: str, reason: str) -> None:
+    assert finish_reason_of(word) == reason
+    call = fragment(0, '{"a": 1', "f", "x")
+    *_, last = read(call, finish_reason=word)
+    assert last.finish_reason == reason
+    assert last.tool_calls[0].complete == (reason in UNCUT)
+    line = ollama.stream_chunk({"done": True, "done_reason": word}, calls_before=0)
+    assert line is not None
+    assert line.finish_reason == reason
+
+
+def test_a_call_cut_by_the_length_is_not_complete() -> None:
     *_, last = read(fragment(0, '{"a": 1}', "f", "x"), fragment(1, '{"a": ', "g", "y"), finish_reason="length")
     assert [call.complete for call in last.tool_calls] == [True, False]
 
@@ -245,19 +269,19 @@ def test_a_call_cut_by_the_length_is_not_complete():
         {"choices": [{"delta": {"tool_calls": [None, "x"]}}], "usage": {"prompt_tokens": -1, "completion_tokens": True}},
     ],
 )
-def test_fields_of_unexpected_types_count_as_absent(data: dict[str, Any]):
+def test_fields_of_unexpected_types_count_as_absent(data: dict[str, Any]) -> None:
     reader = openai.StreamReader()
     assert reader.feed(data) is None
     assert reader.close() == Chunk(finish_reason="stop")
 
 
-def test_hostile_fragments_make_a_call_that_cannot_run():
+def test_hostile_fragments_make_a_call_that_cannot_run() -> None:
     *_, last = read({"tool_calls": [{"index": [1], "id": {}, "function": {"name": [], "arguments": [1, 2]}}]})
     (call,) = last.tool_calls
     assert (call.name, call.arguments) == ("", (RawArgument(name="", text="[1, 2]"),))
 
 
-def test_half_a_surrogate_pair_does_not_get_through():
+def test_half_a_surrogate_pair_does_not_get_through() -> None:
     chunk, _ = read(json.loads('{"content": "a\\ud83d"}'))
     assert chunk.text == "a?"
 
@@ -274,7 +298,7 @@ def test_half_a_surrogate_pair_does_not_get_through():
         (["", "<think>\n", "<think>\n"], "<think>\n"),
     ],
 )
-def test_the_prompts_own_end_is_dropped_once(texts: list[str], expected: str):
+def test_the_prompts_own_end_is_dropped_once(texts: list[str], expected: str) -> None:
     chunks = read(*({"content": text} for text in texts), echo="<think>\n")
     assert "".join(chunk.text for chunk in chunks) == expected
 
@@ -296,7 +320,7 @@ def test_the_prompts_own_end_is_dropped_once(texts: list[str], expected: str):
         ({}, None),
     ],
 )
-def test_usage(data: dict[str, Any], usage: Usage | None):
+def test_usage(data: dict[str, Any], usage: Usage | None) -> None:
     assert openai.usage_of(data) == usage
 
 
@@ -319,7 +343,7 @@ def test_usage(data: dict[str, Any], usage: Usage | None):
         ("model " * 100_000, ("model " * 334)[:2000], False),
     ],
 )
-def test_errors_in_every_form(body: str, message: str, overflow: bool):
+def test_errors_in_every_form(body: str, message: str, overflow: bool) -> None:
     error = openai.read_error(body)
     assert (error.message, error.overflow) == (message, overflow)
 
@@ -343,7 +367,7 @@ def test_errors_in_every_form(body: str, message: str, overflow: bool):
         (f"maximum context length is {'9' * 5000} tokens", None, None),
     ],
 )
-def test_the_figures_of_a_prompt_that_is_too_long(body: Any, prompt_tokens: int | None, context_length: int | None):
+def test_the_figures_of_a_prompt_that_is_too_long(body: Any, prompt_tokens: int | None, context_length: int | None) -> None:
     error = openai.read_error(body)
     assert (error.prompt_tokens, error.context_length) == (prompt_tokens, context_length)
 
@@ -351,7 +375,7 @@ def test_the_figures_of_a_prompt_that_is_too_long(body: Any, prompt_tokens: int 
 # -- Ollama ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_ollama_line_with_calls_and_thinking():
+def test_an_ollama_line_with_calls_and_thinking() -> None:
     calls = [{"function": {"index": 0, "name": "f", "arguments": {"a": [1]}}}, {"function": {"name": "g", "arguments": {}}}]
     chunk = ollama.stream_chunk(
         {"message": {"content": "x", "thinking": "hm", "tool_calls": calls}, "done": False}, calls_before=1
@@ -363,7 +387,7 @@ def test_an_ollama_line_with_calls_and_thinking():
 
 
 @pytest.mark.parametrize("data", [{}, {"message": None}, {"message": {"content": 5, "tool_calls": "x"}}, {"done": "yes"}])
-def test_an_ollama_line_that_shows_nothing(data: dict[str, Any]):
+def test_an_ollama_line_that_shows_nothing(data: dict[str, Any]) -> None:
     assert ollama.stream_chunk(data, calls_before=0) is None
 
 
@@ -377,7 +401,7 @@ def test_an_ollama_line_that_shows_nothing(data: dict[str, Any]):
         ("हिन्दी में लिखा हुआ", 3),
     ],
 )
-def test_the_estimate_of_tokens_stays_below(text: str, least: int):
+def test_the_estimate_of_tokens_stays_below(text: str, least: int) -> None:
     assert ollama.least_tokens([Message(role="user", content=text), Message(role="assistant", content="a b c d e f")]) == least
 
 
@@ -389,7 +413,7 @@ def test_the_estimate_of_tokens_stays_below(text: str, least: int):
         (["completion"], '{{- else if eq .Role "tool" }}', False),
     ],
 )
-def test_the_role_tool_needs_a_template_that_asks_for_it(capabilities: list[str], template: str, expected: bool):
+def test_the_role_tool_needs_a_template_that_asks_for_it(capabilities: list[str], template: str, expected: bool) -> None:
     assert ollama.tool_role_of(capabilities, template) is expected
 
 

@@ -18,7 +18,7 @@ from xmlcall.bench.judge import Call, judge
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.errors import BackendUnavailable
 
-VALUES = (None, True, 0, 5, 5.0, 2.5, "", "a", "A-1, b", [], ["a"], [1, 2], [[]], {}, {"a": 1}, [{"a": 1}], [{}])
+VALUES: tuple[Any, ...] = (None, True, 0, 5, 5.0, 2.5, "", "a", "A-1, b", [], ["a"], [1, 2], [[]], {}, {"a": 1}, [{"a": 1}], [{}])
 
 
 @pytest.fixture(scope="session")

@@ -163,7 +163,7 @@ def official(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         archive.extractall(tmp_path, [name for name in archive.namelist() if name.endswith(".py")])
     known = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
-    from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker  # type: ignore[import-not-found]
+    from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 
     def verdict(case: MultiTurnCase, turns: Turns, number: int) -> str:
         steps = [[[f"{name}(**{arguments!r})"] for name, arguments in calls] for calls in turns]
@@ -419,7 +419,7 @@ async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
     subject = model_subject(ScriptedBackend(["I cannot."] * 30))
     assert await runner.execute(run, [way_of("xml")], subject) == 0
     (verdict,) = (await report.judged(run))["xml"]
-    assert (verdict.failure, verdict.reached) == ("no_call", {"completed"})
+    assert (verdict.failure, verdict.reached) == ("no_call", frozenset({"completed"}))
     assert rates([verdict])["task_correct"] == (0, 1)
     assert rates([verdict])["call_correct"] == (0, 0)
 

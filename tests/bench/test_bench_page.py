@@ -258,12 +258,22 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(browser: Any, address: str) -> Iterator[Any]:
     """The page in a window of a desk's size; whatever it complains of fails the test."""
-    window, complaints = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light"), []
+    window = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    complaints: list[str] = []
+
+    def dismiss(dialog: Any) -> None:
+        complaints.append(dialog.message)
+        dialog.dismiss()
+
+    def watch(request: Any) -> None:
+        if request.url != address:
+            complaints.append(request.url)
+
     window.set_default_timeout(5000)
     window.on("console", lambda message: complaints.append(message.text))
     window.on("pageerror", lambda error: complaints.append(str(error)))
-    window.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-    window.on("request", lambda request: request.url == address or complaints.append(request.url))
+    window.on("dialog", dismiss)
+    window.on("request", watch)
     window.goto(address)
     yield window
     assert complaints == []

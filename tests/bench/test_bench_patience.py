@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from xmlcall import Tool
 from xmlcall.agent.tool_need import SURE
 from xmlcall.backends.openai import OpenAIBackend
+from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.calibrate import Measured, Undecided, measure, report
@@ -31,7 +31,7 @@ from xmlcall.bench.store import Run, create_or_resume
 from xmlcall.bench.subjects import Subject, model_subject
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
-from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
+from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable
 from xmlcall.types.calls import Message, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest
 
@@ -57,7 +57,7 @@ LIKELY, UNLIKELY = (
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(0.0, 0.0, 0.0)))
 
 
 def start(folder: Path, cases: Sequence[Case] = CASES, **settings: Any) -> Run:
@@ -89,7 +89,7 @@ OF_THE_SERVER = [gone(), BackendProtocolError("what?", backend="b"), *map(refuse
 
 
 async def test_waiting_is_no_part_of_a_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "FIRST_WAIT", 1.0)
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(1.0,)))
     run = start(tmp_path / "run", CASES[:1])
     backend = ScriptedBackend([refused(503), "Paris."])
     assert await runner.execute(run, XML, Subject(name="m", backend=lambda *_: backend)) == 0
@@ -273,33 +273,7 @@ async def test_a_person_can_still_interrupt(tmp_path: Path) -> None:
     assert (silent.closed, len(silent.requests)) == (True, 1)
 
 
-# -- trying again ------------------------------------------------------------------------------------------------------
-
-OVERFLOW = ContextOverflow("too long", backend="b", status_code=500)
-
-
-@pytest.mark.parametrize(
-    ("script", "text", "asked"),
-    [
-        (["Paris."], "Paris.", 1),
-        ([refused(503), gone(), BackendProtocolError("what?"), "Paris."], "Paris.", 4),
-        ([refused(503)] * 5, None, 4),
-        ([refused(400), "Paris."], None, 1),
-        ([refused(401), "Paris."], None, 1),
-        ([OVERFLOW, "Paris."], None, 1),
-        ([["Par", gone()], "Paris."], None, 1),
-        ([gone(), ["Par", gone()], "Paris."], None, 2),
-    ],
-)
-async def test_a_request_is_tried_again_until_its_reply_begins(script: list[Any], text: str | None, asked: int) -> None:
-    backend = ScriptedBackend(script)
-    if text is None:
-        with pytest.raises(BackendError):
-            await chunks_of(PatientBackend(backend))
-    else:
-        assert "".join(each.text for each in await chunks_of(PatientBackend(backend))) == text
-    assert len(backend.requests) == asked
-
+# -- beginning again ------------------------------------------------------------------------------------------------------
 
 BROKEN = ["Par", gone()]
 
@@ -309,7 +283,8 @@ BROKEN = ["Par", gone()]
     [
         ({}, [BROKEN, gone(), BROKEN, "Paris."], True, 4),
         ({}, [BROKEN] * 9, False, 4),
-        ({}, [gone(), gone(), BROKEN, gone(), "Paris."], False, 4),
+        ({}, [gone(), gone(), BROKEN, gone(), "Paris."], True, 5),
+        ({}, [gone(), gone(), gone(), gone(), "Paris."], False, 4),
         ({"call_threshold": 0.0}, [gone(), LIKELY, gone(), BROKEN, LIKELY, BROKEN, LIKELY, "Paris."], True, 8),
         ({"call_threshold": 0.0}, [LIKELY, BROKEN] * 9, False, 8),
         ({"call_threshold": 0.0}, ["<", LIKELY, "Paris."], False, 1),  # tells no probabilities, and will not
@@ -324,13 +299,6 @@ async def test_a_reply_that_breaks_off_begins_its_case_again(
     assert await runner.execute(run, XML, model_subject(backend)) == (0 if answered else 1)
     assert [reply["rounds"][-1]["text"] for reply in run.replies] == ["Paris."] * answered
     assert len(backend.requests) == asked
-
-
-async def test_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "FIRST_WAIT", 0.02)
-    begun = time.monotonic()
-    await chunks_of(PatientBackend(ScriptedBackend([gone(), gone(), gone(), "Paris."])))
-    assert 0.13 < time.monotonic() - begun < 5
 
 
 class Flaky(ScriptedBackend):

@@ -13,6 +13,7 @@ import pytest
 
 from xmlcall import Tool, UsageError
 from xmlcall.backends import openai_wire as openai
+from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case, judge_case
@@ -253,7 +254,7 @@ def busy(status_code: int) -> BackendStatusError:
 async def test_failures_of_the_transport_are_tried_again_and_never_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(0.0, 0.0, 0.0)))
     gone = BackendUnavailable("gone", backend="b")
     run = start(tmp_path / "a", cases=[case(1)])
     await answered(run, Subject(name="m", backend=lambda *_: Failing(gone, busy(503))))  # type: ignore[arg-type]
@@ -262,12 +263,12 @@ async def test_failures_of_the_transport_are_tried_again_and_never_scored(
     told: list[str] = []
     for errors in ([gone] * 4, [busy(400)]):
         failing = Failing(*errors)
-        subject = Subject(name="m", backend=lambda *_: failing)  # type: ignore[arg-type,return-value] # noqa: B023
+        subject = Subject(name="m", backend=lambda *_: failing)  # type: ignore[arg-type] # noqa: B023
         assert await runner.execute(run, [way_of("xml")], subject, failed=lambda *each: told.append(str(each[2]))) == 1
         assert not run.replies
     assert told == ["gone", "no"]
     overflow = Failing(ContextOverflow("too long", backend="b", status_code=400))
-    verdicts = await answered(run, Subject(name="m", backend=lambda *_: overflow))  # type: ignore[arg-type,return-value]
+    verdicts = await answered(run, Subject(name="m", backend=lambda *_: overflow))  # type: ignore[arg-type]
     assert verdicts["xml"][0].failure == "context_overflow"
 
 
@@ -275,7 +276,7 @@ async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path) ->
     run = start(tmp_path / "run")
     told: list[Case] = []
     hopeless = Failing(*[busy(401)] * 99)
-    subject = Subject(name="m", backend=lambda *_: hopeless)  # type: ignore[arg-type,return-value]
+    subject = Subject(name="m", backend=lambda *_: hopeless)  # type: ignore[arg-type]
     assert await runner.execute(run, [way_of("xml")], subject, failed=lambda each, *_: told.append(each)) is None
     assert len(told) == runner.HOPELESS
 
@@ -289,7 +290,7 @@ async def test_a_reply_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.Mo
                 yield Chunk(text=f"{number * 7919 % 1_000_003:09} ")  # never the same: what repeats itself ends sooner
 
     run = start(tmp_path / "run", cases=[case(1)])
-    verdicts = await answered(run, Subject(name="m", backend=lambda *_: Endless()))  # type: ignore[arg-type,return-value]
+    verdicts = await answered(run, Subject(name="m", backend=lambda *_: Endless()))  # type: ignore[arg-type]
     assert verdicts["xml"][0].failure == "truncated"
     assert len(run.replies[0]["rounds"][0]["text"]) == 10_000
 
@@ -309,7 +310,7 @@ async def test_requests_at_the_same_time_are_bounded(tmp_path: Path) -> None:
                     yield chunk
 
     run = start(tmp_path / "run")
-    await answered(run, Subject(name="m", backend=lambda *_: Slow()), concurrency=3)  # type: ignore[arg-type,return-value]
+    await answered(run, Subject(name="m", backend=lambda *_: Slow()), concurrency=3)  # type: ignore[arg-type]
     assert most == 3
     assert len(run.replies) == 14
 
@@ -380,7 +381,7 @@ def test_samples_are_even_and_grow() -> None:
     small, large = sample(cases, limit=15, seed=3), sample(cases, limit=30, seed=3)
     assert {case.id for case in small} < {case.id for case in large}
     assert [sum(case.category == name for case in small) for name in "abc"] == [5, 5, 5]
-    tuning, report = (sample(cases, limit=30, seed=3, half=half) for half in ("tuning", "report"))  # type: ignore[arg-type]
+    tuning, report = (sample(cases, limit=30, seed=3, half=half) for half in ("tuning", "report"))
     assert {case.id for case in tuning} | {case.id for case in report} == {case.id for case in large}
     assert len(tuning) == len(report) == 15
     with pytest.raises(UsageError, match="unknown suite"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -30,7 +31,7 @@ from xmlcall.bench.runner import execute
 from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import stand_in
 from xmlcall.bench.suites import cases_of
-from xmlcall.bench.talk import node, servers
+from xmlcall.bench.talk import servers
 from xmlcall.bench.talk.judge import is_admitted, judge_turn, speaks
 from xmlcall.bench.talk.play import converse
 from xmlcall.bench.talk.servers import NPM_PACKAGES, SERVERS, folder_of, lay_out, occupied, server_of
@@ -313,7 +314,7 @@ def test_servers_are_fetched_once_and_whole(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(node.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"expected Node\.js on the PATH"):
         server_of("files", tmp_path)
     with pytest.raises(UsageError, match="pip install 'xmlcall"):

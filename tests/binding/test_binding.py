@@ -180,7 +180,7 @@ def test_catalogs_take_every_form_of_a_tool() -> None:
     openai = {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"x": {}}}}}
     catalog = Catalog([Tool(name="a"), openai, {"name": "c", "inputSchema": {"type": "object"}}])
     assert catalog.names() == ("a", "b", "c")
-    assert catalog.parameters("b") == {"x"}
+    assert catalog.parameters("b") == frozenset("x")
     assert catalog.parameters("c") is None
 
 

@@ -59,7 +59,7 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_used_wrongly(arguments: list[str], message: str, tmp_path: Path):
+def test_used_wrongly(arguments: list[str], message: str, tmp_path: Path) -> None:
     check(tmp_path, arguments, 2, message)
 
 
@@ -78,18 +78,18 @@ TOOL_LISTS = [
 
 
 @pytest.mark.parametrize(("text", "message"), TOOL_LISTS, ids=lambda value: value[:30])
-def test_tool_lists_that_are_none(text: str, message: str, tmp_path: Path):
+def test_tool_lists_that_are_none(text: str, message: str, tmp_path: Path) -> None:
     check(tmp_path, ["prompt", "--tools", "-"], 2, message, stdin=text)
 
 
-def test_arguments_that_are_not_utf_8(tmp_path: Path):
+def test_arguments_that_are_not_utf_8(tmp_path: Path) -> None:
     check(tmp_path, ["run", os.fsdecode(b"caf\xe9")], 2, "expected a question in UTF-8, got bytes that are not")
 
 
 # -- model servers -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listens(tmp_path: Path):
+def test_nobody_listens(tmp_path: Path) -> None:
     server = ["--mcp", configured(tmp_path, "good")]
     check(
         tmp_path,
@@ -99,7 +99,7 @@ def test_nobody_listens(tmp_path: Path):
     )
 
 
-def test_ollama_does_not_run(tmp_path: Path):
+def test_ollama_does_not_run(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     server = ["--mcp", configured(tmp_path, "good")]
     message = f"cannot connect to Ollama at {address}: start it with `ollama serve`, .*"
@@ -125,7 +125,7 @@ OVERFLOW = (
     ],
     ids=["no such model", "context too small"],
 )
-def test_the_model_server_refuses(refusal: tuple[int, Any], message: str, tmp_path: Path):
+def test_the_model_server_refuses(refusal: tuple[int, Any], message: str, tmp_path: Path) -> None:
     with model_server() as (url, fake):
         fake.refusal = refusal
         check(tmp_path, ["run", "--mcp", configured(tmp_path, "good"), "--model", f"{url}#other", "Hi"], 1, message)
@@ -157,11 +157,11 @@ def written(home: Path, text: str) -> str:
         ),
     ],
 )
-def test_configurations_that_cannot_be_used(text: str, message: str, tmp_path: Path):
+def test_configurations_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
     check(tmp_path, ["tools", "--mcp", written(tmp_path, text)], 2, message)
 
 
-def test_a_command_that_does_not_exist(tmp_path: Path):
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     path = written(tmp_path, '{"mcpServers": {"files": {"command": "no-such-command-\\u001b[31m"}}}')
     check(
         tmp_path,
@@ -183,14 +183,14 @@ def test_a_command_that_does_not_exist(tmp_path: Path):
         ("many", 'files: it lists more than the 1000 tools that are allowed; choose some by "includeTools" in its configuration'),
     ],
 )
-def test_servers_that_do_not_serve(mode: str, message: str, tmp_path: Path):
+def test_servers_that_do_not_serve(mode: str, message: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     check(tmp_path, ["tools", "--timeout", "1", "--mcp", configured(tmp_path, mode)], 1, message)
     assert ProcessFiles(tmp_path).pids()
     assert time.monotonic() - begun < 15
 
 
-def test_one_broken_tool_does_not_stop_a_run(tmp_path: Path):
+def test_one_broken_tool_does_not_stop_a_run(tmp_path: Path) -> None:
     with model_server(call("echo", text="hi"), "Done.") as (url, _):
         done = run_cli("run", "--yes", "--mcp", configured(tmp_path, "broken_schema"), "--model", url, "Hi", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Done.\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
-from servers.fake_openai import chunk, llama_props, reply
+from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
 # What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
@@ -32,7 +32,7 @@ def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(message["role"], message["content"].partition("\n")[0]) for message in body["messages"][1:]]
 
 
-def test_a_conversation_on_a_terminal(tmp_path: Path):
+def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             assert "tiny, tools: 1; /help tells what else can be typed" in terminal.expect(PROMPT)
@@ -76,8 +76,8 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
     assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
-def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path):
-    endless = [chunk({"content": "Once upon "}), chunk({"content": "a time"}), 60.0, *reply("never")]
+def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path) -> None:
+    endless: list[Step] = [chunk({"content": "Once upon "}), chunk({"content": "a time"}), 60.0, *reply("never")]
     with model_server(endless, ECHO, "Fine.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
@@ -102,7 +102,7 @@ def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path):
     assert said_to(fake.bodies[-1]) == [("user", "Better?")]
 
 
-def test_a_call_can_be_interrupted(tmp_path: Path):
+def test_a_call_can_be_interrupted(tmp_path: Path) -> None:
     with model_server(ECHO, "Fine.") as (url, _):
         with Terminal("chat", "--yes", "--mcp", configured(tmp_path, "hang_call"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
@@ -120,7 +120,7 @@ def clean(terminal: Terminal) -> bool:
     return "Traceback" not in terminal.rest() and not re.search(r"\x1b|\[\??[0-9;]*[a-zA-Z]", terminal.rest())
 
 
-def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path):
+def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path) -> None:
     with model_server() as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "hang"), "--model", url, home=tmp_path) as terminal:
             terminal.expect("Loading")
@@ -131,11 +131,11 @@ def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path):
     assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
-def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path):
+def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None:
     progress = {"total": 3000, "cache": 24, "processed": 1240, "time_ms": 5123}
     begun = '<function_calls>\n<invoke name="echo">\n<parameter name="text">'
-    writing = [chunk({"content": begun}), *[chunk({"content": "word "})] * 5, 60.0, *reply("never")]
-    steps = [chunk({"role": "assistant", "content": None}, prompt_progress=progress), 3.0, *writing]
+    writing: list[Step] = [chunk({"content": begun}), *[chunk({"content": "word "})] * 5, 60.0, *reply("never")]
+    steps: list[Step] = [chunk({"role": "assistant", "content": None}, prompt_progress=progress), 3.0, *writing]
     with model_server(steps) as (url, fake):
         fake.props = llama_props()
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
@@ -150,7 +150,7 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path):
             assert clean(terminal)
 
 
-def test_waiting_tells_how_far_a_tool_is(tmp_path: Path):
+def test_waiting_tells_how_far_a_tool_is(tmp_path: Path) -> None:
     options = ["--yes", "--lang", "zh", "--mcp", configured(tmp_path, "telling_hang")]
     with model_server(ECHO) as (url, _), Terminal("chat", *options, "--model", url, home=tmp_path) as terminal:
         terminal.expect(PROMPT)
@@ -161,13 +161,13 @@ def test_waiting_tells_how_far_a_tool_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("word", ["exit", "QUIT", ":q", "退出", "/exit"])
-def test_words_that_end_a_chat(word: str, tmp_path: Path):
+def test_words_that_end_a_chat(word: str, tmp_path: Path) -> None:
     with model_server() as (url, fake):
         done = run_cli("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path, stdin=f" {word} \nmore\n")
     assert (done.returncode, done.stdout, done.stderr, fake.bodies) == (0, "", "", [])
 
 
-def test_a_chat_in_chinese(tmp_path: Path):
+def test_a_chat_in_chinese(tmp_path: Path) -> None:
     with model_server(ECHO, "好的。") as (url, _):
         with Terminal("chat", "--lang", "zh", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             assert "tiny，工具：1 个" in terminal.expect(PROMPT)
@@ -182,7 +182,7 @@ def test_a_chat_in_chinese(tmp_path: Path):
             assert terminal.end() == 0
 
 
-def test_a_server_that_fails_costs_a_line(tmp_path: Path):
+def test_a_server_that_fails_costs_a_line(tmp_path: Path) -> None:
     servers = {name: {"command": sys.executable, "args": [HOSTILE, name]} for name in ("good", "exit")}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     with model_server("One.", "Two.") as (url, _):
@@ -192,7 +192,7 @@ def test_a_server_that_fails_costs_a_line(tmp_path: Path):
     assert notice.startswith("xmlcall: exit: ")
 
 
-def test_tools_come_in_pages_and_one_by_name(tmp_path: Path):
+def test_tools_come_in_pages_and_one_by_name(tmp_path: Path) -> None:
     with model_server() as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "tall"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
@@ -214,7 +214,7 @@ def test_tools_come_in_pages_and_one_by_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_path: Path):
+def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_path: Path) -> None:
     with model_server() as (url, _), Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
         terminal.expect(PROMPT)
         terminal.signal(number)
@@ -224,7 +224,7 @@ def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_pat
     assert not any(map(is_alive, pids))
 
 
-def test_each_line_of_a_pipe_is_a_question(tmp_path: Path):
+def test_each_line_of_a_pipe_is_a_question(tmp_path: Path) -> None:
     lines = "What is 1 + 2?\n\n/tools\nUnd zweimal Köln?"  # the last one without its end
     with model_server(call("calculator", operation="add", a="1", b="2"), "3.", "Köln Köln.") as (url, fake):
         done = run_cli("chat", "--model", url, home=tmp_path, stdin=lines)
@@ -236,7 +236,7 @@ def test_each_line_of_a_pipe_is_a_question(tmp_path: Path):
     assert said_to(fake.bodies[-1])[-2:] == [("assistant", "3."), ("user", "Und zweimal Köln?")]
 
 
-def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path):
+def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path) -> None:
     with model_server([b"no event stream\n\n"], ECHO, ECHO, "Fine.") as (url, fake):
         options = ["--max-turns", "2", "--yes", "--mcp", configured(tmp_path), "--model", url]
         done = run_cli("chat", *options, home=tmp_path, stdin="one\ntwo\nthree\n")
@@ -248,7 +248,7 @@ def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path):
     assert said_to(fake.bodies[-1]) == [("user", "three")]
 
 
-def test_a_pipe_is_read_as_it_comes(tmp_path: Path):
+def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
     """A program may drive the chat: an answer must not wait for the end of input."""
     with model_server("One.", "Two.") as (url, _):
         command = [*XMLCALL, "chat", "--mcp", configured(tmp_path), "--model", url]

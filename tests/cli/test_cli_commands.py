@@ -38,7 +38,7 @@ def tools_file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])
-def test_help_shows_examples(command: str | None, capsys: Capture):
+def test_help_shows_examples(command: str | None, capsys: Capture) -> None:
     assert main([command, "--help"] if command else ["--help"]) == 0
     out, err = capsys.readouterr()
     assert f"usage: xmlcall {command or 'COMMAND'}" in out
@@ -46,19 +46,19 @@ def test_help_shows_examples(command: str | None, capsys: Capture):
     assert err == ""
 
 
-def test_the_overview_names_every_command(capsys: Capture):
+def test_the_overview_names_every_command(capsys: Capture) -> None:
     main(["-h"])
     out = capsys.readouterr().out
     assert all(f"\n  {name} " in out for name in COMMANDS)
 
 
-def test_version(capsys: Capture):
+def test_version(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "xmlcall 0.2.0\n"
 
 
 @pytest.mark.parametrize("arguments", ["--help", "parse --help", "prompt --help", "models list"])
-def test_light_commands_import_nothing_heavy(arguments: str):
+def test_light_commands_import_nothing_heavy(arguments: str) -> None:
     code = "import sys; from xmlcall.cli import main; code = main(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
     done = subprocess.run([sys.executable, "-c", code, *arguments.split()], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
@@ -69,7 +69,7 @@ def test_light_commands_import_nothing_heavy(arguments: str):
 # -- parse -------------------------------------------------------------------------------------------------------------
 
 
-def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture):
+def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
     text = tmp_path / "reply.txt"
     text.write_text(f"Counting.\r\n{call('count', n='3')}", newline="")
     assert main(["parse", "--tools", tools_file, str(text)]) == 0
@@ -92,7 +92,7 @@ def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture
 )
 def test_calls_that_cannot_run_are_no_failure(
     options: list[str], text: str, code: str, tmp_path: Path, tools_file: str, capsys: Capture
-):
+) -> None:
     (tmp_path / "reply.txt").write_text(text)
     given = [*options, tools_file] if options == ["--tools"] else options
     assert main(["parse", *given, str(tmp_path / "reply.txt")]) == 0
@@ -101,14 +101,14 @@ def test_calls_that_cannot_run_are_no_failure(
     assert [issue["code"] for issue in made["issues"]] == [code]
 
 
-def test_reasoning_that_is_open_from_the_start(tmp_path: Path, capsys: Capture):
+def test_reasoning_that_is_open_from_the_start(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "reply.txt").write_text("Hm.</think>Yes.")
     assert main(["parse", "--reasoning-open", str(tmp_path / "reply.txt")]) == 0
     reply = json.loads(capsys.readouterr().out)
     assert (reply["reasoning"], reply["text"]) == ("Hm.", "Yes.")
 
 
-def test_events_come_a_line_each(tmp_path: Path, capsys: Capture):
+def test_events_come_a_line_each(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "reply.txt").write_text(f"Hi\n{call('f', a='中')}")
     assert main(["parse", "--events", str(tmp_path / "reply.txt")]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -119,7 +119,7 @@ def test_events_come_a_line_each(tmp_path: Path, capsys: Capture):
     assert end["raw"]["text"].startswith('<invoke name="f">')
 
 
-def test_events_come_while_the_text_is_still_being_written():
+def test_events_come_while_the_text_is_still_being_written() -> None:
     command = [sys.executable, "-m", "xmlcall", "parse", "--events"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -136,7 +136,7 @@ def test_events_come_while_the_text_is_still_being_written():
 # -- prompt ------------------------------------------------------------------------------------------------------------
 
 
-def test_prompt_tells_what_was_changed_in_a_schema(tmp_path: Path, capsys: Capture):
+def test_prompt_tells_what_was_changed_in_a_schema(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "tools.json"
     path.write_text('[{"name": "f", "inputSchema": {"type": "OBJECT", "properties": {"x": {"type": "INTEGER"}}}}]')
     assert main(["prompt", "--tools", str(path)]) == 0
@@ -148,7 +148,7 @@ def test_prompt_tells_what_was_changed_in_a_schema(tmp_path: Path, capsys: Captu
 @pytest.mark.parametrize(
     "document", [{"tools": [MCP_TOOL]}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP_TOOL]}}, [MCP_TOOL], [OPENAI_TOOL]]
 )
-def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, capsys: Capture):
+def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "tools.json"
     path.write_text("\ufeff" + json.dumps(document))
     assert main(["prompt", "--tools", str(path)]) == 0
@@ -160,7 +160,7 @@ def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("options", "keywords"), [(["--no-parallel"], {"parallel": False}), (["--lang", "zh"], {"lang": "zh"}), ([], {})]
 )
-def test_prompt_options(options: list[str], keywords: dict[str, Any], tools_file: str, capsys: Capture):
+def test_prompt_options(options: list[str], keywords: dict[str, Any], tools_file: str, capsys: Capture) -> None:
     assert main(["prompt", "--tools", tools_file, *options, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     lang = keywords.get("lang", "en")
@@ -170,12 +170,14 @@ def test_prompt_options(options: list[str], keywords: dict[str, Any], tools_file
     }
 
 
-def test_prompt_prints_the_reminder(tools_file: str, capsys: Capture):
+def test_prompt_prints_the_reminder(tools_file: str, capsys: Capture) -> None:
     assert main(["prompt", "--tools", tools_file, "--reminder"]) == 0
     assert capsys.readouterr().out == prompt.reminder([MCP_TOOL]) + "\n"
 
 
-def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "tools.json"
     path.write_text(json.dumps([MCP_TOOL | {"description": "Count\x1b[2J."}]))
     assert main(["prompt", "--tools", str(path)]) == 0
@@ -185,7 +187,7 @@ def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(tmp_path: Path, caps
     assert "Count." in capsys.readouterr().out
 
 
-def test_tools_of_the_demo_server_go_through_a_pipe_into_a_prompt(tmp_path: Path):
+def test_tools_of_the_demo_server_go_through_a_pipe_into_a_prompt(tmp_path: Path) -> None:
     listed = run_cli("tools", "--json", home=tmp_path)
     assert listed.returncode == 0
     document = json.loads(listed.stdout)
@@ -206,7 +208,7 @@ def configured(tmp_path: Path, **modes: str) -> str:
     return str(path)
 
 
-def test_tools_tells_where_each_tool_lives(tmp_path: Path, capsys: Capture):
+def test_tools_tells_where_each_tool_lives(tmp_path: Path, capsys: Capture) -> None:
     assert main(["tools", "--mcp", configured(tmp_path, one="good", two="good")]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [
@@ -218,7 +220,7 @@ def test_tools_tells_where_each_tool_lives(tmp_path: Path, capsys: Capture):
     assert err == ""
 
 
-def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, capsys: Capture):
+def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, capsys: Capture) -> None:
     assert main(["tools", "--mcp", configured(tmp_path, files="broken_schema")]) == 0
     out, err = capsys.readouterr()
     assert [line.partition("(")[0] for line in out.splitlines()[::2]] == [
@@ -235,7 +237,7 @@ def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, caps
     )
 
 
-def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture):
+def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture) -> None:
     assert main(["tools", "--mcp", configured(tmp_path, broken="exit", files="good")]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "files.echo(text?: string)"
@@ -243,12 +245,12 @@ def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, cap
     assert re.fullmatch(r"xmlcall: broken: .* ended before .* set API_KEY.* \(its tools are left out until it answers\)", notice)
 
 
-def test_prompt_says_whose_instructions_they_are(tmp_path: Path, capsys: Capture):
+def test_prompt_says_whose_instructions_they_are(tmp_path: Path, capsys: Capture) -> None:
     assert main(["prompt", "--mcp", configured(tmp_path, files="good")]) == 0
     assert "> Be careful." in capsys.readouterr().out
 
 
-def test_descriptions_cannot_act_on_the_terminal(capsys: Capture):
+def test_descriptions_cannot_act_on_the_terminal(capsys: Capture) -> None:
     from xmlcall.cli.tools import tool_lines
 
     class Origin:
@@ -294,7 +296,7 @@ def know(monkeypatch: pytest.MonkeyPatch, folder: Path, source: Source) -> None:
     monkeypatch.setenv("XMLCALL_MODELS", str(folder))
 
 
-def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture):
+def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
     know(monkeypatch, tmp_path, Source())
     file = tmp_path / "tiny.gguf"
 
@@ -332,7 +334,7 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
 )
 def test_a_download_that_fails_is_one_message(
     source: Source, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
-):
+) -> None:
     know(monkeypatch, tmp_path, source)
     assert main(["models", "pull"]) == 1
     out, err = capsys.readouterr()
@@ -358,7 +360,7 @@ def test_a_download_that_fails_is_one_message(
         ("PYTHONIOENCODING=ascii {} parse text > ascii", 0, ""),
     ],
 )
-def test_streams_that_are_closed_full_or_narrow(shell: str, code: int, err: str, tmp_path: Path):
+def test_streams_that_are_closed_full_or_narrow(shell: str, code: int, err: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("中文 " + call("f", a="x" * 100_000))
     command = shell.format(f"{sys.executable} -m xmlcall")
     buffered = environment(tmp_path, {"PYTHONUNBUFFERED": ""})  # what is left in a buffer fails again when the interpreter ends

@@ -18,7 +18,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(reading)
 
 
-async def test_lines_of_a_pipe_come_as_they_are_written(pipe: tuple[int, int]):
+async def test_lines_of_a_pipe_come_as_they_are_written(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     lines = LineReader(reading)
     os.write(writing, b"first\r\nsecond\nth")
@@ -32,7 +32,7 @@ async def test_lines_of_a_pipe_come_as_they_are_written(pipe: tuple[int, int]):
     assert [await lines.line(), await lines.line()] == [None, None]
 
 
-async def test_a_wait_can_be_cancelled_and_taken_up_again(pipe: tuple[int, int]):
+async def test_a_wait_can_be_cancelled_and_taken_up_again(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     lines = LineReader(reading)
     with pytest.raises(TimeoutError):
@@ -43,14 +43,14 @@ async def test_a_wait_can_be_cancelled_and_taken_up_again(pipe: tuple[int, int])
 
 
 @pytest.mark.parametrize(("content", "expected"), [(b"one\n\ntwo", ["one", "", "two", None]), (b"", [None])])
-async def test_lines_of_a_file(content: bytes, expected: list[str | None], tmp_path: Path):
+async def test_lines_of_a_file(content: bytes, expected: list[str | None], tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     with (tmp_path / "file").open("rb") as file:
         lines = LineReader(file.fileno())
         assert [await lines.line() for _ in expected] == expected
 
 
-async def test_a_line_without_end_is_refused(tmp_path: Path):
+async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * (3 << 20))
     with (tmp_path / "file").open("rb") as file:
         with pytest.raises(UsageError, match="expected lines of at most 1048576 bytes"):

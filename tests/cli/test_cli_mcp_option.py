@@ -25,7 +25,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("given", "name", "command", "args"), COMMANDS)
-def test_a_command_line_is_a_server(given: str, name: str, command: str, args: tuple[str, ...] | None):
+def test_a_command_line_is_a_server(given: str, name: str, command: str, args: tuple[str, ...] | None) -> None:
     [server] = servers_given([given])
     assert isinstance(server, StdioServer)
     assert (server.name, server.command) == (name, command)
@@ -33,7 +33,7 @@ def test_a_command_line_is_a_server(given: str, name: str, command: str, args: t
 
 
 @pytest.mark.parametrize("arguments", ["", " --fast"])
-def test_a_script_runs_with_this_python(arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_script_runs_with_this_python(arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_server.py").write_text("print()")
     [server] = servers_given([f"my_server.py{arguments}"])
@@ -42,7 +42,7 @@ def test_a_script_runs_with_this_python(arguments: str, tmp_path: Path, monkeypa
     assert server.args == ("my_server.py", *arguments.split())
 
 
-def test_a_script_whose_path_has_white_space(tmp_path: Path):
+def test_a_script_whose_path_has_white_space(tmp_path: Path) -> None:
     script = tmp_path / "my server.py"
     script.write_text("print()")
     [server] = servers_given([str(script)])
@@ -53,7 +53,7 @@ def test_a_script_whose_path_has_white_space(tmp_path: Path):
 @pytest.mark.parametrize(
     ("url", "name"), [("http://127.0.0.1:8000/mcp", "127-0-0-1"), ("https://search.example/mcp?key=s3cret", "search-example")]
 )
-def test_a_url_is_a_server(url: str, name: str):
+def test_a_url_is_a_server(url: str, name: str) -> None:
     [server] = servers_given([url])
     assert isinstance(server, HttpServer)
     assert (server.name, server.url, server.transport) == (name, url, "http")
@@ -61,13 +61,13 @@ def test_a_url_is_a_server(url: str, name: str):
 
 
 @pytest.mark.parametrize("name", ["servers.json", "servers"])
-def test_a_json_file_is_a_configuration(name: str, tmp_path: Path):
+def test_a_json_file_is_a_configuration(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("\ufeff // mine\n" + json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://h/"}}}))
     assert [server.name for server in servers_given([str(path)])] == ["a", "b"]
 
 
-def test_forms_are_mixed_and_made_up_names_give_way_to_configured_ones(tmp_path: Path):
+def test_forms_are_mixed_and_made_up_names_give_way_to_configured_ones(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"cat": {"command": "x"}}}))
     names = [server.name for server in servers_given(["cat a", "http://host/1", "cat b", str(path), "http://host/2"])]
@@ -75,13 +75,13 @@ def test_forms_are_mixed_and_made_up_names_give_way_to_configured_ones(tmp_path:
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "https://host/\x1b[2J", "http://ho st/"])
-def test_a_url_that_is_none(url: str):
+def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(UsageError, match="expected a URL") as caught:
         servers_given([url])
     assert "\x1b" not in str(caught.value)
 
 
-def test_servers_of_every_form_serve(tmp_path: Path):
+def test_servers_of_every_form_serve(tmp_path: Path) -> None:
     script = tmp_path / "echo.py"
     script.write_text(f"import runpy, sys\nsys.argv = ['x', 'good']\nrunpy.run_path({HOSTILE!r}, run_name='__main__')\n")
     with demo_server("http") as server:

@@ -31,7 +31,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("text", "shown"), PLAIN)
-def test_plain(text: str, shown: str):
+def test_plain(text: str, shown: str) -> None:
     assert plain(text) == shown
 
 
@@ -41,14 +41,14 @@ PIECES = st.lists(
 
 
 @given(st.lists(PIECES.map("".join), max_size=6))
-def test_a_stream_is_as_plain_as_the_whole_text_however_it_is_cut(pieces: list[str]):
+def test_a_stream_is_as_plain_as_the_whole_text_however_it_is_cut(pieces: list[str]) -> None:
     stream = PlainStream()
     shown = "".join(map(stream.feed, pieces)) + stream.close()
     assert shown == plain("".join(pieces))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
 
 
-def test_a_stream_waits_for_the_end_of_an_escape_within_limits():
+def test_a_stream_waits_for_the_end_of_an_escape_within_limits() -> None:
     stream = PlainStream()
     assert stream.feed("\x1b]0;" + "x" * 200) == ""
     assert stream.feed("x" * 100).startswith("]0;xxx")
@@ -64,7 +64,7 @@ def test_a_stream_waits_for_the_end_of_an_escape_within_limits():
         ("\U000e0041", r"\udb40\udc41"),
     ],
 )
-def test_visible_drops_nothing_and_shows_everything(text: str, shown: str):
+def test_visible_drops_nothing_and_shows_everything(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -80,11 +80,11 @@ def test_visible_drops_nothing_and_shows_everything(text: str, shown: str):
         ("\x1b[1mx\x1b[0m", "x"),
     ],
 )
-def test_shortened(text: str, shown: str):
+def test_shortened(text: str, shown: str) -> None:
     assert shortened(text, lines=3, width=10) == shown
 
 
-def test_json_names_the_types_and_leaves_out_what_is_missing():
+def test_json_names_the_types_and_leaves_out_what_is_missing() -> None:
     raw = RawCall(index=0, name="f", arguments=(RawArgument(name="a", text="1"), RawArgument(name="b", text="2", value=2)))
     assert to_json(raw)["arguments"] == [
         {"type": "RawArgument", "name": "a", "text": "1", "span": [0, 0]},
@@ -94,7 +94,7 @@ def test_json_names_the_types_and_leaves_out_what_is_missing():
     assert raw.arguments[0].value is MISSING
 
 
-def test_json_for_people_is_json_and_safe_on_a_terminal():
+def test_json_for_people_is_json_and_safe_on_a_terminal() -> None:
     value = {"text": "中文\x1b[31m\x9b\x7f\u202e\ud800\n", "numbers": [float("nan"), float("-inf"), 1.5]}
     text = json_text(value)
     assert "中文" in text
@@ -102,7 +102,7 @@ def test_json_for_people_is_json_and_safe_on_a_terminal():
     assert json.loads(text) == value | {"numbers": ["nan", "-inf", 1.5]}
 
 
-def test_json_that_is_nested_too_deeply_is_refused():
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
     value: list[object] = []
     for _ in range(2000):
         value = [value]
@@ -114,6 +114,6 @@ def test_json_that_is_nested_too_deeply_is_refused():
     "text", ["\x9d" * 200_000, "\x1b]" * 200_000, "\x1b[" * 200_000, "\x1b" + " " * 200_000, "\x9b1;" * 200_000]
 )
 @pytest.mark.timeout(5)
-def test_plain_takes_linear_time(text: str):
+def test_plain_takes_linear_time(text: str) -> None:
     stream = PlainStream()
     assert "\x1b" not in plain(text) + stream.feed(text) + stream.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
-from servers.fake_openai import chunk, llama_props, reply
+from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
 from xmlcall.backends.openai import FALLBACK_TEMPLATE
@@ -29,7 +29,7 @@ def configured(tmp_path: Path, mode: str = "good", *, name: str = "files", **fie
     return str(path)
 
 
-def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path):
+def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> None:
     with model_server(f"Let me see.\n{ADD}", "\n\nIt is **3**.\n\n") as (url, _):
         done = run_cli("run", "--model", url, "What is 1 + 2?", home=tmp_path)
     assert done.returncode == 0
@@ -37,8 +37,9 @@ def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path)
     assert done.stderr == 'Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n'
 
 
-def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_path: Path):
-    endless = [2.5, *(chunk({"content": text}) for text in ("\n\nIt is ", "\x1b", "[31m[b]3[/b] ", "or ")), 60.0, *reply("never")]
+def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_path: Path) -> None:
+    said = [chunk({"content": text}) for text in ("\n\nIt is ", "\x1b", "[31m[b]3[/b] ", "or ")]
+    endless: list[Step] = [2.5, *said, 60.0, *reply("never")]
     with model_server(f"Let me see.\n{ADD}", endless) as (url, fake):
         with Terminal("run", "--model", url, "1+2?", home=tmp_path) as terminal:
             terminal.expect('Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n')
@@ -65,14 +66,15 @@ def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_pat
 )
 def test_what_becomes_of_a_call(
     mode: str, said: str, options: list[str], outcome: str, shown: str, tmp_path: Path, capsys: Capture
-):
+) -> None:
     with model_server(said, "Done.") as (url, _):
         code = main(["run", "--json", "--mcp", configured(tmp_path, mode), *options, "--model", url, "Go."])
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert code == (outcome == "denied")  # there was no terminal to ask on
     assert (document["answer"], document["stop_reason"], document["turns"]) == ("Done.", "end", 2)
-    assert document["usage"] == {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60}
+    counted = {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60, "is_estimated": False}
+    assert document["usage"] == counted
     assert document["tool_need"] is None
     [made] = document["calls"]
     assert (made["outcome"], made["name"]) == (outcome, "sing" if "sing" in said else "echo")
@@ -81,7 +83,7 @@ def test_what_becomes_of_a_call(
     assert shown in err
 
 
-def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture):
+def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture) -> None:
     wrong, zero = (call("calculator", operation="divide", a=a, b="0") for a in ("one", "1"))
     with model_server(wrong, zero, "Impossible.") as (url, _):
         assert main(["run", "--json", "--model", url, "Divide!"]) == 0
@@ -101,7 +103,7 @@ def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture):
     assert "error    Error executing tool calculator: division by zero is not possible\n" in err
 
 
-def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Path, capsys: Capture):
+def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Path, capsys: Capture) -> None:
     with model_server(ECHO, "Done.") as (url, _):
         assert main(["run", "--mcp", configured(tmp_path, name="demo", autoApprove=["*"]), "--model", url, "Go."]) == 1
     assert "demo.echo did not run: no terminal to ask on" in capsys.readouterr().err
@@ -126,7 +128,7 @@ def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Pat
 )
 def test_a_run_without_a_whole_answer_fails(
     replies: list[Any], options: list[str], out: str, message: str, tmp_path: Path, capsys: Capture
-):
+) -> None:
     with model_server(*replies) as (url, _):
         assert main(["run", "--yes", "--mcp", configured(tmp_path), *options, "--model", url, "Go."]) == 1
     printed = capsys.readouterr()
@@ -134,7 +136,7 @@ def test_a_run_without_a_whole_answer_fails(
     assert re.fullmatch(f"xmlcall: .*{message}.*", printed.err.splitlines()[-1])
 
 
-def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, capsys: Capture):
+def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, capsys: Capture) -> None:
     hostile = "\x1b]0;title\x07\x1b[31m[red]x[/red]\x9b2J :smile: \u202e"
     with model_server(f"{hostile}\n{call('echo', text=hostile)}", f"<think>{hostile}</think>{hostile}done") as (url, _):
         assert main(["run", "--yes", "--mcp", configured(tmp_path), "--model", url, "Go."]) == 0
@@ -145,7 +147,7 @@ def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, c
     assert r'call     files.echo(text="\u001b]0;title\u0007\u001b[31m[red]x[/red]\u009b2J :smile: \u202e")' in err
 
 
-def test_options_reach_the_model(tmp_path: Path, capsys: Capture):
+def test_options_reach_the_model(tmp_path: Path, capsys: Capture) -> None:
     sampling = ["--temperature", "0.5", "--seed", "7", "--max-tokens", "99"]
     with model_server("Ja.") as (url, fake):
         options = ["--lang", "zh", "--no-parallel", "--no-reminder", "--system", "Be brief.", "--mode", "xml"]
@@ -160,7 +162,7 @@ def test_options_reach_the_model(tmp_path: Path, capsys: Capture):
     assert capsys.readouterr().out == "Ja.\n"
 
 
-def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path: Path, capsys: Capture):
+def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         assert main(["run", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     [body] = fake.bodies
@@ -168,7 +170,7 @@ def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path
     assert body["messages"][-1]["content"].startswith("Hi\n\n(")
 
 
-def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture):
+def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     [body] = fake.bodies
@@ -176,7 +178,7 @@ def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture):
     assert [message["role"] for message in body["messages"]] == ["user"]
 
 
-def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture):
+def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         fake.props = llama_props(tools=False)
         assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
@@ -184,7 +186,7 @@ def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.parametrize("command", [["run", "Hi"], ["chat"]])
-def test_a_model_without_a_chat_template_is_named_before_the_first_question(command: list[str], tmp_path: Path):
+def test_a_model_without_a_chat_template_is_named_before_the_first_question(command: list[str], tmp_path: Path) -> None:
     with model_server("Yes.") as (url, fake):
         fake.props = llama_props(template=FALLBACK_TEMPLATE)
         options = ["--mcp", configured(tmp_path), "--model", url]
@@ -194,7 +196,7 @@ def test_a_model_without_a_chat_template_is_named_before_the_first_question(comm
     assert len(fake.bodies) == len(command) - 1
 
 
-def test_native_mode_runs_a_call_that_the_server_left_in_the_text(tmp_path: Path):
+def test_native_mode_runs_a_call_that_the_server_left_in_the_text(tmp_path: Path) -> None:
     leaked = 'Echo.\n```json\n{"name": "echo", "arguments": {"text": "hello"}}\n```'
     with model_server(leaked, "It said hello.") as (url, fake):
         options = ["--mode", "native", "--mcp", configured(tmp_path), "--yes", "--model", url]
@@ -204,14 +206,14 @@ def test_native_mode_runs_a_call_that_the_server_left_in_the_text(tmp_path: Path
     assert fake.bodies[1]["messages"][1]["content"] == "Echo."
 
 
-def test_the_question_may_come_from_a_pipe(tmp_path: Path):
+def test_the_question_may_come_from_a_pipe(tmp_path: Path) -> None:
     with model_server("Yes.") as (url, fake):
         done = run_cli("run", "--mcp", configured(tmp_path), "--model", url, "-", home=tmp_path, stdin="Grüße?\n")
     assert (done.returncode, done.stdout) == (0, "Yes.\n")
     assert fake.bodies[0]["messages"][-1]["content"].startswith("Grüße?\n\n(")
 
 
-def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, capsys: Capture):
+def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, capsys: Capture) -> None:
     path = configured(tmp_path, env={"TOKEN": "s3cret", "A B": "x"})
     with model_server(ECHO.replace("</invoke>", ""), "Done.") as (url, _):
         assert main(["run", "--yes", "--verbose", "--mcp", path, "--model", url, "Go."]) == 0
@@ -222,7 +224,7 @@ def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, cap
     assert "tokens   64 in, 60 from the cache, 8 out; replies: 2\n" in err
 
 
-def test_nobody_reads_the_answer(tmp_path: Path):
+def test_nobody_reads_the_answer(tmp_path: Path) -> None:
     with model_server("Yes.") as (url, _):
         command = [*XMLCALL, "run", "--mcp", configured(tmp_path), "--model", url, "Hi"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)) as process:
@@ -250,7 +252,7 @@ QUESTION = "[s]top: "
         (["\x03"], 130, "xmlcall: interrupted\n"),
     ],
 )
-def test_the_person_is_asked(typed: list[str], code: int, shown: str, tmp_path: Path):
+def test_the_person_is_asked(typed: list[str], code: int, shown: str, tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path)
     with model_server(ECHO, "Done.") as (url, fake):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
@@ -269,7 +271,7 @@ def test_the_person_is_asked(typed: list[str], code: int, shown: str, tmp_path: 
         assert "Not run: The person said no." in fake.bodies[-1]["messages"][-1]["content"]
 
 
-def test_always_means_this_tool_in_this_session(tmp_path: Path):
+def test_always_means_this_tool_in_this_session(tmp_path: Path) -> None:
     both = ECHO.replace("</function_calls>", call("echo", text="again").partition("\n")[2])
     with model_server(both, ECHO.replace("hi", "third"), "Done.") as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
@@ -279,7 +281,7 @@ def test_always_means_this_tool_in_this_session(tmp_path: Path):
             assert terminal.end() == 0
 
 
-def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: Path):
+def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: Path) -> None:
     numbers = " ".join(str(n * n) for n in range(400))
     text = "rm -rf /" + " " * 400 + f"{numbers}\n\x1b[8mhidden\u202e{numbers}[conceal]end"
     with model_server(call("echo", text=text)) as (url, _):
@@ -289,7 +291,7 @@ def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: P
     assert f'"text": {written}\n' in shown
 
 
-def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path):
+def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path) -> None:
     with model_server([1.0, *reply(ECHO)], "Done.") as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
             terminal.expect("starting files")
@@ -300,7 +302,7 @@ def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path):
     assert "tools/call" not in ProcessFiles(tmp_path).received()
 
 
-def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_path: Path, capsys: Capture):
+def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Hm.\n<function_results>\n9", "Done.") as (url, _):
         assert main(["run", "--yes", "--mcp", configured(tmp_path), "--model", url, "Go."]) == 0
     printed = capsys.readouterr()

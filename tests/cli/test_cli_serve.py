@@ -55,7 +55,7 @@ class Serving:
     def rest(self) -> str:
         """Read standard output to its end."""
         assert self.process.stdout is not None
-        return self.process.stdout.read()
+        return str(self.process.stdout.read())
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         """Ask for a path, by way of this machine's address."""
@@ -69,7 +69,7 @@ class Serving:
     @property
     def here(self) -> str:
         """The address, where it listens on all of them."""
-        return self.url.replace("0.0.0.0", "127.0.0.1")
+        return str(self.url.replace("0.0.0.0", "127.0.0.1"))
 
     def end(self, number: signal.Signals) -> tuple[int, float]:
         """Send a signal; give the exit code and the seconds until it ended."""

@@ -3,12 +3,12 @@
 import asyncio
 import io
 import threading
+import time
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from xmlcall.cli import waiting
 from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
 from xmlcall.cli.words import speaker
 from xmlcall.models.known import Progress
@@ -31,7 +31,7 @@ def step(done: int, note: str = "") -> Progress:
     return Progress(done=done * MB, total=491 * MB, note=note)
 
 
-def test_a_download_is_a_bar_on_a_terminal_and_leaves_nothing_behind():
+def test_a_download_is_a_bar_on_a_terminal_and_leaves_nothing_behind() -> None:
     to, file = console(terminal=True)
     with DownloadBar(to, "tiny[bold]") as bar:
         for done in (0, 100, 200, 491):
@@ -43,9 +43,9 @@ def test_a_download_is_a_bar_on_a_terminal_and_leaves_nothing_behind():
     assert drawn.endswith("\x1b[2K")  # the line is erased
 
 
-def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyPatch):
+def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     to, file = console(terminal=False)
     with DownloadBar(to, "tiny") as bar:
         for done in range(250):
@@ -60,9 +60,9 @@ def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, monkeypatch: pytest.MonkeyPatch):
+def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     to, file = console(terminal=terminal)
     with DownloadBar(to, "tiny") as bar:
         for second in range(25):
@@ -74,7 +74,7 @@ def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, m
     assert r"example.com\u001b[2J failed" in notes[-1]
 
 
-async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch):
+async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     to, file = console(terminal=True)
     status = SlowStatus(to, speaker("en"))
     status.start("quick")
@@ -90,7 +90,7 @@ async def test_a_status_appears_only_when_it_takes_long(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("line", "shown"), [(True, "slow ...\n"), (False, "")])
-async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, shown: str):
+async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, shown: str) -> None:
     to, file = console(terminal=False)
     status = SlowStatus(to, speaker("en"), line=line)
     status.start("slow", after=0)
@@ -99,12 +99,13 @@ async def test_without_a_terminal_a_status_is_a_line_or_nothing(line: bool, show
     assert file.getvalue() == shown
 
 
-async def test_opening_shows_the_download_and_then_that_it_loads():
+async def test_opening_shows_the_download_and_then_that_it_loads() -> None:
     to, file = console(terminal=True)
     opening = OpeningStatus(to, speaker("en"))
     opening.model = "tiny\x1b[2J"
+    steps = map(step, (0, 100, 491))
     async with opening:
-        download = threading.Thread(target=lambda: [opening.progress(step(done)) for done in (0, 100, 491)])
+        download = threading.Thread(target=lambda: [*map(opening.progress, steps)])
         download.start()
         await asyncio.sleep(0.2)
         download.join()

@@ -20,25 +20,26 @@ def said() -> set[str]:
     """The keys that the modules of the command line ask for, where they stand as literals."""
     calls = [node for path in CLI.glob("*.py") for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     named = [node for node in calls if "say" in ast.unparse(node.func).rpartition(".")[2] and node.args]
-    return {first.value for node in named if isinstance(first := node.args[0], ast.Constant)}
+    first = [node.args[0] for node in named]
+    return {key.value for key in first if isinstance(key, ast.Constant) and isinstance(key.value, str)}
 
 
-def test_there_are_texts_for_each_language_of_the_prompts():
+def test_there_are_texts_for_each_language_of_the_prompts() -> None:
     assert tuple(TEXTS) == LANGUAGES
 
 
 @pytest.mark.parametrize("lang", TEXTS)
-def test_each_language_has_the_same_keys_and_placeholders(lang: str):
+def test_each_language_has_the_same_keys_and_placeholders(lang: str) -> None:
     assert TEXTS[lang].keys() == TEXTS["en"].keys()
     assert {key: placeholders(text) for key, text in TEXTS[lang].items()} == {
         key: placeholders(text) for key, text in TEXTS["en"].items()
     }
 
 
-def test_what_is_asked_for_is_there():
+def test_what_is_asked_for_is_there() -> None:
     assert len(said()) > 20
     assert said() <= TEXTS["en"].keys()
 
 
-def test_a_text_takes_values_as_they_are():
+def test_a_text_takes_values_as_they_are() -> None:
     assert speaker("zh")("running", target="{x} %s") == "正在运行 {x} %s"

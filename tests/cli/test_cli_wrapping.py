@@ -32,7 +32,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "shown"), BROKEN)
-def test_lines_are_broken_between_words(text: str, shown: str):
+def test_lines_are_broken_between_words(text: str, shown: str) -> None:
     assert whole(text) == shown
 
 
@@ -53,7 +53,7 @@ STYLED = [
 
 
 @pytest.mark.parametrize(("text", "shown"), STYLED)
-def test_markdown_is_shown_as_what_it_means(text: str, shown: str):
+def test_markdown_is_shown_as_what_it_means(text: str, shown: str) -> None:
     assert whole(text, styled=True) == shown
 
 
@@ -64,29 +64,29 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.booleans())
-def test_it_is_the_same_whole_and_in_pieces(pieces: list[str], styled: bool):
+def test_it_is_the_same_whole_and_in_pieces(pieces: list[str], styled: bool) -> None:
     wrapping = Wrapping(20, styled=styled)
     assert "".join(map(wrapping.feed, pieces)) + wrapping.close() == whole("".join(pieces), styled=styled)
 
 
 @given(PIECES)
-def test_nothing_but_white_space_changes(pieces: list[str]):
+def test_nothing_but_white_space_changes(pieces: list[str]) -> None:
     text = "".join(pieces)
     assert "".join(whole(text).split()) == "".join(text.split())
 
 
 @given(st.lists(st.sampled_from(["word", "wo", "中", "long-word", "ü"]), max_size=40))
-def test_no_line_is_too_wide(words: list[str]):
+def test_no_line_is_too_wide(words: list[str]) -> None:
     assert all(cell_len(line) <= 20 for line in whole(" ".join(words)).split("\n"))
 
 
 @given(PIECES)
-def test_styles_end(pieces: list[str]):
+def test_styles_end(pieces: list[str]) -> None:
     shown = whole("".join(pieces), styled=True)
     assert shown.rfind(NORMAL) >= max(shown.rfind(BOLD), shown.rfind(DIM))
 
 
-def test_text_is_shown_word_by_word():
+def test_text_is_shown_word_by_word() -> None:
     wrapping = Wrapping(40)
     assert [wrapping.feed(piece) for piece in ("Once ", "upon", " a ti", "me 中", "文")] == [
         "Once",
@@ -99,7 +99,7 @@ def test_text_is_shown_word_by_word():
     assert wrapping.close() == ""
 
 
-def test_a_label_stands_before_further_lines():
+def test_a_label_stands_before_further_lines() -> None:
     shown = wrapped("a line of many words\nand more", 29, indent=9)
     assert shown == "a line of many words\n         and more"
     assert wrapped("a line of very many words", 29, indent=9) == "a line of very many\n         words"
@@ -107,7 +107,7 @@ def test_a_label_stands_before_further_lines():
 
 @pytest.mark.parametrize("text", ["x" * 300_000, "**" * 150_000, " " * 300_000, "中" * 100_000, "，" * 100_000, "a " * 100_000])
 @pytest.mark.timeout(10)
-def test_wrapping_takes_linear_time(text: str):
+def test_wrapping_takes_linear_time(text: str) -> None:
     wrapping = Wrapping(80, styled=True)
     shown = "".join(wrapping.feed(text[at : at + 7]) for at in range(0, len(text), 7)) + wrapping.close()
     assert len(shown) < 20 * len(text) + 100

@@ -2,23 +2,30 @@
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 SCHEMA = {"type": "object", "properties": INTEGERS, "required": ["a", "b"]}
 TOOL = {"name": "multiply", "description": "Multiply two integers.", "inputSchema": SCHEMA}
 
 
-def initialize(params):
+def initialize(params: dict[str, Any]) -> dict[str, Any]:
     about = {"name": "multiply", "version": "1"}
     return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
 
 
-def call(params):
+def call(params: dict[str, Any]) -> dict[str, Any]:
     product = params["arguments"]["a"] * params["arguments"]["b"]
     return {"content": [{"type": "text", "text": str(product)}]}
 
 
-METHODS = {"initialize": initialize, "ping": lambda _: {}, "tools/list": lambda _: {"tools": [TOOL]}, "tools/call": call}
+METHODS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "initialize": initialize,
+    "ping": lambda _: {},
+    "tools/list": lambda _: {"tools": [TOOL]},
+    "tools/call": call,
+}
 
 if __name__ == "__main__":
     for line in sys.stdin:

@@ -21,12 +21,21 @@ import ollama
 import openai
 import pytest
 from pydantic import BaseModel
+from servers.fake_ollama import FakeOllama, Step, done, line, part
+from servers.run_server import Stage, free_port, run_server
 
-from tests.servers.fake_ollama import FakeOllama, Step, done, line, part
-from tests.servers.run_server import Stage, free_port, run_server
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.clients import AsyncTransport, Transport, async_httpx2_client, async_httpx_client, httpx2_client, httpx_client
-from xmlcall.clients import ollama as drop_in
+from xmlcall.clients import (
+    AsyncTransport,
+    Transport,
+    async_httpx2_client,
+    async_httpx_client,
+    httpx2_client,
+    httpx_client,
+)
+from xmlcall.clients import (
+    ollama as drop_in,
+)
 from xmlcall.clients.asgi import AHEAD, AppError, AppResponse
 from xmlcall.errors import BackendProtocolError, BackendStatusError, UsageError
 from xmlcall.types.calls import Tool
@@ -191,14 +200,19 @@ def anthropic_result(identity: str, text: str) -> Any:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": identity, "content": text}]}
 
 
+def older(client: Any) -> Any:
+    """An httpx client, where the SDK's types ask for one of httpx2, its successor."""
+    return client
+
+
 SDKS: dict[str, Callable[..., Any]] = {
     "openai": lambda model, **more: openai.OpenAI(api_key="-", http_client=httpx2_client(model, mode="xml"), **more),
     "openai async": lambda model, **more: openai.AsyncOpenAI(
         api_key="-", http_client=async_httpx2_client(model, mode="xml"), **more
     ),
-    "openai, httpx": lambda model, **more: openai.OpenAI(api_key="-", http_client=httpx_client(model, mode="xml"), **more),
+    "openai, httpx": lambda model, **more: openai.OpenAI(api_key="-", http_client=older(httpx_client(model, mode="xml")), **more),
     "openai async, httpx": lambda model, **more: openai.AsyncOpenAI(
-        api_key="-", http_client=async_httpx_client(model, mode="xml"), **more
+        api_key="-", http_client=older(async_httpx_client(model, mode="xml")), **more
     ),
     "anthropic": lambda model, **more: anthropic.Anthropic(api_key="-", http_client=httpx2_client(model, mode="xml"), **more),
     "anthropic async": lambda model, **more: anthropic.AsyncAnthropic(
@@ -277,6 +291,7 @@ async def test_errors_of_the_model_server(name: str, error: Exception, status: i
         ask = client.chat.completions if name.startswith("openai") else client.messages
         with pytest.raises((openai.APIStatusError, anthropic.APIStatusError), match=words) as raised:
             await settled(ask.create(model="any", messages=[HI], stream=stream, max_tokens=9))
+        assert isinstance(raised.value, openai.APIStatusError | anthropic.APIStatusError)
         assert raised.value.status_code == status
 
 
@@ -461,7 +476,7 @@ def test_an_async_client_outlives_its_event_loop() -> None:
     backend = Watched("One", "two")
     client = async_httpx2_client(backend)
 
-    async def ask() -> str:
+    async def ask() -> Any:
         return (await client.post("/api/chat", json={**ASK, "stream": False})).json()["message"]["content"]
 
     assert [asyncio.run(ask()), asyncio.run(ask())] == ["One", "two"]
@@ -703,6 +718,7 @@ async def chat(
     """Ask; a streamed answer is put together."""
     answer = await settled(client.chat(model, messages, stream=stream, **fields))
     if not stream:
+        assert isinstance(answer, drop_in.ChatResponse)
         return answer
     parts = [part async for part in each(answer)]
     assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
@@ -810,7 +826,10 @@ TOOLS: list[tuple[Any, dict[str, Any]]] = [
     (
         ollama.Tool(
             function=ollama.Tool.Function(
-                name="t", parameters=ollama.Tool.Function.Parameters(**{"$defs": {"a": {"type": "string"}}, "required": ["a"]})
+                name="t",
+                parameters=ollama.Tool.Function.Parameters.model_validate(
+                    {"$defs": {"a": {"type": "string"}}, "required": ["a"]}
+                ),
             )
         ),
         {
@@ -846,7 +865,7 @@ async def test_the_other_arguments_reach_ollama(fake: FakeOllama, host: str) -> 
             "options": {"top_k": 3},
         }
         with pytest.raises(TypeError, match="unexpected keyword argument 'tool'"):
-            client.chat("tiny", [HI], tool=[])  # type: ignore[call-overload]
+            client.chat("tiny", [HI], tool=[])
 
 
 @both_ollamas

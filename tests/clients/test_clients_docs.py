@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from clients import environments, run, table
 from clients.scripted import ANSWER, MultiplyingModel
+from clients.table import CLIENTS, Client
 from servers.run_server import run_server
 
 from xmlcall.proxy import create_app
@@ -18,7 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="u
 SNIPPETS = [code for _, code in re.findall(r"^```(python|js)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)]
 LAST_LINE = re.compile(r'(?:print|console\.log)\((?:await )?whole\("http://127\.0\.0\.1:8485(/v1)?"\)\);?')
 
-SHOWN = [client for client in run.CLIENTS if client.snippet]  # in the order of the page
+SHOWN = [client for client in CLIENTS if client.snippet]  # in the order of the page
 PROGRAMS = [client.program for client in SHOWN]
 
 
@@ -54,16 +55,16 @@ def test_the_table_is_what_was_kept() -> None:
 
 
 def test_what_was_kept_is_of_the_versions_of_the_table() -> None:
-    versions = {client.name: client.version for client in run.CLIENTS}
-    ways = {client.name: list(client.ways) for client in run.CLIENTS}
+    versions = {client.name: client.version for client in CLIENTS}
+    ways = {client.name: list(client.ways) for client in CLIENTS}
     for name, result in table.kept().items():
         assert (result.version, list(result.ways)) == (versions[name], ways[name])
 
 
 def test_each_client_has_its_own_name_and_program() -> None:
-    names = [client.name for client in run.CLIENTS]
+    names = [client.name for client in CLIENTS]
     assert len({*names}) == len(names)
-    assert {client.program for client in run.CLIENTS} == {path.name for path in table.PROGRAMS.iterdir() if path.is_file()}
+    assert {client.program for client in CLIENTS} == {path.name for path in table.PROGRAMS.iterdir() if path.is_file()}
 
 
 # -- run.py ------------------------------------------------------------------------------------------------------------
@@ -106,15 +107,15 @@ TWO = ("whole", "streamed")
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], run.Client]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Client]:
     """Give a client whose program is some code, run with this Python."""
     monkeypatch.setattr(run, "BUILD", tmp_path)
     monkeypatch.setattr(run, "command", lambda client: [sys.executable, str(tmp_path / client.program)])
     (tmp_path / "some" / "home").mkdir(parents=True)
 
-    def client_of(code: str) -> run.Client:
+    def client_of(code: str) -> Client:
         (tmp_path / "some.py").write_text(code)
-        return run.Client(name="some", program="some.py", package="openai", wire="openai", ways=TWO, requires=["openai==1"])
+        return Client(name="some", program="some.py", package="openai", wire="openai", ways=TWO, requires=["openai==1"])
 
     return client_of
 
@@ -127,18 +128,18 @@ CODES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize(("code", "expected"), CODES.items())
-def test_programs(code: str, expected: list[str], made: Callable[[str], run.Client]) -> None:
+def test_programs(code: str, expected: list[str], made: Callable[[str], Client]) -> None:
     found = run.outcomes(made(code), "9")
     assert [found[way] for way in TWO] == expected
 
 
-def test_a_program_that_hangs(made: Callable[[str], run.Client], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_hangs(made: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "CLIENT_SECONDS", 0.2)
     found = run.outcomes(made("import time; time.sleep(60)"), "9")
     assert set(found.values()) == {"not done after 0.2 s"}
 
 
-def test_a_real_server_is_started_and_stopped(made: Callable[[str], run.Client], tmp_path: Path) -> None:
+def test_a_real_server_is_started_and_stopped(made: Callable[[str], Client], tmp_path: Path) -> None:
     asking = made((table.PROGRAMS / "openai_sdk.py").read_text())
     with run_server(create_app(MultiplyingModel(), mode="xml"), lifespan="on") as upstream:
         with run.served(f"{upstream}/v1") as url:
@@ -149,7 +150,7 @@ def test_a_real_server_is_started_and_stopped(made: Callable[[str], run.Client],
 
 def test_variables_are_ours_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    found = environments.variables(run.CLIENTS[0])
+    found = environments.variables(CLIENTS[0])
     assert "OPENAI_API_KEY" not in found
     assert Path(found["HOME"]).is_relative_to(environments.BUILD)
 

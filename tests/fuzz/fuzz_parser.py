@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 with atheris.instrument_imports(include=["xmlcall"]):
     from soup import JSON, PIECES, TOOLS, check_invariants, pieces_of
 
-    from xmlcall import UsageError, parse, render
+    from xmlcall import ToolCall, UsageError, parse, render
     from xmlcall.dialects import DIALECTS
     from xmlcall.loosejson.reader import read as read_json
 
@@ -37,10 +37,10 @@ def test_one_input(data: bytes) -> None:
 
 
 def _piece(source: atheris.FuzzedDataProvider) -> str:
-    number = source.ConsumeIntInRange(0, 255)
+    number = int(source.ConsumeIntInRange(0, 255))
     if number < 240:
         return ALL[number * len(ALL) // 240]
-    return source.ConsumeUnicode(2)
+    return str(source.ConsumeUnicode(2))
 
 
 def _round_trip(value: str, dialect: str) -> None:
@@ -51,7 +51,7 @@ def _round_trip(value: str, dialect: str) -> None:
         json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
         raise
     reply = parse(text, TOOLS)
-    assert [each.arguments for each in reply.calls] == [call["arguments"]], (dialect, value)
+    assert [isinstance(each, ToolCall) and each.arguments for each in reply.calls] == [call["arguments"]], (dialect, value)
 
 
 if __name__ == "__main__":

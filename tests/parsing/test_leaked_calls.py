@@ -12,7 +12,7 @@ from xmlcall.agent.native import generate_native
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.types.calls import RawArgument, RawCall
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
 from xmlcall.types.events import Event
 
 
@@ -37,8 +37,10 @@ def native(a: int, b: int) -> Chunk:
     return Chunk(tool_calls=(RawCall(index=0, name="add", arguments=given, dialect="native"),), finish_reason="tool_calls")
 
 
-async def _generated(pieces: list[Any], read_text: bool, capabilities: Capabilities | None) -> tuple[Generated, list[Event]]:
-    backend, events = ScriptedBackend([pieces], capabilities=capabilities), list[Event]()
+async def _generated(
+    pieces: list[Any], read_text: bool, capabilities: Capabilities | None
+) -> tuple[Generated, list[Event | PromptProgress]]:
+    backend, events = ScriptedBackend([pieces], capabilities=capabilities), list[Event | PromptProgress]()
     async for event in generate_native(backend, CompletionRequest(messages=()), Binder(catalog=CATALOG), read_text=read_text):
         if isinstance(event, Generated):
             return event, events
@@ -46,7 +48,9 @@ async def _generated(pieces: list[Any], read_text: bool, capabilities: Capabilit
     raise AssertionError("a reply ends with a Generated")
 
 
-def generated(*pieces: Any, read_text: bool = True, capabilities: Capabilities | None = None) -> tuple[Generated, list[Event]]:
+def generated(
+    *pieces: Any, read_text: bool = True, capabilities: Capabilities | None = None
+) -> tuple[Generated, list[Event | PromptProgress]]:
     return asyncio.run(_generated(list(pieces), read_text, capabilities))
 
 

@@ -15,7 +15,7 @@ CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).with_name("runaway.t
 
 def text_of(case: dict[str, Any]) -> str:
     units = (case["unit"].replace("{n}", str(n)).replace("{square}", str(n * n)) for n in range(1, case["times"] + 1))
-    return case.get("before", "") + "".join(units)
+    return "".join([case.get("before", ""), *units])
 
 
 def found(text: str, sizes: list[int]) -> tuple[int | None, int, int]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
@@ -46,7 +47,7 @@ STRUCTURED = ToolResult(structured_content={"temperature": 13.5})
 
 
 def results_of(lang: str) -> str:
-    answered = [
+    answered: list[tuple[ToolCall | InvalidCall, ToolResult | None]] = [
         (call("ping"), BLOCKS),
         (call("get_weather"), STRUCTURED),
         (call("ping"), ToolResult.error("it failed")),
@@ -134,7 +135,7 @@ FEEDBACK_TOOL = {
 }
 
 
-def feedback_on(text: str, **more: str) -> str:
+def feedback_on(text: str, **more: Any) -> str:
     call = parse(text, [FEEDBACK_TOOL]).calls[0]
     assert isinstance(call, InvalidCall)
     return feedback(call, [FEEDBACK_TOOL], **more)

@@ -140,7 +140,7 @@ async def test_a_call_is_announced_before_its_arguments() -> None:
     assert opened == CallOpened(index=0, id=closed.call.id, name="add")  # type: ignore[union-attr]
     assert arguments == ArgumentsPiece(index=0, text='{"a": 1, "b": 2}')
     assert isinstance(closed, CallClosed)
-    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage())
+    assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 
 FAILURES = [
@@ -213,7 +213,7 @@ async def test_a_call_copied_from_the_conversation_does_not_run() -> None:
 @pytest.mark.parametrize("limit", [None, 9])
 async def test_a_cut_reply_gives_whole_calls_only(limit: int | None) -> None:
     text = block(("add", {"a": 1, "b": 2}), ("echo", {"text": "this is cut"}))[:-40]
-    fields = {} if limit is None else {"max_tokens": limit}
+    fields: dict[str, Any] = {} if limit is None else {"max_tokens": limit}
     turn = await ask(ScriptedBackend([text], finish_reasons=["length"]), body(**fields))
     assert (calls(turn), turn.finish_reason) == ([("add", {"a": 1, "b": 2})], "length")
 
@@ -289,7 +289,7 @@ async def test_an_edited_history_is_believed() -> None:
     assert '<parameter name="a">3</parameter>' in texts(backend)[2][1]
 
 
-HISTORY = [
+HISTORY: list[dict[str, Any]] = [
     {"role": "system", "content": "Be kind."},
     {"role": "developer", "content": "Be short."},
     {"role": "user", "content": "1 + 2 and 3 + 4?"},
@@ -329,7 +329,7 @@ async def test_without_tools_a_history_with_calls_is_text_too() -> None:
 
 async def test_results_without_ids_go_by_name_and_position() -> None:
     backend = ScriptedBackend(["Done."])
-    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}  # type: ignore[attr-defined]
+    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}
     await ask(backend, body("?", message, {"role": "tool", "name": "gone", "content": "G"}, {"role": "tool", "content": "A"}))
     told = texts(backend)[-1][1]
     assert told.index("A\n") < told.index("G\n")
@@ -337,7 +337,7 @@ async def test_results_without_ids_go_by_name_and_position() -> None:
 
 async def test_results_whose_ids_no_call_has_go_by_position() -> None:
     backend = ScriptedBackend(["Done."])
-    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}  # type: ignore[attr-defined]
+    message = {**HISTORY[3], "tool_calls": [{**call, "id": ""} for call in HISTORY[3]["tool_calls"]]}
     results = [{"role": "tool", "tool_call_id": identity, "content": identity * 3} for identity in "pqr"]
     await ask(backend, body("?", message, *results))
     told = texts(backend)[-1][1]

@@ -98,7 +98,7 @@ async def test_another_server_is_asked_to_begin_so(name: str, tools: bool, chunk
 async def test_a_template_that_refuses(path: str, tools: bool, capabilities: Capabilities, status: int) -> None:
     refused = BackendStatusError("no prefill with this template", status_code=status)
     is_asked = path == MESSAGES and capabilities is NOT  # at once
-    replies = ["The answer is three."] if is_asked else [refused, "The answer is three."]
+    replies: list[str | Exception] = ["The answer is three."] if is_asked else [refused, "The answer is three."]
     backend = ScriptedBackend(replies, capabilities=capabilities)
     text, _ = await answered(backend, path, asked(path, tools=tools))
     assert text.endswith(" three.")

@@ -19,6 +19,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from proxy_harness import block
 from schemathesis.checks import load_all_checks
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from servers.run_server import run_server
 
@@ -401,7 +402,9 @@ async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pyte
 # -- the app's own description -----------------------------------------------------------------------------------------
 
 load_all_checks()
-OPERATIONS = [result.ok() for result in schemathesis.openapi.from_dict(description()).get_all_operations()]
+FOUND = [*schemathesis.openapi.from_dict(description()).get_all_operations()]
+OPERATIONS = [result.ok() for result in FOUND if isinstance(result, Ok)]
+assert len(OPERATIONS) == len(FOUND), "the app describes something that is no operation"
 MODES = schemathesis.GenerationMode
 GENERATED = [(operation, mode) for operation in OPERATIONS for mode in MODES if operation.body or mode is MODES.POSITIVE]
 
@@ -533,7 +536,7 @@ def test_a_caller_that_leaves_in_its_own_words(url: str, caplog: pytest.LogCaptu
 
 # -- the limits --------------------------------------------------------------------------------------------------------
 
-LIMITS = {
+LIMITS: dict[str, list[Any]] = {
     "| a request's headers | {:,} bytes |": [guard.HEADER_LIMIT],
     "| its body | {:,} bytes in {:g} s, {} levels, {:,} values |": [
         endpoints.BODY_LIMIT,

@@ -27,10 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from xmlcall import LocalHost
+from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine import patience
 from xmlcall.proxy.http import exchange as answering
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
@@ -108,7 +108,10 @@ def proxies() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.01, 0.01))
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
 
 
 def play(stage: Stage, fake: Any, **answers: tuple[int, str, list[bytes]]) -> Upstream:
@@ -197,6 +200,19 @@ def test_what_has_tools_in_it_is_written_as_text(asked: dict[str, Any], proxies:
 
 
 MULTIPLY = {"index": 0, "id": "c", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 1234, "b": 5678}'}}
+# Words of servers for the same; in Anthropic's format a wrong one lets clients drop the call.
+CALLED_WORDS = ["tool_calls", "function_call", "tool_use", "stop"]
+
+
+@pytest.mark.parametrize("word", CALLED_WORDS)
+def test_an_answer_with_a_call_says_so_whatever_the_server_calls_it(word: str, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(steps=[chunk({"tool_calls": [MULTIPLY]}), chunk({}, word), fake_openai.DONE]))
+    tool = {"name": "multiply", "input_schema": {"type": "object"}}
+    asked = {"model": "tiny", "max_tokens": 99, "messages": messages(), "tools": [tool]}
+    answer = HTTP.post(f"{proxies['native']}/v1/messages", json=asked).json()
+    assert ([block["type"] for block in answer["content"]], answer["stop_reason"]) == (["tool_use"], "tool_use")
+
+
 TRIALS = {
     "it works": ([chunk({"tool_calls": [MULTIPLY]}), chunk({}, "tool_calls")], True),
     "it does not": (fake_openai.reply("It is 7006652."), False),
@@ -484,7 +500,10 @@ FINISHES = {
     MESSAGES: ("message_stop", '"stop_reason": "'),
     OLLAMA_CHAT: ('"done": true', '"done_reason"'),
 }
-BREAKS = {"cut": [chunk({"content": "Hello"}), CUT], "no end": [chunk({"content": "Hello"})]}
+BREAKS: dict[str, list[bytes | float | str]] = {
+    "cut": [chunk({"content": "Hello"}), CUT],
+    "no end": [chunk({"content": "Hello"})],
+}
 BREAKS["an error"] = [chunk({"content": "Hello"}), fake_openai.event({"error": {"message": "out of memory"}})]
 BREAKS["nonsense"] = [chunk({"content": "Hello"}), b"data: <html>\n\n"]
 
@@ -861,8 +880,8 @@ def test_a_page_that_may_call(guarded: str) -> None:
     assert asked.headers["access-control-allow-origin"] == PAGE
     assert asked.headers["access-control-allow-headers"] == "*, authorization"
     assert "POST" in asked.headers["access-control-allow-methods"]
-    for headers, status in (({"x-api-key": KEY.encode()}, 200), ({}, 401)):
-        answer = HTTP.post(guarded + CHAT, json=asking(CHAT), headers={"origin": PAGE, **headers})
+    for keys, status in (({b"x-api-key": KEY.encode()}, 200), ({}, 401)):
+        answer = HTTP.post(guarded + CHAT, json=asking(CHAT), headers={b"origin": PAGE.encode(), **keys})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
         assert answer.headers["vary"] == "origin"
         assert "access-control-allow-credentials" not in answer.headers
@@ -873,7 +892,7 @@ def test_a_page_that_may_call(guarded: str) -> None:
 )
 def test_other_pages_may_not(origin: str, guarded: str) -> None:
     for method in ("POST", "OPTIONS"):
-        response = HTTP.request(method, guarded + CHAT, headers={"origin": origin, "x-api-key": KEY.encode()})
+        response = HTTP.request(method, guarded + CHAT, headers={b"origin": origin.encode(), b"x-api-key": KEY.encode()})
         assert response.status_code == 403
         assert not [name for name in response.headers if name.startswith("access-control")]
 

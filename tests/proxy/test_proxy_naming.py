@@ -141,7 +141,10 @@ async def test_the_history_is_in_the_models_names_and_in_its_own_words() -> None
 
 async def test_a_history_of_another_server_is_in_the_models_names() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read file", "arguments": json.dumps(GIVEN)}}
-    said = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "abc"}]
+    said: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "abc"},
+    ]
     backend = ScriptedBackend(["Done."])
     await ask(backend, body({"role": "user", "content": "Hi"}, *said, tools=[function("read file", path={"type": "string"})]))
     written = [message.content for message in backend.requests[0].messages]

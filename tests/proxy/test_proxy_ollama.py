@@ -131,7 +131,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
 
 
 @pytest.mark.parametrize(("data", "message"), MESSAGES)
-def test_messages(data: dict[str, Any], message: Message):
+def test_messages(data: dict[str, Any], message: Message) -> None:
     assert OLLAMA_CHAT.read(chat(messages=[USER, data])).request.messages == (Message(role="user", content="Hi"), message)
 
 
@@ -185,7 +185,7 @@ SAMPLING: list[tuple[dict[str, Any], Sampling]] = [
 
 @pytest.mark.parametrize(("fields", "sampling"), SAMPLING)
 @pytest.mark.parametrize(("form", "body"), [(OLLAMA_CHAT, chat), (OLLAMA_GENERATE, generate)], ids=["chat", "generate"])
-def test_sampling(form: Format, body: Callable[..., dict[str, Any]], fields: dict[str, Any], sampling: Sampling):
+def test_sampling(form: Format, body: Callable[..., dict[str, Any]], fields: dict[str, Any], sampling: Sampling) -> None:
     assert form.read(body(**fields)).request.sampling == sampling
 
 
@@ -193,7 +193,9 @@ def test_sampling(form: Format, body: Callable[..., dict[str, Any]], fields: dic
     ("given", "streams"), [({}, True), ({"stream": None}, True), ({"stream": True}, True), ({"stream": False}, False)]
 )
 @pytest.mark.parametrize(("form", "body"), [(OLLAMA_CHAT, chat), (OLLAMA_GENERATE, generate)], ids=["chat", "generate"])
-def test_answers_stream_by_default(form: Format, body: Callable[..., dict[str, Any]], given: dict[str, Any], streams: bool):
+def test_answers_stream_by_default(
+    form: Format, body: Callable[..., dict[str, Any]], given: dict[str, Any], streams: bool
+) -> None:
     asked = form.read(body(**given))
     assert (asked.stream, asked.model, asked.request.wire) == (streams, "gemma3:4b", "ollama")
     assert (form.name, form.media_type) == ("ollama", "application/x-ndjson")
@@ -218,12 +220,12 @@ TOOLS: list[tuple[dict[str, Any], tuple[str, ...], ToolChoice]] = [
 
 
 @pytest.mark.parametrize(("fields", "names", "choice"), TOOLS)
-def test_tools(fields: dict[str, Any], names: tuple[str, ...], choice: ToolChoice):
+def test_tools(fields: dict[str, Any], names: tuple[str, ...], choice: ToolChoice) -> None:
     request = OLLAMA_CHAT.read(chat(**fields)).request
     assert (tuple(tool.name for tool in request.tools), request.choice, request.parallel) == (names, choice, True)
 
 
-def test_a_tool_keeps_its_whole_schema():
+def test_a_tool_keeps_its_whole_schema() -> None:
     assert OLLAMA_CHAT.read(chat(tools=[WEATHER])).request.tools == (WEATHER_TOOL,)
 
 
@@ -242,12 +244,12 @@ GENERATE: list[tuple[dict[str, Any], tuple[Message, ...]]] = [
 
 
 @pytest.mark.parametrize(("fields", "messages"), GENERATE)
-def test_generate_is_a_conversation_of_one_question(fields: dict[str, Any], messages: tuple[Message, ...]):
+def test_generate_is_a_conversation_of_one_question(fields: dict[str, Any], messages: tuple[Message, ...]) -> None:
     asked = OLLAMA_GENERATE.read({"model": "m"} | fields)
     assert (asked.request.messages, asked.shape["load"], dict(asked.request.sampling.extra)) == (messages, False, {})
 
 
-def test_what_a_chat_would_say_does_not_replace_the_prompt():
+def test_what_a_chat_would_say_does_not_replace_the_prompt() -> None:
     asked = OLLAMA_GENERATE.read(generate(messages=[], tools=[WEATHER], tool_choice="none", other=1))
     assert (asked.request.tools, asked.request.sampling.extra) == ((), {"other": 1})
 
@@ -263,7 +265,7 @@ LOADING: list[tuple[Format, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("form", "body"), LOADING)
-def test_nothing_to_say_loads_the_model(form: Format, body: dict[str, Any]):
+def test_nothing_to_say_loads_the_model(form: Format, body: dict[str, Any]) -> None:
     asked = form.read(body)
     assert asked.shape["load"] is True
     assert asked.request.messages == (Message(role="user", content=""),)
@@ -273,11 +275,11 @@ def test_nothing_to_say_loads_the_model(form: Format, body: dict[str, Any]):
     assert answer == {"model": "m", "done": True, "done_reason": "load"} | said
 
 
-def test_a_conversation_does_not_load():
+def test_a_conversation_does_not_load() -> None:
     assert OLLAMA_CHAT.read(chat()).shape["load"] is False
 
 
-def test_an_ollama_behind_the_proxy_is_sent_what_came():
+def test_an_ollama_behind_the_proxy_is_sent_what_came() -> None:
     body = chat(messages=[USER | {"images": [picture(GIF)]}], think=False, options={"num_ctx": 4096, "seed": 3})
     request = OLLAMA_CHAT.read(body).request
     upstream = CompletionRequest(messages=request.messages, seed=request.sampling.seed, extra=request.sampling.extra)
@@ -370,7 +372,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("form", "body", "param"), CASES)
-def test_bad_bodies(form: Format, body: dict[str, Any], param: str):
+def test_bad_bodies(form: Format, body: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as caught:
         form.read(body)
     # Where a field may be of several types, pydantic says behind its name which of them it tried.
@@ -383,7 +385,7 @@ def test_bad_bodies(form: Format, body: dict[str, Any], param: str):
 
 
 @pytest.mark.parametrize("kind", [OllamaChatBody, OllamaGenerateBody])
-def test_bodies_describe_the_api(kind: type[OllamaChatBody | OllamaGenerateBody]):
+def test_bodies_describe_the_api(kind: type[OllamaChatBody | OllamaGenerateBody]) -> None:
     schema = kind.model_json_schema()
     assert schema["required"] == ["model"]
     assert schema["$defs"]["OllamaOptions"]["properties"]["num_predict"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
@@ -458,16 +460,16 @@ def ended(total: int, prompt: int, generation: int) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_streamed_chat_answer():
+def test_a_streamed_chat_answer() -> None:
     written = lines(streamed(OLLAMA_CHAT, chat(), EVENTS))
-    said = [
+    said: list[dict[str, Any]] = [
         {"content": "", "thinking": "Hm"},
         {"content": "Let me\x85 "},
         {"content": "check\u2028, 你好."},
         {"content": "", "tool_calls": WRITTEN_CALLS[:1]},
         {"content": "", "tool_calls": WRITTEN_CALLS[1:]},
     ]
-    head = {"model": "gemma3:4b"}
+    head: dict[str, Any] = {"model": "gemma3:4b"}
     last = ended(total=120, prompt=10, generation=110)  # twelve events
     assert [without_time(line) for line in written] == [
         *(head | {"message": {"role": "assistant"} | part, "done": False} for part in said),
@@ -476,9 +478,9 @@ def test_a_streamed_chat_answer():
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_streamed_generate_answer_has_no_calls():
+def test_a_streamed_generate_answer_has_no_calls() -> None:
     written = lines(streamed(OLLAMA_GENERATE, generate(), EVENTS))
-    head = {"model": "gemma3:4b"}
+    head: dict[str, Any] = {"model": "gemma3:4b"}
     assert [without_time(line) for line in written] == [
         head | {"response": "", "thinking": "Hm", "done": False},
         head | {"response": "Let me\x85 ", "done": False},
@@ -507,16 +509,17 @@ def test_a_streamed_generate_answer_has_no_calls():
     ],
     ids=["chat", "generate"],
 )
-def test_a_whole_answer(form: Format, body: dict[str, Any], said: dict[str, Any]):
+def test_a_whole_answer(form: Format, body: dict[str, Any], said: dict[str, Any]) -> None:
     answer = form.whole(form.read(body), whole_response(EVENTS))
     assert without_time(answer) == {"model": "gemma3:4b"} | said | ended(total=10, prompt=0, generation=0)
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"), [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter")]
+    ("reason", "said"),
+    [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("other", "length")],
 )
 @pytest.mark.parametrize(("form", "body"), [(OLLAMA_CHAT, chat()), (OLLAMA_GENERATE, generate())], ids=["chat", "generate"])
-def test_an_empty_answer(form: Format, body: dict[str, Any], reason: str, said: str):
+def test_an_empty_answer(form: Format, body: dict[str, Any], reason: str, said: str) -> None:
     events: list[ResponseEvent] = [ResponseEnded(finish_reason=reason, usage=Usage())]
     (line,) = lines(streamed(form, body, events))
     whole = form.whole(form.read(body), whole_response(events))
@@ -526,12 +529,12 @@ def test_an_empty_answer(form: Format, body: dict[str, Any], reason: str, said: 
     assert {"message", "response"} & line.keys() == {"message", "response"} & whole.keys()
 
 
-def test_a_silent_connection_gets_no_line():
+def test_a_silent_connection_gets_no_line() -> None:
     writer = OLLAMA_CHAT.writer(OLLAMA_CHAT.read(chat()))
     assert (writer.begin(), writer.ping()) == (b"", b"")
 
 
-def test_half_a_surrogate_pair_is_written():
+def test_half_a_surrogate_pair_is_written() -> None:
     (line,) = lines(streamed(OLLAMA_CHAT, chat(), [TextPiece(text="a\ud83d")]))
     assert line["message"]["content"] == "a?"
 
@@ -579,7 +582,7 @@ def made(messages: list[ollama.Message]) -> list[tuple[str, Any]]:
     return [(call.function.name, call.function.arguments) for message in messages for call in message.tool_calls or ()]
 
 
-def test_the_client_reads_a_stream_with_calls():
+def test_the_client_reads_a_stream_with_calls() -> None:
     parts = list(client(EVENTS).chat("m", [MESSAGE], tools=[get_weather], stream=True))
     messages = [part.message for part in parts]
     assert "".join(message.content or "" for message in messages) == "Let me\x85 check\u2028, 你好."
@@ -589,7 +592,7 @@ def test_the_client_reads_a_stream_with_calls():
     assert (parts[-1].done_reason, parts[-1].prompt_eval_count, parts[-1].eval_count) == ("stop", 11, 7)
 
 
-def test_the_client_reads_a_whole_answer_and_gives_results_back():
+def test_the_client_reads_a_whole_answer_and_gives_results_back() -> None:
     answer = client(EVENTS).chat("m", [MESSAGE], tools=[get_weather], options=ollama.Options(num_predict=5), think=True)
     assert (answer.model, answer.message.content, answer.message.thinking) == ("m", "Let me\x85 check\u2028, 你好.", "Hm")
     assert made([answer.message]) == CLIENT_CALLS
@@ -598,7 +601,7 @@ def test_the_client_reads_a_whole_answer_and_gives_results_back():
     assert client(after).chat("m", [MESSAGE, answer.message, *results]).message.content == "Rain."
 
 
-def test_what_the_client_sends_is_read():
+def test_what_the_client_sends_is_read() -> None:
     bodies: list[dict[str, Any]] = []
 
     def serve(request: httpx.Request) -> httpx.Response:
@@ -616,7 +619,7 @@ def test_what_the_client_sends_is_read():
     assert not asked.stream
 
 
-def test_the_client_reads_generated_text():
+def test_the_client_reads_generated_text() -> None:
     parts = list(client(EVENTS).generate("m", "Hi", stream=True))
     assert "".join(part.response or "" for part in parts) == "Let me\x85 check\u2028, 你好."
     assert (parts[-1].done, parts[-1].eval_count) == (True, 7)
@@ -625,15 +628,15 @@ def test_the_client_reads_generated_text():
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_client_loads_a_model(stream: bool):
-    loading = client(EVENTS)
+def test_the_client_loads_a_model(stream: bool) -> None:
+    loading: Any = client(EVENTS)
     answers = [loading.chat("m", stream=stream), loading.generate("m", stream=stream)]
     for answer in answers:
         (read,) = list(answer) if stream else [answer]
         assert (read.done, read.done_reason) == (True, "load")
 
 
-def test_the_client_raises_our_errors():
+def test_the_client_raises_our_errors() -> None:
     with pytest.raises(ollama.ResponseError, match="two tools are named 'get_weather'") as caught:
         client(EVENTS).chat("m", [MESSAGE], tools=[get_weather, get_weather])
     assert caught.value.status_code == 400
@@ -651,7 +654,7 @@ def shown(answer: dict[str, Any]) -> ollama.Client:
     return ollama.Client("http://proxy", transport=httpx.MockTransport(lambda request: httpx.Response(200, json=answer)))
 
 
-def test_the_client_lists_models():
+def test_the_client_lists_models() -> None:
     listed = shown(tags(["local", "Größe:4b"])).list().models
     assert [model.model for model in listed] == ["local", "Größe:4b"]
     assert all(model.modified_at and model.modified_at.tzinfo for model in listed)
@@ -660,7 +663,7 @@ def test_the_client_lists_models():
     assert shown(tags([])).list().models == []
 
 
-def test_the_client_sees_what_runs():
+def test_the_client_sees_what_runs() -> None:
     (model,) = shown(running(["local"], 8192)).ps().models
     assert (model.model, model.name, model.context_length) == ("local", "local", 8192)
     assert model.expires_at is not None
@@ -668,7 +671,7 @@ def test_the_client_sees_what_runs():
     assert running(["local"], None)["models"][0]["context_length"] == 0
 
 
-def test_the_client_is_shown_a_model_with_tools():
+def test_the_client_is_shown_a_model_with_tools() -> None:
     answer = shown(show("local", 8192)).show("local")
     assert answer.capabilities == ["completion", "tools"]
     assert (answer.template, answer.parameters, answer.license) == ("", "", "")
@@ -679,7 +682,7 @@ def test_the_client_is_shown_a_model_with_tools():
     assert context_length_of(show("local", None)["model_info"]) is None
 
 
-def test_clients_find_a_version():
+def test_clients_find_a_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", version()["version"])
 
 
@@ -694,7 +697,7 @@ def test_clients_find_a_version():
         ({}, ["completion", "tools"]),
     ],
 )
-def test_a_model_of_a_real_ollama_gets_tools(told: dict[str, Any], capabilities: list[str]):
+def test_a_model_of_a_real_ollama_gets_tools(told: dict[str, Any], capabilities: list[str]) -> None:
     before = {"template": "{{ .Prompt }}"} | told
     copy = json.loads(json.dumps(before))
     assert with_tools(before) == before | {"capabilities": capabilities}

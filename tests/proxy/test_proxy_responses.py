@@ -1,13 +1,20 @@
 """OpenAI's responses as the proxy serves them; what it writes is read by OpenAI's own client."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses import (
+    ParsedResponseFunctionToolCall,
+    Response,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+    ResponseStreamEvent,
+)
 from pydantic import BaseModel, TypeAdapter
 
 from xmlcall.proxy.formats.contract import (
@@ -27,7 +34,7 @@ from xmlcall.proxy.formats.openai_responses import RESPONSES, ResponsesBody
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import Usage
 
-WEATHER = {
+WEATHER: Any = {
     "type": "function",
     "name": "get_weather",
     "description": "Weather.",
@@ -75,7 +82,7 @@ def result(identity: str = "call_a", text: str = "rain") -> Message:
 
 # -- reading: the history ----------------------------------------------------------------------------------------------
 
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": "x"}
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": "x"}
 PICTURE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AA=="}
 
 HISTORIES: dict[str, tuple[Any, list[Message]]] = {
@@ -487,19 +494,24 @@ def sse(body: bytes) -> Iterator[dict[str, Any]]:
 
 def seen(response: Response) -> list[tuple[str, str, str]]:
     """Return what the client has of an answer, in the form of the table."""
-    found = []
+    found: list[tuple[str, str, str]] = []
     for item in response.output:
-        text = item.arguments if item.type == "function_call" else "".join(part.text for part in item.content)
-        found.append((item.type, text, item.status))
+        if isinstance(item, ResponseFunctionToolCall):
+            found.append((item.type, item.arguments, str(item.status)))
+        else:
+            assert isinstance(item, ResponseOutputMessage | ResponseReasoningItem)
+            parts: Sequence[Any] = item.content or ()
+            found.append((item.type, "".join(part.text for part in parts), str(item.status)))
     return found
 
 
-def check_response(response: Response, end: ResponseEnded) -> None:
+def check_response(response: Response, end: ResponseEvent) -> None:
     assert Response.model_validate(response.model_dump(by_alias=True, warnings=False)).id.startswith("resp_")
     assert response.model == "m"
     assert response.status == ("completed" if end is not CUT else "incomplete")
     assert (response.incomplete_details and response.incomplete_details.reason) == ("max_output_tokens" if end is CUT else None)
     usage = response.usage
+    assert usage is not None
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (11, 7, 18)
     assert (usage.input_tokens_details.cached_tokens, usage.output_tokens_details.reasoning_tokens) == (5, 0)
     calls = [item for item in response.output if item.type == "function_call"]
@@ -531,7 +543,7 @@ def test_the_client_reads_streamed_answers(name: str) -> None:
     body = streamed(events, RESPONSES.read(given(tools=[WEATHER], stream=True)))
     client = serving(body, "text/event-stream")
     with client.responses.stream(model="m", input="Hi", tools=[WEATHER]) as stream:
-        told = list(stream)
+        told: list[Any] = list(stream)
     response = told[-1].response
     assert told[-1].type == f"response.{response.status}"
     assert seen(response) == expected
@@ -545,7 +557,9 @@ def test_the_client_gives_the_final_response() -> None:
         final = stream.get_final_response()
     assert seen(final) == expected
     assert final.output_text == "\nLet me see.\n"
-    assert final.output[1].parsed_arguments == {"city": "Bern"}
+    called = final.output[1]
+    assert isinstance(called, ParsedResponseFunctionToolCall)
+    assert called.parsed_arguments == {"city": "Bern"}
 
 
 class Answer(BaseModel):
@@ -646,7 +660,7 @@ FINISH_REASONS = [
     ("tool_calls", "completed", None),
     ("length", "incomplete", {"reason": "max_output_tokens"}),
     ("content_filter", "incomplete", {"reason": "content_filter"}),
-    ("abort", "incomplete", {"reason": "abort"}),
+    ("other", "incomplete", {"reason": "max_output_tokens"}),
 ]
 
 
@@ -699,7 +713,8 @@ def test_a_failure_ends_the_stream(error: ApiError, code: str | None, failure: s
     events = [*texts("A"), *call_events(0, "Bern")[:2]]
     body = writer.begin() + b"".join(writer.write(event) for event in events) + writer.fail(error)
     with serving(body, "text/event-stream").responses.stream(model="m", input="Hi") as stream:
-        *_, told, failed = list(stream)
+        received: list[Any] = list(stream)
+    *_, told, failed = received
     assert (told.type, told.message, told.code, told.param) == ("error", error.message, code, error.param or None)
     assert failed.sequence_number == told.sequence_number + 1
     assert (failed.type, failed.response.status) == ("response.failed", "failed")

@@ -180,6 +180,7 @@ def hear_responses(url: str, question: str, stream: bool, **options: Any) -> Hea
             with client.responses.stream(**asked) as events:
                 told = list(events)
                 for failed in (event.response.error for event in told if event.type == "response.failed"):
+                    assert failed is not None
                     raise openai.APIError(failed.message, httpx2.Request("POST", url), body=failed)  # left to callers
                 pieces = [event.delta for event in told if event.type == "response.output_text.delta"]
                 reply: Any = events.get_final_response()
@@ -211,7 +212,7 @@ def hear_messages(url: str, question: str, stream: bool, **options: Any) -> Hear
 def hear_ollama(url: str, question: str, stream: bool, **_: Any) -> Heard:
     tools = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in TOOLS.items()]
     asked: Any = {"model": "m", "messages": [{"role": "user", "content": question}], "tools": tools}
-    client = ollama.Client(host=url)
+    client: Any = ollama.Client(host=url)  # whose `close` has no types
     try:
         parts = [*client.chat(**asked, stream=True)] if stream else [client.chat(**asked)]
     finally:
@@ -295,7 +296,7 @@ def leave_messages(url: str, asked: Any) -> None:
 
 
 def leave_ollama(url: str, asked: Any) -> None:
-    client = ollama.Client(host=url)
+    client: Any = ollama.Client(host=url)
     parts = client.chat("m", asked, stream=True)
     next(parts)
     parts.close()
@@ -389,7 +390,7 @@ def test_what_the_sdks_ask_besides(saying: tuple[str, SayingModel]) -> None:
     with anthropic.Anthropic(base_url=url, api_key="none") as other:
         assert [model.id for model in other.models.list()] == ["scripted"]
         assert other.messages.count_tokens(model="m", messages=[{"role": "user", "content": "x" * 400}]).input_tokens > 90
-    third = ollama.Client(host=url)
+    third: Any = ollama.Client(host=url)
     assert [model.model for model in third.list().models] == ["scripted"]
     assert "tools" in (third.show("m").capabilities or ())
     assert third.generate("m", "text").response == SAYINGS["text"][1]

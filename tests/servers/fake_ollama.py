@@ -42,7 +42,7 @@ def done(prompt_eval_count: int | None = 100, eval_count: int = 4, done_reason: 
     return line({**head, "done": True, "done_reason": done_reason, **durations, **counts})
 
 
-def reply(*texts: str) -> list[Step]:
+def reply(*texts: str) -> list[bytes]:
     """A whole plain stream."""
     return [*(part(text) for text in texts), done()]
 

@@ -42,7 +42,7 @@ def final(**usage: Any) -> bytes:
     return event({**head, "choices": [], "usage": usage})
 
 
-def reply(*texts: str, finish_reason: str = "stop") -> list[Step]:
+def reply(*texts: str, finish_reason: str = "stop") -> list[bytes]:
     """A whole plain stream."""
     first = chunk({"role": "assistant", "content": None})  # null, as llama.cpp sends it
     usage = final(prompt_tokens=32, completion_tokens=4, total_tokens=36, prompt_tokens_details={"cached_tokens": 30})

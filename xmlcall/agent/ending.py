@@ -32,6 +32,7 @@ class Watch:
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:
+        """Take in events of the parser; return those to be shown."""
         shown: list[Event] = []
         for event in events:
             shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
@@ -40,6 +41,7 @@ class Watch:
         return shown
 
     def close(self, events: list[Event]) -> list[Event]:
+        """Take in the last events of a reply; return those to be shown."""
         shown = [*self.pass_on(events), *(rest := self.leaks.close())]
         self.kept += rest
         return shown

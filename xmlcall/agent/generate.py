@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..backends.base import Backend
+from ..backends.base import Backend, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
 from ..errors import BackendError, BackendStatusError, ContextOverflow
@@ -58,7 +58,7 @@ class Generated:
     Args:
         reply: read and bound.
         text: what goes into the history.
-        usage: the server's count.
+        usage: the server's count, or an estimate (see `Usage`).
         raw: all that came, also what nobody is shown.
         server_reasoning: what came in the server's own reasoning field.
         calls_in_text: the calls stand in `text`, and not in a field of their own.
@@ -310,7 +310,7 @@ async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, i
 
 
 def _merge(last: Chunk, chunk: Chunk) -> Chunk:
-    return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=chunk.usage or last.usage)
+    return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=usage_after(last.usage, chunk))
 
 
 def _in_wrapper(events: list[Event]) -> bool:

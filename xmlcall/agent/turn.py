@@ -36,7 +36,7 @@ from ..prompting.placement import with_reminder
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, ToolCall
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
 from .events import AskedAgain, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
@@ -48,8 +48,6 @@ from .run_call import Calling, outcome
 from .tool_need import ToolNeed
 
 __all__ = ["Generation", "Limits", "Offer", "Turn", "Words"]
-
-_UNCUT = frozenset({"stop", "tool_calls"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,14 +319,14 @@ class Turn:
         return True
 
     def _lacks_call(self, generated: Generated) -> bool:
-        is_whole = generated.reply.finish_reason in _UNCUT
+        is_whole = generated.reply.finish_reason in UNCUT
         has_called = self._has_handed_over or self.has_run or _calls_of(generated, cut_ends=self._limits.cut_ends)
         return self.offer.is_required and is_whole and not has_called
 
     def _is_empty(self, generated: Generated) -> bool:
         """Ask for another reply if this one is whole and empty, once in a turn; one that was refused had its retries."""
         reply = generated.reply
-        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in _UNCUT or self._was_empty:
+        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._was_empty:
             return False
         self._was_empty, self._empty_at = True, len(self.added) - 1
         self.added.append(Message(role="user", content=prompt.after_empty(lang=self._lang)))
@@ -356,7 +354,7 @@ class Turn:
             self.stop_reason = self._end_without_call(self.generated)
         elif self._has_handed_over and not any(isinstance(call, InvalidCall) for call in calls):
             reason = self.generated.reply.finish_reason
-            self.stop_reason = "tool_calls" if reason in _UNCUT else reason
+            self.stop_reason = "tool_calls" if reason in UNCUT else reason
         elif retry := self._tell():
             yield retry
 
@@ -377,7 +375,7 @@ class Turn:
     def _end_without_call(self, generated: Generated) -> str:
         if self._lacks_call(generated):
             return "no_tool_call"
-        if generated.refusal or generated.reply.finish_reason not in _UNCUT:
+        if generated.refusal or generated.reply.finish_reason not in UNCUT:
             return generated.refusal or generated.reply.finish_reason
         return "tool_calls" if self._has_handed_over else "end"
 
@@ -429,7 +427,7 @@ class Turn:
 def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:
     """Return the calls that count; where a cut ends the turn, the call that it cut is not told to the model."""
     reply = generated.reply
-    if not cut_ends or reply.finish_reason in _UNCUT or reply.finish_reason == REPETITION:
+    if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
         return reply.calls
     return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
 

@@ -1,0 +1,1 @@
+"""Model servers, and llama.cpp in the process."""

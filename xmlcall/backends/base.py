@@ -6,13 +6,13 @@ A backend is an async context manager. `stream` is an async generator: closing i
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from ..types.completion import Chunk, CompletionRequest
+from ..types.completion import Chunk, CompletionRequest, Usage
 
-__all__ = ["Backend", "Capabilities", "Relayed", "Relaying"]
+__all__ = ["Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying", "usage_after"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,47 @@ class Backend(Protocol):
             BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
             BackendProtocolError: the answer is not in the server's format.
         """
+
+
+def usage_after(so_far: Usage | None, chunk: Chunk) -> Usage | None:
+    """Return what a reply has used up to a chunk; to be called with each, since a stream that is closed early tells no count.
+
+    Args:
+        so_far: up to the chunk before; None before the first.
+        chunk: counts as one token, as most servers send it, if it tells no count itself.
+    """
+    if chunk.usage is not None or not (chunk.text or chunk.reasoning):
+        return chunk.usage or so_far
+    counted = so_far or Usage()
+    return replace(counted, completion_tokens=(counted.completion_tokens or 0) + 1, is_estimated=True)
+
+
+class KeptOpen:
+    """Everything of a backend around another but its `stream`, which a subclass adds; entered and left, the other stays open.
+
+    Args:
+        backend: the other, open.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._backend.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend said of itself."""
+        return self._backend.capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

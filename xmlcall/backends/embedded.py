@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from ..errors import BackendUnavailable, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
-from .contextsize import context_for
+from .context_size import context_for
 from .openai import OpenAIBackend
 
 __all__ = ["EmbeddedBackend"]

@@ -16,8 +16,7 @@ from typing import Final
 from ..errors import ContextOverflow
 from ..prompting.fitting import Fitted, Scale, estimate, estimate_tools, fit
 from ..types.completion import Chunk, CompletionRequest
-from .base import Backend
-from .keptopen import KeptOpen
+from .base import Backend, KeptOpen
 
 __all__ = ["FittedBackend"]
 

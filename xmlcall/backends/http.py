@@ -8,7 +8,10 @@ connections does not count busy ones as idle. Both have the same classes.
 import contextlib
 import ipaddress
 import json
+import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -25,6 +28,7 @@ __all__ = [
     "is_loopback",
     "json_bytes",
     "plain_address",
+    "retry_after",
     "status_error",
     "timeouts",
 ]
@@ -40,6 +44,8 @@ _NO_HTTP = (httpx.DecodingError, httpx.RemoteProtocolError, httpx2.DecodingError
 _BROKEN = (httpx.HTTPError, httpx.StreamError, httpx2.HTTPError, httpx2.StreamError)
 
 SHOWN_CHARACTERS = 400  # of a server's own words in a message
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_DATE_CHARACTERS = 40  # "Sun, 06 Nov 1994 08:49:37 GMT" has 29
 
 
 def timeouts(seconds: float) -> dict[str, float]:
@@ -72,6 +78,25 @@ def json_bytes(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"the request cannot be written as JSON: {error}") from error
+
+
+def retry_after(value: str) -> float | None:
+    """Read the header `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+
+    Args:
+        value: of the header; "" if there is none.
+
+    Returns:
+        Seconds from now, at least 0; None if it is neither.
+    """
+    value = value.strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value[:_DATE_CHARACTERS])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max((date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
 
 
 @contextlib.contextmanager
@@ -114,7 +139,14 @@ def _reason(error: Exception) -> str:
 
 
 def status_error(
-    error: ServerError, *, server: str, status: int, larger_context: str, advice: str = "", secret: str = ""
+    error: ServerError,
+    *,
+    server: str,
+    status: int,
+    larger_context: str,
+    advice: str = "",
+    secret: str = "",
+    wait: float | None = None,
 ) -> BackendStatusError:
     """Make the error for what a server refused.
 
@@ -125,6 +157,7 @@ def status_error(
         larger_context: how its context is made larger, as a clause.
         advice: what else to do, as a clause.
         secret: the key that was sent, to be hidden.
+        wait: seconds after which the server wants to be asked again, if it said so.
     """
     said = error.message.replace(secret, "***") if secret else error.message
     shown = said[:SHOWN_CHARACTERS] or "nothing more"
@@ -143,4 +176,4 @@ def status_error(
         )
     when = "in mid-reply" if status == 200 else f"with status {status}"
     message = f"{server} refused {when}: {shown}" + (f"; {advice}" if advice else "")
-    return BackendStatusError(message, backend=server, status_code=status, body=said)
+    return BackendStatusError(message, backend=server, status_code=status, body=said, retry_after=wait)

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import UsageError
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest, Usage
+from .finish_reason import finish_reason_of
 from .openai_wire import candidates_of, count, json_text, mapping, mappings, native_call, text_of, tool_dict
 
 __all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
@@ -103,7 +104,7 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
             text=text,
             reasoning=reasoning,
             tool_calls=calls,
-            finish_reason=text_of(data.get("done_reason")) or "stop",
+            finish_reason=finish_reason_of(text_of(data.get("done_reason"))),
             usage=_usage(data),
             top_logprobs=candidates,
         )

@@ -25,7 +25,7 @@ import httpx2
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
-from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, status_error, timeouts
+from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, retry_after, status_error, timeouts
 from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from .sse import EventDecoder
 
@@ -168,6 +168,7 @@ class OpenAIBackend:
         own: dict[str, Any] = {}
         if self._capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
+            own["timings_per_token"] = True  # with the counts: many replies are closed before the server tells them at the end
             if request.progress:
                 own["return_progress"] = True
         if self._echo and not request.tools:
@@ -258,9 +259,9 @@ class OpenAIBackend:
         body = (await self._read(response)).decode("utf-8", "replace")
         if response.status_code == 200 and '"error"' not in body:
             raise BackendProtocolError(f"expected a stream (text/event-stream) from {self._server}, got {media}: {body[:80]!r}")
-        raise self._status_error(response.status_code, body)
+        raise self._status_error(response.status_code, body, retry_after(response.headers.get("retry-after", "")))
 
-    def _status_error(self, status: int, body: Any) -> BackendStatusError:
+    def _status_error(self, status: int, body: Any, wait: float | None = None) -> BackendStatusError:
         error = read_error(body)
         advice = self._advice(status, error.message)
         return status_error(
@@ -270,6 +271,7 @@ class OpenAIBackend:
             larger_context=self._larger_context,
             advice=advice,
             secret=self._api_key,
+            wait=wait,
         )
 
     def _advice(self, status: int, said: str) -> str:

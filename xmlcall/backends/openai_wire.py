@@ -1,8 +1,9 @@
 """OpenAI's chat completions: requests from our types, chunks and errors into them. Pure.
 
 `StreamReader` lets text and reasoning out at once and holds calls, finish reason and usage until `close`, since servers spread
-them over the last chunks in different orders. Everything that arrives is hostile: a field of an unexpected type counts as absent,
-what is no JSON object at all is a `BackendProtocolError`.
+them over the last chunks in different orders. What a server tells of the usage in mid-reply goes out too, as an estimate.
+Everything that arrives is hostile: a field of an unexpected type counts as absent, what is no JSON object at all is a
+`BackendProtocolError`.
 
 Source: OpenAI API reference, chat completions and their chunk object; llama.cpp tools/server/README.md for `timings`,
 `prompt_progress`, `reasoning_content` and `exceed_context_size_error`; vLLM for `reasoning` and `detail`.
@@ -11,12 +12,13 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..errors import BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
-from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from ..types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
+from .finish_reason import finish_reason_of
 
 __all__ = [
     "ServerError",
@@ -35,9 +37,6 @@ __all__ = [
     "tool_dict",
     "usage_of",
 ]
-
-FINISHED: Final = ("stop", "tool_calls", "function_call")
-"""The finish reasons of a reply that is whole; every other one counts as cut."""
 
 MESSAGE_LIMIT: Final = 2000  # characters of a server's words; they are searched with patterns whose cost is not linear
 
@@ -322,8 +321,8 @@ class StreamReader:
 
     def feed(self, data: Mapping[str, Any]) -> Chunk | None:
         """Take the next chunk; give what of it can be shown, None if nothing."""
-        if data.get("usage") or data.get("timings"):
-            self._usage = usage_of(data) or self._usage
+        usage = usage_of(data) if data.get("usage") or data.get("timings") else None
+        self._usage = usage or self._usage
         choice = self._choice(data.get("choices"))
         self._finish_reason = text_of(choice.get("finish_reason")) or self._finish_reason
         delta = mapping(choice.get("delta"))
@@ -335,12 +334,13 @@ class StreamReader:
         progress = progress_of(data)
         if not (text or reasoning or candidates or progress):
             return None
-        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress)
+        so_far = replace(usage, is_estimated=True) if usage and (text or reasoning) else None
+        return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress, usage=so_far)
 
     def close(self) -> Chunk:
         """Give the last chunk: the calls, the finish reason, the usage."""
-        finish_reason = self._finish_reason or "stop"
-        cut = finish_reason not in FINISHED
+        finish_reason = finish_reason_of(self._finish_reason)
+        cut = finish_reason not in UNCUT
         calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
         return Chunk(text=self._held, tool_calls=tuple(calls), finish_reason=finish_reason, usage=self._usage)
 

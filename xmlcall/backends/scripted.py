@@ -7,6 +7,7 @@ from typing import Self
 from ..errors import UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities
+from .finish_reason import finish_reason_of
 
 __all__ = ["ScriptedBackend"]
 
@@ -20,7 +21,7 @@ class ScriptedBackend:
     Args:
         replies: each a text, an exception to raise, or a sequence of texts, chunks and exceptions in order.
         chunk_size: characters of a chunk, or a function that cuts a text; None leaves texts whole.
-        finish_reasons: of each reply that does not give its own; `stop` after the last of them.
+        finish_reasons: of each reply that does not give its own, in any server's word; `stop` after the last of them.
         capabilities: what to say of itself.
 
     Attributes:
@@ -87,7 +88,8 @@ class ScriptedBackend:
             finish_reason = piece.finish_reason if isinstance(piece, Chunk) and piece.finish_reason else finish_reason
             yield piece
         if finish_reason is None:
-            yield Chunk(finish_reason=self._finish_reasons[number] if number < len(self._finish_reasons) else "stop")
+            word = self._finish_reasons[number] if number < len(self._finish_reasons) else ""
+            yield Chunk(finish_reason=finish_reason_of(word))
 
 
 def _cutter(chunk_size: int | Cutter | None) -> Cutter:

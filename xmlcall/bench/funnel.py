@@ -18,10 +18,11 @@ from typing import Any
 from ..agent.generate import Generated
 from ..agent.retries import none_can_run
 from ..backends.base import Capabilities
-from ..backends.openai_wire import FINISHED, native_call
+from ..backends.finish_reason import finish_reason_of
+from ..backends.openai_wire import native_call
 from ..backends.scripted import ScriptedBackend
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
-from ..types.completion import Chunk
+from ..types.completion import UNCUT, Chunk
 from .attempt import attempted, spoken
 from .case import Case, judge_case
 from .talk.judge import is_admitted, judge_turn, speaks
@@ -107,7 +108,7 @@ async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Se
     calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
     chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
     backend = ScriptedBackend(
-        [[chunk, Chunk(finish_reason=kept.get("finish_reason", "stop"))]],
+        [[chunk, Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))]],
         capabilities=Capabilities(server="scripted", reasoning_open=reasoning_open),
     )
     events = [event async for event in generation(way, case, (), backend, settings)]
@@ -135,8 +136,11 @@ async def judge_reply(
     # With its own function calling a server takes the thoughts out of the text itself.
     said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open and not way.is_native).strip()
     tries = bool(reply.calls) or attempted(said, (tool.name for tool in case.tools))
-    no_call = case.expects == "no_call"
-    reached, failure = _without_call(reply, said, tries) if no_call else _through_funnel(reply, said, tries, case, way, repairs)
+    cut, no_call = _cut(row["rounds"][-1], reply), case.expects == "no_call"
+    if no_call:
+        reached, failure = _without_call(reply, said, tries, cut)
+    else:
+        reached, failure = (set(), cut) if cut else _through_funnel(reply, said, tries, case, way, repairs)
     counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
     if settings.feedback and not no_call and none_can_run(replies[0].calls):
         counted.add("recovered")
@@ -223,30 +227,28 @@ def _valid(reply: Reply) -> list[ToolCall] | None:
     return calls if calls and len(calls) == len(reply.calls) else None
 
 
-def _without_call(reply: Reply, said: str, tries: bool) -> tuple[set[str], str]:
-    reached = set() if _cut(reply) else {"completed"}
+def _without_call(reply: Reply, said: str, tries: bool, cut: str) -> tuple[set[str], str]:
+    reached = set() if cut else {"completed"}
     if any(isinstance(call, ToolCall) for call in reply.calls):
         return reached | {"false_call"}, "false_call"
     if tries:
         return reached | {"malformed_attempt"}, "malformed_attempt"
     if not reached:
-        return reached, _cut(reply)
+        return reached, cut
     if not said:
         return reached | {"empty"}, "empty"
     return reached | {"refused_rightly", "task_correct"}, ""
 
 
-def _cut(reply: Reply) -> str:
+def _cut(kept: Mapping[str, Any], reply: Reply) -> str:
     """Return the code of a reply that did not end by itself; "" if it did."""
-    if reply.finish_reason in FINISHED:
-        return ""
-    return "context_overflow" if reply.finish_reason == "context_overflow" else "truncated"
+    if kept.get("finish_reason") == "context_overflow":  # the runner's word: there was no reply
+        return "context_overflow"
+    return "" if reply.finish_reason in UNCUT else "truncated"
 
 
 def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:
-    """Follow a reply down the funnel; return the stages reached and the code of the first failure."""
-    if cut := _cut(reply):
-        return set(), cut
+    """Follow a whole reply down the funnel; return the stages reached and the code of the first failure."""
     reached = {"completed"}
     if not tries:
         return reached, "prose_only" if said else "no_call"

@@ -20,7 +20,11 @@ def _array(items: Mapping[str, Any], **more: int) -> dict[str, Any]:
 
 
 _STRING, _NUMBER, _NUMBER_OR_NOT = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
-_USAGE = {"type": ["object", "null"], "additionalProperties": _NUMBER_OR_NOT}
+_USAGE = {
+    "type": ["object", "null"],
+    "properties": {"is_estimated": {"type": "boolean"}},
+    "additionalProperties": _NUMBER_OR_NOT,
+}
 _ROUND = _object(
     text=_STRING,
     reasoning=_STRING,

@@ -18,13 +18,13 @@ from typing import Any
 from ..agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
-from ..backends.keptopen import Recorder
 from ..errors import ContextOverflow
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import Usage
 from .judge import Call
+from .recorder import Recorder
 from .statehost import StateHost, read_call
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Asks a subject every case in every way, and keeps the replies as they came.
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
-transport is no answer: the request is tried again, and if that does not help, the case stays open for the next start of the
-same run. After several failures in a row the run ends, since the server is gone or wrong. A request that the server refuses for
-its own sake is reported, and the run goes on.
+transport is no answer. The request is tried again (`backends/retrying.py`); if a reply broke off, the case is begun again; and if
+that does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, since
+the server is gone or wrong. A request that the server refuses for its own sake is reported, and the run goes on.
 
 A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 from ..agent.generate import Generated
 from ..agent.retries import RepairPolicy, none_can_run
-from ..backends.base import Backend
-from ..backends.keptopen import KeptOpen
+from ..backends.base import Backend, KeptOpen
+from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.feedback import results
 from ..types.calls import Message, RawCall
@@ -33,12 +33,10 @@ from .ways import Settings, Way, catalog_of, conversation, decided, generation, 
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
-ATTEMPTS = 4
-FIRST_WAIT = 1.0  # seconds; each further wait is twice as long
+PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # nobody waits for a single answer
 HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
-_RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 _OWN_STATUS = (400, 413, 422)  # of one request, not of the server
 _CUT = Chunk(finish_reason="length")
 
@@ -190,15 +188,16 @@ async def _patiently(
     case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
 ) -> list[dict[str, Any]]:
     """Answer a case; begin it again if a reply broke off."""
-    for left in range(ATTEMPTS - 1, -1, -1):
+    for pause in (*PATIENCE.pauses, None):
         try:
             return await _rounds(case, way, messages, backend, settings)
         except ContextOverflow:
             return [{"text": "", "finish_reason": "context_overflow"}]
         except BackendError as error:
-            if not left or not await backend.waited(error):
+            if pause is None or not (backend.broke_off and may_pass(error)):
                 raise
-    raise AssertionError("the last attempt returns or raises")
+        await asyncio.sleep(pause)
+    raise AssertionError("the last try returns or raises")
 
 
 async def _rounds(
@@ -287,53 +286,31 @@ class PatientBackend(KeptOpen):
 
     Args:
         backend: open; it stays so.
+
+    Attributes:
+        broke_off: the last reply ended in a failure after it had begun.
     """
 
     def __init__(self, backend: Backend) -> None:
-        super().__init__(_Bounded(backend))
-        self._failures: list[tuple[CompletionRequest, BackendError]] = []
+        super().__init__(Retrying(_Bounded(backend), PATIENCE, on_retry=self._lose))
         self._lost = 0.0
+        self.broke_off = False
 
     def clock(self) -> float:
         """Return the time in seconds, without failed attempts: reports show how long replies took."""
         return time.monotonic() - self._lost
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`); what was passed on is not taken back."""
-        begun = False
-        while True:
-            started = time.monotonic()
-            try:
-                async with aclosing(self._backend.stream(request)) as chunks:
-                    async for chunk in chunks:
-                        begun = begun or chunk.progress is None
-                        yield chunk
-                return
-            except BackendError as error:
-                self._failures.append((request, error))
-                if begun or not await self.waited(error):
-                    raise
-                self._lost += time.monotonic() - started
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        self.broke_off = begun = False
+        try:
+            async with aclosing(self._backend.stream(request)) as chunks:
+                async for chunk in chunks:
+                    begun = begun or chunk.progress is None
+                    yield chunk
+        except BackendError:
+            self.broke_off = begun
+            raise
 
-    async def waited(self, error: BackendError) -> bool:
-        """Wait before a request is tried again.
-
-        Args:
-            error: what came out of its stream.
-
-        Returns:
-            False, at once, if it may not be tried again: all attempts are used up, or they would fail in the same way.
-        """
-        request = next((asked for asked, failure in reversed(self._failures) if failure is error), None)
-        tried = sum(asked == request for asked, _ in self._failures)
-        if not 0 < tried < ATTEMPTS or not _may_pass(error):
-            return False
-        await asyncio.sleep(FIRST_WAIT * 2 ** (tried - 1))
-        return True
-
-
-def _may_pass(error: BackendError) -> bool:
-    """Say whether the same request may be answered the next time."""
-    if isinstance(error, BackendStatusError):
-        return error.status_code in _RETRIED_STATUS and not isinstance(error, ContextOverflow)
-    return True
+    def _lose(self, seconds: float) -> None:
+        self._lost += seconds

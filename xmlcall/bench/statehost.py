@@ -143,6 +143,7 @@ class StateHost:
             name: the tool's.
             arguments: by parameter name.
             timeout: has no effect: no method waits for anything.
+            progress: is told nothing, for the same reason.
 
         Raises:
             ToolHostProtocolError: no such tool is offered.

@@ -13,7 +13,7 @@ from typing import Final
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
-from ..types.completion import Chunk
+from ..types.completion import Chunk, FinishReason
 from .case import Case
 from .multiturn import MultiTurnCase, Reference
 from .oracle import calling, oracle_calls
@@ -135,7 +135,8 @@ def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
     if way.dialect != "function_calls":
         raise UsageError("the mutator damages replies in the format function_calls: use --way xml")
     name = list(MUTATIONS)[number % len(MUTATIONS)]
-    mutate, finish_reason = MUTATIONS[name][0], "length" if name == "cut" else "stop"
+    mutate = MUTATIONS[name][0]
+    finish_reason: FinishReason = "length" if name == "cut" else "stop"
     damaged = [
         reply if reply == [_PLAIN] else [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
         for reply in right

@@ -133,7 +133,7 @@ class SlowStatus:
         self._text = text
 
     def stop(self) -> None:
-        """It is over: take the status away."""
+        """Take the status away: it is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

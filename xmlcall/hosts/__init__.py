@@ -1,0 +1,1 @@
+"""Where tools run: Python functions and MCP servers."""

@@ -1,4 +1,4 @@
-"""Where a string of tolerant JSON ends, and what it says.
+r"""Where a string of tolerant JSON ends, and what it says.
 
 The first quote that is not escaped ends a string, as in JSON, unless what follows it cannot follow a string. Then the quote is
 literal: a model forgot to escape it. Only values are read like this; a key ends at its first quote.
@@ -8,8 +8,8 @@ comma or a bracket, but nothing that fits comes after it), `member` (a key and a
 plain text. Literal quotes come in pairs (`say "hi" now`), inside a word or after one (`it's`, `5" pipe`). Where an end would
 leave a pair open, where two strings touch, or where a quote is none of these, there are two readings and the string is refused.
 
-Escapes: a string is either escaped or raw. An invalid escape (`\\d`) keeps its backslash, but next to a valid one (`\\d` and
-`\\n`, as in `C:\\data\\new`) either reading would be a guess.
+Escapes: a string is either escaped or raw. An invalid escape (`\d`) keeps its backslash, but next to a valid one (`\d` and
+`\n`, as in `C:\data\new`) either reading would be a guess.
 
 Cost: linear. A look ahead ends at the next quote but two, or after 64 characters of a key; nothing else is read twice.
 """

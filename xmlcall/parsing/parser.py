@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
+from ..types.completion import UNCUT
 from ..types.events import Event, Markup, TextDelta
 from . import call_start, prose
 from .json_call import events_of
@@ -21,8 +22,6 @@ from .scanner import ScanMode, Scanner, Token
 from .states import Place, ReplyState
 
 __all__ = ["Parser"]
-
-_UNCUT = frozenset({"stop", "tool_calls"})
 
 
 class Parser:
@@ -79,7 +78,7 @@ class Parser:
         """
         if self._closed:
             raise UsageError("this parser is closed; use a new one for each reply")
-        reply, cut = self._reply, finish_reason not in _UNCUT
+        reply, cut = self._reply, finish_reason not in UNCUT
         self._scanner.close()
         events = self._read()
         while reply.reader is not None:  # what it gives back may open another call

@@ -1,6 +1,6 @@
-"""The text of one parameter: what is value, what is markup at its edges.
+r"""The text of one parameter: what is value, what is markup at its edges.
 
-One newline at either end of a value is markup (`\\n` or `\\r\\n`), unless the format defines values exactly. White space before a
+One newline at either end of a value is markup (`\n` or `\r\n`), unless the format defines values exactly. White space before a
 CDATA section is markup in all of them. So at the start up to 64 characters of white space wait for what follows, and at the end
 a trailing newline waits for more text. All else is emitted as it comes, unchanged.
 """
@@ -105,7 +105,7 @@ class Value:
         return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
 
     def _trailing(self, text: str, *, more: bool) -> int:
-        """Return the length of the newline at the end that may be markup; while more may come, a lone `\\r` may become one."""
+        r"""Return the length of the newline at the end that may be markup; while more may come, a lone `\r` may become one."""
         return 2 if text.endswith("\r\n") else int(text.endswith("\n") or (more and text.endswith("\r")))
 
     def _send(self, text: str) -> None:

@@ -2,32 +2,43 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["Chunk", "CompletionRequest", "PromptProgress", "Usage"]
+__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage"]
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+"""Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
+that only the server knows."""
+
+UNCUT: Final[frozenset[str]] = frozenset({"stop", "tool_calls"})
+"""The finish reasons of a reply that is whole; every other one counts as cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one generation; None where the server did not say.
+    """Tokens of one generation; None where that is not known.
 
     Args:
         prompt_tokens: the whole prompt, cached part included.
         completion_tokens: what was generated.
         cached_tokens: the part of the prompt that came from the server's cache.
+        is_estimated: the server's count at the end is missing, since the reply was closed before it or the server makes none;
+            this is the last count that it told in the reply, or each piece of the reply counted as a token.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    is_estimated: bool = False
 
     def __add__(self, more: "Usage") -> "Usage":
-        """Return the sum; a count that neither knows stays None."""
+        """Return the sum; a count that neither knows stays None, and a sum with an estimate is one."""
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         known = {name: [count for each in (self, more) if (count := getattr(each, name)) is not None] for name in names}
-        return Usage(**{name: sum(counts) if counts else None for name, counts in known.items()})
+        sums = {name: sum(counts) if counts else None for name, counts in known.items()}
+        return Usage(**sums, is_estimated=self.is_estimated or more.is_estimated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +62,8 @@ class Chunk:
         text: visible text.
         reasoning: text of the server's own reasoning field.
         tool_calls: calls that the server itself parsed (mode "native"), whole.
-        finish_reason: `stop`, `length`, `tool_calls` ...; set once, at the end.
-        usage: set at most once, at the end.
+        finish_reason: set once, at the end.
+        usage: of the reply so far; the last one counts.
         top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
             for.
         progress: of the prompt, before the reply begins; only from servers that tell it.
@@ -61,7 +72,7 @@ class Chunk:
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[RawCall, ...] = ()
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     usage: Usage | None = None
     top_logprobs: tuple[tuple[str, float], ...] = ()
     progress: PromptProgress | None = None

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from ...backends.keptopen import KeptOpen
+from ...backends.base import KeptOpen
 from ...backends.scripted import ScriptedBackend
 from ...tools.catalog import Catalog
 from ...types.calls import Message

@@ -15,13 +15,13 @@ from ...agent.events import Answer, CallDenied, CallFinished, CallRejected, Loop
 from ...agent.loop import ToolLoop
 from ...agent.tool_need import ToolNeed
 from ...backends.base import Backend
-from ...backends.keptopen import Recorder
 from ...errors import ContextOverflow
 from ...hosts.mcp.host import McpHost
 from ...prompting.results import result_text
 from ...types.calls import Message
 from ...types.completion import Usage
 from ..case import Case
+from ..recorder import Recorder
 from .judge import judge_turn
 from .servers import lay_out, occupied, server_of
 

@@ -27,6 +27,7 @@ from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
 from ...backends.base import Backend
 from ...backends.fitted import FittedBackend
+from ...backends.retrying import Retrying
 from ...binding.echo import Sources
 from ...dialects.write import beginning
 from ...errors import ContextOverflow
@@ -47,7 +48,6 @@ from .formed import formed, wordless
 from .history import last_request, model_messages, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
 from .native import native_answer, plain_answer
-from .patience import Patient
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .reply_cache import Memory
@@ -98,7 +98,7 @@ class Engine:
         max_turns: int = 10,
         strict: bool = False,
     ) -> None:
-        self.backend = Patient(backend)
+        self.backend = Retrying(backend)
         self.strict = strict
         self._said: set[str] = set()  # what was mended in requests, and told
         self._scale = Scale()

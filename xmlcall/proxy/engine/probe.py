@@ -14,11 +14,11 @@ from typing import Final
 from ...agent.generate import Binder, Generated
 from ...agent.native import generate_native
 from ...backends.openai_wire import count, message_dict, read_json
+from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import CompletionRequest
-from .patience import Patient
 
 __all__ = ["calls_natively", "count_tokens"]
 
@@ -38,7 +38,7 @@ _QUESTION: Final = Message(role="user", content="What is 1234 times 5678? Use th
 _RIGHT: Final = [{"a": 1234, "b": 5678}]
 
 
-async def calls_natively(backend: Patient) -> bool:
+async def calls_natively(backend: Retrying) -> bool:
     """Ask a question that needs a tool; a server that refuses tools says no that way.
 
     Args:
@@ -62,7 +62,7 @@ async def calls_natively(backend: Patient) -> bool:
     return works
 
 
-async def count_tokens(backend: Patient, messages: Sequence[Message]) -> int:
+async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
     """Count the tokens of a prompt; estimated where the model server does not count (only llama.cpp is asked).
 
     Args:

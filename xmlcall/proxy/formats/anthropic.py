@@ -257,12 +257,11 @@ def _shown(blocks: Iterable[_Block], joint: str = "\n") -> tuple[str, tuple[str,
     return joint.join(texts), tuple(images)
 
 
-_STOP_REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-_STOP_REASONS.update({reason: reason for reason in ("end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal")})
+_STOP_REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "content_filter": "refusal"}
 
 
 def _stopped(finish_reason: str | None) -> dict[str, str | None]:
-    """Say why a reply ended; None is not yet, an unknown word is a model server's for a reply that was cut."""
+    """Say why a reply ended; None is not yet, every other reason is that it was cut."""
     return {"stop_reason": finish_reason and _STOP_REASONS.get(finish_reason, "max_tokens"), "stop_sequence": None}
 
 

@@ -163,7 +163,7 @@ class ResponseEnded:
     """The last event of an answer.
 
     Args:
-        finish_reason: `stop`, `tool_calls` or `length`, or the model server's own word.
+        finish_reason: one of `FinishReason`.
         usage: the last prompt, and all that was generated: clients take the prompt for the size of the conversation, and compact
             it when it grows too large.
         all_usage: of all requests to the model that the answer took, if there was more than one.

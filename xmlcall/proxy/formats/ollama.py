@@ -260,11 +260,14 @@ def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict
     return head | {"message": {"role": "assistant", "content": text} | shown | called}
 
 
+_DONE_REASONS: Final = {"tool_calls": "stop", "other": "length"}  # where the format has another word
+
+
 def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: int = 0) -> dict[str, Any]:
     """Say that an answer is done; durations are nanoseconds, and what the server did not tell counts as 0."""
     return {
         "done": True,
-        "done_reason": "stop" if reason == "tool_calls" else reason,
+        "done_reason": _DONE_REASONS.get(reason, reason),
         "total_duration": total,
         "load_duration": 0,
         "prompt_eval_count": usage.prompt_tokens or 0,

@@ -240,7 +240,10 @@ def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
 
 
 def _finish_reason(reason: str, asked: Asked) -> str:
-    return "function_call" if reason == "tool_calls" and asked.shape["legacy"] else reason
+    """Say why a reply ended; the format has no word for an unknown reason, and a reply that may be cut has to be told as cut."""
+    if reason == "tool_calls" and asked.shape["legacy"]:
+        return "function_call"
+    return "length" if reason == "other" else reason
 
 
 def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:

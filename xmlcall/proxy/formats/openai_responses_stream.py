@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ...backends.openai_wire import FINISHED
 from ...types.calls import ToolCall
-from ...types.completion import Usage
+from ...types.completion import UNCUT, Usage
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -34,8 +33,8 @@ __all__ = ["EventWriter", "begun", "call_item", "call_text", "ended", "filled", 
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
-REASONS: Final = {"length": "max_output_tokens"}
-"""Why an answer is incomplete, by its finish reason; others are told in the model server's own word."""
+REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter", "other": "max_output_tokens"}
+"""Why an answer is incomplete, by its finish reason; the format has two words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +168,13 @@ def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: 
     used = _usage_dict(end.usage) | own_usage(end.all_usage)
     found = response | {"status": status, "output": output, "usage": used}
     if status == "incomplete":
-        return found | {"incomplete_details": {"reason": REASONS.get(finish_reason, finish_reason)}}
+        return found | {"incomplete_details": {"reason": REASONS[finish_reason]}}
     return found | {"completed_at": int(time.time())}
 
 
 def status_of(finish_reason: str) -> Status:
     """Tell whether an answer that ended is whole."""
-    return "completed" if finish_reason in FINISHED else "incomplete"
+    return "completed" if finish_reason in UNCUT else "incomplete"
 
 
 def _usage_dict(usage: Usage) -> dict[str, Any]:

@@ -51,8 +51,9 @@ def run(argv: Sequence[str], folder: Path, variables: Mapping[str, str] | None =
     seconds = OWN_SECONDS if sys.argv[2:] else SECONDS
     environment = os.environ | {"PWD": str(folder)} | dict(variables or {})
     with TemporaryFile("w+") as answer, TemporaryFile("w+") as errors:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": answer, "stderr": errors}
-        with subprocess.Popen(argv, cwd=folder, env=environment, start_new_session=True, **streams) as child:
+        with subprocess.Popen(
+            argv, cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=answer, stderr=errors
+        ) as child:
             try:
                 child.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -1,42 +1,12 @@
-"""A backend that is open already and stays so, whoever enters and leaves it; a base for those that change what comes through."""
+"""A backend that keeps what the model writes: a played conversation is kept in the model's own words."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
-from typing import Self
 
+from ..backends.base import Backend, KeptOpen
 from ..types.completion import Chunk, CompletionRequest
-from .base import Backend, Capabilities
 
-__all__ = ["KeptOpen", "Recorder"]
-
-
-class KeptOpen:
-    """Everything of a backend but its `stream`, which a subclass adds.
-
-    Args:
-        backend: open.
-    """
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._backend.model
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the backend said of itself."""
-        return self._backend.capabilities
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+__all__ = ["Recorder"]
 
 
 class Recorder(KeptOpen):
