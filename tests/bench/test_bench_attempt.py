@@ -13,6 +13,10 @@ from xmlcall.bench.funnel import Verdict, judge_reply
 from xmlcall.bench.report import compared, reported
 from xmlcall.bench.store import Run
 from xmlcall.bench.ways import Settings, way_of
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
+from xmlcall.dialects.written import tag_names
+from xmlcall.tools.catalog import Catalog
 
 CASES = tomllib.loads((Path(__file__).with_name("attempts.toml")).read_text(encoding="utf-8"))
 
@@ -21,6 +25,16 @@ CASES = tomllib.loads((Path(__file__).with_name("attempts.toml")).read_text(enco
 def test_attempts_and_words(kind: str, name: str) -> None:
     text = spoken(CASES[kind][name], reasoning_open=False)
     assert attempted(text, ["get_weather"]) == (kind == "attempt")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_call_in_any_format_is_an_attempt(dialect: str) -> None:
+    """Also of a tool that is made up, where the format has tags of its own; whole, and cut in the middle."""
+    row = DIALECTS[dialect]
+    for name in ("get_weather", *(() if row.tool_elements else ("book_flight",))):
+        written = write([(name, {"city": "Rome"})], Catalog(), row)
+        for text in (written, written[: len(written) // 2] if tag_names(row) else written):
+            assert attempted(f"I will do that.\n{text}", ["get_weather"])
 
 
 def test_a_tool_with_an_everyday_name() -> None:

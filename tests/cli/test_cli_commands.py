@@ -17,6 +17,7 @@ from xmlcall.models import known as models
 from xmlcall.models.download import Download, SourceFailed
 from xmlcall.models.known import KnownModel
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import Tool
 
@@ -158,15 +159,20 @@ def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, ca
 
 
 @pytest.mark.parametrize(
-    ("options", "keywords"), [(["--no-parallel"], {"parallel": False}), (["--lang", "zh"], {"lang": "zh"}), ([], {})]
+    ("options", "keywords"),
+    [
+        (["--no-parallel"], {"parallel": False}),
+        (["--lang", "zh"], {"lang": "zh"}),
+        (["--dialect", "qwen"], {"dialect": "qwen"}),
+        ([], {}),
+    ],
 )
 def test_prompt_options(options: list[str], keywords: dict[str, Any], tools_file: str, capsys: Capture) -> None:
     assert main(["prompt", "--tools", tools_file, *options, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    lang = keywords.get("lang", "en")
     assert printed == {
         "system_prompt": prompt.system_prompt([MCP_TOOL], **keywords),
-        "reminder": prompt.reminder([MCP_TOOL], lang=lang),
+        "reminder": prompt.reminder([MCP_TOOL], PromptFormat(**keywords)),
     }
 
 

@@ -12,8 +12,13 @@ from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_ser
 from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
+from xmlcall import parse
 from xmlcall.backends.openai import FALLBACK_TEMPLATE
 from xmlcall.cli import main
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
+from xmlcall.prompting.format import PromptFormat
+from xmlcall.tools.catalog import Catalog
 
 Capture = pytest.CaptureFixture[str]
 
@@ -308,3 +313,36 @@ def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_pa
     printed = capsys.readouterr()
     assert printed.out == "Done.\n"
     assert "retry    the model wrote results that no tool gave; it is told, and asked again\n" in printed.err
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "qwen", "glm"])
+def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture):
+    row = DIALECTS[dialect]
+    said = write([("calculator", {"operation": "add", "a": 1, "b": 2})], Catalog(), row)
+    with model_server(f"So.\n{said}", "It is 3.") as (url, fake):
+        code = main(["run", "--json", "--dialect", dialect, "--model", url, "1 + 2?"])
+    document = json.loads(capsys.readouterr().out)
+    assert (code, document["answer"]) == (0, "It is 3.")
+    assert [(made["outcome"], made["result"]) for made in document["calls"]] == [("ok", "3")]
+    first, second = (body["messages"] for body in fake.bodies[-2:])
+    assert [call.name for call in parse(first[0]["content"], dialect=dialect).calls] == ["calculator"]
+    assert "<invoke" not in first[0]["content"]
+    assert f"reply with a {PromptFormat(dialect=dialect).block} block" in first[-1]["content"]
+    assert second[-2] == {"role": "assistant", "content": f"So.\n{said}"}
+    assert '<result name="calculator">\n3\n</result>' in second[-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: invalid choice: 'nope' (choose from "),
+        (["chat", "--dialect", "auto"], "argument --dialect: invalid choice: 'auto'"),
+        (["prompt", "--dialect", "xml"], "argument --dialect: invalid choice: 'xml'"),
+        (["run", "--dialect", "hermes", "--mode", "native", "1 + 2?"], "it does not go with --mode native"),
+        (["serve", "--dialect", "nope"], "argument --dialect: invalid choice: 'nope'"),
+        (["serve", "--dialect", "hermes", "--mode", "native"], "it does not go with --mode native"),
+    ],
+)
+def test_a_format_that_cannot_be_asked_for(command: list[str], told: str, capsys: Capture):
+    assert main(command) == 2
+    assert told in capsys.readouterr().err

@@ -19,7 +19,11 @@ from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props
 from servers.run_server import free_port, run_server
 from servers.started import is_alive
 
+from xmlcall import parse
 from xmlcall.backends.openai import FALLBACK_TEMPLATE
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
+from xmlcall.tools.catalog import Catalog
 
 CHAT = "/v1/chat/completions"
 CANARY = "canary-7f3a"
@@ -313,3 +317,18 @@ def test_no_tool_is_allowed_unless_it_was(tmp_path: Path) -> None:
             told = proxy.errors
     assert "none of the servers' tools is allowed, so none is offered: allow some with --allow" in told
     assert [message["role"] for message in fake.bodies[0]["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "qwen", "glm"])
+def test_calls_in_another_format(dialect: str, tmp_path: Path) -> None:
+    said = write([("f", {})], Catalog(), DIALECTS[dialect])
+    with model_server(f"So.\n{said}") as (model, fake):
+        with Serving("--model", model, "--mode", "xml", "--dialect", dialect, home=tmp_path) as proxy:
+            answer = proxy.ask("Call f.", tools=[TOOL]).json()["choices"][0]
+    assert (answer["finish_reason"], [call["function"]["name"] for call in answer["message"]["tool_calls"]]) == (
+        "tool_calls",
+        ["f"],
+    )
+    system = fake.bodies[-1]["messages"][0]["content"]
+    assert [call.name for call in parse(system, [TOOL], dialect=dialect).calls] == ["f"]
+    assert "<invoke" not in system

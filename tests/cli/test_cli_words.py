@@ -7,7 +7,7 @@ from string import Formatter
 import pytest
 
 from xmlcall.cli.words import TEXTS, speaker
-from xmlcall.prompting.system import LANGUAGES
+from xmlcall.prompting.templates import LANGUAGES
 
 CLI = Path(__file__).parents[2] / "xmlcall" / "cli"
 

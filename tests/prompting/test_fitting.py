@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.fitting import LENGTHS, NOTES, Cut, Fitted, Scale, estimate, estimate_tools, fit
-from xmlcall.prompting.system import LANGUAGES
+from xmlcall.prompting.fitting import LENGTHS, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.templates import LANGUAGES, source
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
 
@@ -154,9 +154,10 @@ def test_results_in_messages_of_their_own() -> None:
 def test_notes_are_in_the_language_of_the_prompts(lang: str) -> None:
     messages = [*turn(0, "r" * 2000) * 20, person("Go."), model("call"), told("x" * 9000, lang=lang)]
     text = contents(fit(messages, 1200, lang=lang))
-    for note in NOTES[lang]:
-        assert note.partition("{count:,}")[0] in text
-        assert note.partition("{count:,}")[2] in text
+    for name in ("shortened", "left_out"):
+        before, _, behind = source(lang, name).strip().partition("{{ count }}")
+        assert before in text
+        assert behind in text
 
 
 # -- properties --------------------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.leaks import Leaks, refusal, results_in
-from xmlcall.prompting.system import LANGUAGES
+from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import TextContent
 from xmlcall.types.events import Event, Repaired, TextDelta
 
@@ -63,6 +63,7 @@ PIECES = [
 
 
 @settings(max_examples=300, deadline=None)
+@example(pieces=["3", "```", "\n", "The values above only show the form.", "<function_results>"], size=1, given_results=[])
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=12), size=st.integers(1, 30), given_results=st.sampled_from([[], ["3"]]))
 def test_chunks_do_not_matter(pieces: list[str], size: int, given_results: list[str]) -> None:
     text = "".join(pieces)

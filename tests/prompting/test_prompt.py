@@ -13,7 +13,8 @@ from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, 
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.results import result_text
-from xmlcall.prompting.system import LANGUAGES, reminder
+from xmlcall.prompting.system import reminder
+from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, OtherContent, RawCall, ResourceLink, TextContent
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -1,7 +1,7 @@
 """Asks a subject every case in every way, and keeps the replies as they came.
 
 Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
-transport is no answer. The request is tried again (`backends/retrying.py`); if a reply broke off, the case is begun again; and if
+transport is no answer: the request is tried again (`backends/retrying.py`), and a case whose reply broke off is begun again. If
 that does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, since
 the server is gone or wrong. A request that the server refuses for its own sake is reported, and the run goes on.
 
@@ -29,7 +29,7 @@ from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, catalog_of, conversation, decided, generation, need_of
+from .ways import Settings, Way, catalog_of, conversation, decided, format_of, generation, need_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -112,9 +112,12 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     Raises:
         UsageError: there are tasks of several turns, which only the ways of `ToolLoop` can play.
     """
-    others = [way.name for way in ways if way.name not in ("xml", "native")]
+    others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
-        raise UsageError(f"tasks of several turns and conversations are played with --way xml or native, not {others[0]}")
+        raise UsageError(
+            "tasks of several turns and conversations are played with --way xml, native or the name of a wire format, "
+            f"not {others[0]}"
+        )
 
 
 def _wanted(
@@ -162,7 +165,7 @@ async def _played(
     Args:
         play: which plays it, with options of `ToolLoop`.
         case: what is played.
-        way: `xml` or `native`.
+        way: `native`, or one with our prompt.
         backend: open.
         settings: of the run.
         more: options in place of those that follow from the settings.
@@ -170,6 +173,7 @@ async def _played(
     started = backend.clock()
     options: dict[str, Any] = {
         "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
+        "dialect": format_of(way, settings).dialect,
         "lang": settings.lang,
         "parallel": settings.parallel,
         "reminder": settings.reminder,
@@ -223,7 +227,7 @@ async def _rounds(
         if not left or not none_can_run(calls):
             break
         request = str(case.messages[-1]["content"])
-        told = results([(call, None) for call in calls], catalog_of(case), lang=settings.lang, request=request)
+        told = results([(call, None) for call in calls], catalog_of(case), format_of(way, settings), request=request)
         messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
     return rounds
 

@@ -12,7 +12,10 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
+from ..dialects import DIALECTS
+from ..dialects.write import write
 from ..errors import UsageError
+from ..tools.catalog import Catalog
 from ..types.completion import Chunk, FinishReason
 from .case import Case
 from .multiturn import MultiTurnCase, Reference
@@ -26,6 +29,8 @@ __all__ = ["MUTATIONS", "STAND_INS", "Subject", "model_subject", "stand_in"]
 Script = list[Chunk]
 
 _PLAIN: Final = Chunk(text="In plain words: it depends.")
+_DAMAGED: Final = DIALECTS["function_calls"]
+_OPENER: Final = _DAMAGED.written["call_open"].partition("{name}")[0]
 _ROUNDS = 50  # replies of those who write the same again: more than feedback and the turns of a task ask for
 
 
@@ -104,7 +109,7 @@ def _oracle(right: list[Script], way: Way, number: int) -> list[Script]:
 def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
     """Write a call of a tool that nobody offers, an opener that never ends, or nothing."""
     del right, way
-    texts = ('<function_calls><invoke name="nothing_like_it"></invoke></function_calls>', '<invoke name="', "")
+    texts = (write([("nothing_like_it", {})], Catalog(), _DAMAGED), _OPENER, "")
     return [[Chunk(text=texts[number % len(texts)])]] * _ROUNDS
 
 
@@ -113,11 +118,11 @@ def _unquoted(text: str) -> str:
 
 
 def _unknown(text: str) -> str:
-    return text.replace('<invoke name="', '<invoke name="zzz')
+    return text.replace(_OPENER, f"{_OPENER}zzz")
 
 
 def _cut(text: str) -> str:
-    return text[: text.rfind("<invoke")] + '<invoke name="'
+    return text[: text.rfind(_OPENER)] + _OPENER
 
 
 # What is done to a right reply, and the last stage of the funnel that it still reaches ("" for none).
@@ -132,8 +137,8 @@ MUTATIONS: Mapping[str, tuple[Callable[[str], str], str]] = {
 
 def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
     """Damage every reply with calls in the same way."""
-    if way.dialect != "function_calls":
-        raise UsageError("the mutator damages replies in the format function_calls: use --way xml")
+    if way.dialect != _DAMAGED.name:
+        raise UsageError(f"the mutator damages replies in the format {_DAMAGED.name}: use --way xml")
     name = list(MUTATIONS)[number % len(MUTATIONS)]
     mutate = MUTATIONS[name][0]
     finish_reason: FinishReason = "length" if name == "cut" else "stop"

@@ -18,6 +18,7 @@ from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..prompting import system as prompt
+from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.placement import with_reminder, with_system
 from ..tools.catalog import Catalog
 from ..types.calls import Message
@@ -32,6 +33,7 @@ __all__ = [
     "catalog_of",
     "conversation",
     "decided",
+    "format_of",
     "generation",
     "need_of",
     "prompt_hash",
@@ -122,6 +124,16 @@ def way_of(name: str) -> Way:
     return _WAYS[name]
 
 
+def format_of(way: Way, settings: Settings) -> PromptFormat:
+    """Return how a model is spoken to in a way; where its server finds the calls, what is told of them is told as in `xml`.
+
+    Args:
+        way: of calling.
+        settings: of the run.
+    """
+    return PromptFormat(dialect=way.dialect or ENGLISH.dialect, lang=settings.lang, parallel=settings.parallel)
+
+
 def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool = True) -> tuple[Message, ...]:
     """Return the messages of a case as the model gets them.
 
@@ -137,10 +149,9 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
     catalog = catalog_of(case)
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
-    shown: dict[str, Any] = {"dialect": way.dialect, "lang": settings.lang}
-    reminder = prompt.reminder(catalog, **shown, needs_tool=needs_tool) if settings.reminder else ""
-    system = prompt.system_prompt(catalog, parallel=settings.parallel, **shown)
-    return with_system(system, with_reminder(reminder, messages))
+    format = format_of(way, settings)
+    reminder = prompt.reminder(catalog, format, needs_tool=needs_tool) if settings.reminder else ""
+    return with_system(prompt.tool_prompt(catalog, format), with_reminder(reminder, messages))
 
 
 def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -191,7 +202,7 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
     if settings.call_threshold is None or not (way.is_ours and settings.reminder):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case), DIALECTS[way.dialect])
+    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case), format_of(way, settings).row)
 
 
 def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:

@@ -1,7 +1,7 @@
 """A call as written + its tool -> a call with typed arguments, or every mistake in it.
 
-Strategy: read each value strictly, as the schema says (`strict.py`), then validate the whole with JSON Schema. Only what is
-invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so that a
+Strategy: read each value strictly, as the schema says (`tools/strict.py`), then validate the whole with JSON Schema. Only what
+is invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so that a
 model can mend them in one go. Nothing raises on any text.
 """
 

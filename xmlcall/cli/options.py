@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 __all__ = [
     "CommandParser",
     "add_call_threshold",
+    "add_dialect_option",
     "add_mcp_option",
     "add_model_choice",
     "add_model_options",
     "add_server_options",
     "call_threshold_of",
+    "dialect_of",
     "number",
 ]
+
+
+_OWN_DIALECT = "function_calls"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -118,7 +123,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-    from ..prompting.system import LANGUAGES  # only here: most commands need none of what it imports
+    from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
 
     add_server_options(tools)
     approval = tools.add_mutually_exclusive_group()
@@ -137,6 +142,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         help="xml: tools are offered in the prompt and calls read from the text; native: the server's own function calling "
         "(default: %(default)s)",
     )
+    add_dialect_option(tools)
     tools.add_argument(
         "--max-turns", type=number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
@@ -149,6 +155,30 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)
+
+
+def add_dialect_option(parser: argparse._ActionsContainer) -> None:
+    """Declare in which wire format a model is asked to write its calls."""
+    from ..dialects import DIALECTS
+
+    parser.add_argument(
+        "--dialect",
+        choices=tuple(DIALECTS),
+        metavar="NAME",
+        help="the wire format in which the model is asked to write calls, such as one that it was trained on: "
+        f"{', '.join(DIALECTS)} (default: {_OWN_DIALECT}; whatever is asked for, all of them are read)",
+    )
+
+
+def dialect_of(options: argparse.Namespace) -> str:
+    """Return the wire format that was asked for, else our own.
+
+    Raises:
+        UsageError: one was asked for where the model server offers the tools in a format of its own.
+    """
+    if options.dialect and getattr(options, "mode", "xml") == "native":
+        raise UsageError("--dialect is the format of calls in the text: it does not go with --mode native")
+    return options.dialect or _OWN_DIALECT
 
 
 def add_call_threshold(parser: argparse._ActionsContainer) -> None:

@@ -5,11 +5,13 @@ import sys
 
 from ..errors import UsageError
 from ..prompting import system as prompt
+from ..prompting.format import PromptFormat
+from ..prompting.templates import LANGUAGES
 from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
 from .jsonform import json_text
-from .options import add_server_options
+from .options import add_dialect_option, add_server_options, dialect_of
 from .plain import plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -18,6 +20,7 @@ DESCRIPTION = "Print the system prompt that offers tools to a model, for use wit
 EPILOG = """examples:
   xmlcall prompt --tools tools.json
   xmlcall prompt --mcp servers.json --lang zh
+  xmlcall prompt --mcp servers.json --dialect hermes
   xmlcall prompt --mcp my_server.py
   xmlcall tools --json | xmlcall prompt --tools -
 """
@@ -29,7 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", metavar="FILE", help="a JSON file instead of servers: MCP's tools/list, or OpenAI's tools; - is standard input"
     )
-    parser.add_argument("--lang", choices=prompt.LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
+    add_dialect_option(parser)
+    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
     parser.add_argument(
         "--reminder", action="store_true", help="print the reminder that goes to the end of the person's message instead"
@@ -56,8 +60,9 @@ async def _of_servers(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str, str]) -> None:
-    reminder = prompt.reminder(catalog, lang=options.lang)
-    system = prompt.system_prompt(catalog, lang=options.lang, parallel=options.parallel, instructions=instructions)
+    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel)
+    reminder = prompt.reminder(catalog, format)
+    system = prompt.tool_prompt(catalog, format, instructions=instructions)
     if options.json:
         print(json_text({"system_prompt": system, "reminder": reminder}))
     else:

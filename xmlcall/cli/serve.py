@@ -17,7 +17,15 @@ from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
 from .notices import model_notices
-from .options import add_call_threshold, add_mcp_option, add_model_choice, call_threshold_of, number
+from .options import (
+    add_call_threshold,
+    add_dialect_option,
+    add_mcp_option,
+    add_model_choice,
+    call_threshold_of,
+    dialect_of,
+    number,
+)
 from .plain import visible
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus, error_console
@@ -48,7 +56,7 @@ STOP_SECONDS = 5  # for answers that are under way when the server is stopped
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from ..prompting.system import LANGUAGES
+    from ..prompting.templates import LANGUAGES
 
     model = parser.add_argument_group("the model")
     add_model_choice(model)
@@ -59,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function "
         "calling; auto: native where a trial call works (default: %(default)s)",
     )
+    add_dialect_option(model)
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
@@ -150,6 +159,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         allowed=options.allow,
         stream_arguments=options.stream_arguments,
         strict=options.strict,
+        dialect=dialect_of(options),
         lang=options.lang,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),

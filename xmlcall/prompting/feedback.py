@@ -7,19 +7,20 @@ values up (measured, benchmarks/results/repair.md).
 """
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import regex
 
-from ..dialects import select
+from ..dialects import Dialect
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.outline import parameters_of
-from ..types.calls import MISSING, InvalidCall, Tool, ToolCall, ToolResult
+from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
+from .format import PromptFormat
+from .frame import inert_text
 from .results import result_text
-from .system import form, template
 
 __all__ = ["feedback", "results"]
 
@@ -33,8 +34,9 @@ _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 def results(
     answered: Iterable[tuple[ToolCall | InvalidCall, ToolResult | None]],
     tools: Tools = (),
+    format: PromptFormat | None = None,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     again: Collection[str] = (),
     repeated: Collection[str] = (),
@@ -44,40 +46,43 @@ def results(
 
     Args:
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
-        tools: the catalog, for feedback.
-        dialect: the wire format.
-        lang: `en` or `zh`.
+        tools: the catalog, for feedback, and to know what in a result could be read as a call.
+        format: how the model is spoken to.
+        dialect: the wire format, if there is no `format`.
+        lang: `en` or `zh`, if there is no `format`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
         request: the person's words, said again if there is feedback.
     """
-    catalog, answered = Catalog.of(tools), list(answered)
+    catalog, answered, format = Catalog.of(tools), list(answered), format or PromptFormat(dialect=dialect, lang=lang)
     items = [
-        _told_wrong(call, _issues(call, catalog, lang, again=call.id in again))
+        _told_wrong(call, _issues(call, catalog, format, again=call.id in again))
         if isinstance(call, InvalidCall)
-        else _told(call, result, template(lang, "repeated").render() if call.id in repeated else "")
+        else _told(call, result, catalog, format, is_repeated=call.id in repeated)
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
-    retry = _retry(invalid, catalog, dialect, lang, request) if invalid else ""
-    return template(lang, "results").render(items=items, retry=retry)
+    return format.render("results", items=items, retry=_retry(invalid, catalog, format, request) if invalid else "")
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
-    return {"name": call.name, "error": True, "invalid": True, "text": text}
+    return {"name": call.name, "error": True, "text": text}
 
 
-def _told(call: ToolCall, result: ToolResult | None, remark: str) -> dict[str, Any]:
+def _told(
+    call: ToolCall, result: ToolResult | None, catalog: Catalog, format: PromptFormat, *, is_repeated: bool
+) -> dict[str, Any]:
     assert result is not None
-    text = f"{result_text(result)}\n{remark}" if remark else result_text(result)
-    return {"name": call.name, "error": result.is_error, "invalid": False, "text": text}
+    text = inert_text(result_text(result, format), catalog)
+    return {"name": call.name, "error": result.is_error, "text": f"{text}\n{format.render('repeated')}" if is_repeated else text}
 
 
 def feedback(
     call: InvalidCall,
     tools: Tools = (),
+    format: PromptFormat | None = None,
     *,
-    dialect: str = "function_calls",
+    dialect: str | Dialect = "function_calls",
     lang: str = "en",
     again: bool = False,
     request: str = "",
@@ -87,30 +92,38 @@ def feedback(
     Args:
         call: the call that did not run.
         tools: the catalog; the tool's parameters are shown again.
-        dialect: the wire format.
-        lang: `en` or `zh`.
+        format: how the model is spoken to.
+        dialect: the wire format, if there is no `format`.
+        lang: `en` or `zh`, if there is no `format`.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
         request: the person's words.
     """
-    catalog = Catalog.of(tools)
-    issues = _issues(call, catalog, lang, again=again)
-    return f"{issues}\n\n{_retry([call], catalog, dialect, lang, request)}"
+    catalog, format = Catalog.of(tools), format or PromptFormat(dialect=dialect, lang=lang)
+    return f"{_issues(call, catalog, format, again=again)}\n\n{_retry([call], catalog, format, request)}"
 
 
-def _issues(call: InvalidCall, catalog: Catalog, lang: str, *, again: bool) -> str:
+def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again: bool) -> str:
     tool = _meant(call, catalog)
     parameters = parameters_of(tool) if tool else ()
-    return template(lang, "feedback").render(call=call, tool=tool, parameters=parameters, again=again).strip()
+    names = [part.name for part in parameters]
+    lines = [inert_text(_sentence(issue, call, names, format), catalog) for issue in call.issues]
+    return format.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
 
 
-def _retry(calls: Iterable[InvalidCall], catalog: Catalog, dialect: str, lang: str, request: str) -> str:
+def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: PromptFormat) -> str:
+    """Say what is wrong, from the issue's code and fields; in English its message is the sentence that people read, too."""
+    place = "" if issue.path == "$" else f"{issue.path}: "
+    is_of_text, is_declared = issue in call.raw.issues, issue.path.removeprefix("$.") in names
+    return place + format.render("issue", issue=issue, is_of_text=is_of_text, is_declared=is_declared).strip()
+
+
+def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str) -> str:
     """Render the request to write calls once more."""
     shown = [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
-    example = write(shown, catalog, select(dialect)[0]) if shown else ""
-    request = _shown(request)
+    example = write(shown, catalog, format.row) if shown else ""
+    request = inert_text(_shown(request), catalog)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    shown_form = form(dialect)
-    return template(lang, "retry").render(request=request, example=example, has_dots=has_dots, form=shown_form).strip()
+    return format.render("retry", request=request, example=example, has_dots=has_dots).strip()
 
 
 def _shown(request: str) -> str:

@@ -18,6 +18,7 @@ times in a row. What is decided depends on the conversation alone, not on earlie
 Tokens are estimated from characters: no server's tokenizer is at hand here. `Scale` keeps what a server told of its own count.
 """
 
+import functools
 import itertools
 import json
 import math
@@ -26,8 +27,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..types.calls import Message, Tool
+from .frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
+from .templates import render
 
-__all__ = ["LENGTHS", "NOTES", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
+__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
 
 LENGTHS: Final = tuple(round(256 * (4 / 3) ** step) for step in range(60))
 """To which a result may be shortened, in characters; a step is a quarter less."""
@@ -44,21 +47,8 @@ TOKENS_A_NOTE: Final = 40
 CHARACTERS_A_TOKEN: Final = 3.2
 """Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
 
-NOTES: Final = {
-    "en": (
-        "[... {count:,} characters of this result are left out here: it does not fit into the context ...]",
-        "[{count:,} earlier messages of this conversation are left out: they do not fit into the context.]",
-    ),
-    "zh": (
-        "[…… 此处省略了该结果的 {count:,} 个字符：上下文容纳不下 ……]",
-        "[本次对话中较早的 {count:,} 条消息已省略：上下文容纳不下。]",
-    ),
-}
-"""What stands in the place of a part of a result, and of messages."""
-
-_RESULTS: Final = "<function_results>"
-_OPENER: Final = '<result name="'
-_CLOSER: Final = "\n</result>"
+_OPENER: Final = f'{RESULT_OPENER}"'
+_CLOSER: Final = f"\n{RESULT_CLOSER}"
 _DIGITS: Final = b"0123456789"
 _NOT_ASCII: Final = bytes(range(128, 256))
 
@@ -243,7 +233,7 @@ def _between(messages: Sequence[Message], begin: int, starts: Iterable[int], end
 
 
 def _is_person(message: Message) -> bool:
-    return message.role == "user" and not message.content.startswith(_RESULTS)
+    return message.role == "user" and not is_result_message(message.content)
 
 
 def _size(parts: Iterable[_Part]) -> float:
@@ -276,12 +266,18 @@ def _longest(rounds: Sequence[Sequence[Message]], room: float, lang: str) -> lis
 def _noted(old: list[_Part], now: list[_Part], gone_turns: int, gone_rounds: int, lang: str) -> list[Message]:
     """Return the messages of the parts, with a note behind the place where some are missing."""
     first = [message for part in (*old, *now[:1]) for message in part.messages]
-    note = NOTES[lang][1]
+    note = _note(lang, "left_out")
     if gone_turns and first:
         first[0] = replace(first[0], content=f"{note.format(count=gone_turns)}\n\n{first[0].content}")
     if gone_rounds and first:
         first[-1] = replace(first[-1], content=f"{first[-1].content}\n\n{note.format(count=gone_rounds)}")
     return first + [message for part in now[1:] for message in part.messages]
+
+
+@functools.cache
+def _note(lang: str, name: str) -> str:
+    """Return what stands in the place of what is missing, with a place for its count."""
+    return render(lang, name, count="{count:,}")
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -299,7 +295,7 @@ def _with_short_results(message: Message, length: int, lang: str, cuts: list[Cut
         return message
     if message.role == "tool":
         return replace(message, content=_head_and_tail(message.content, message.name or "a tool", length, lang, cuts))
-    if message.role != "user" or not message.content.startswith(_RESULTS):
+    if message.role != "user" or not is_result_message(message.content):
         return message
     *framed, behind = message.content.split(_CLOSER)  # results hold no such closer: the prompt makes their tags inert
     return replace(message, content=_CLOSER.join([*(_short_frame(each, length, lang, cuts) for each in framed), behind]))
@@ -318,7 +314,7 @@ def _short_frame(text: str, length: int, lang: str, cuts: list[Cut]) -> str:
 def _head_and_tail(text: str, name: str, length: int, lang: str, cuts: list[Cut]) -> str:
     """Keep two thirds of `length` from the beginning and one from the end; a text that is hardly longer stays."""
     left_out = len(text) - length
-    note = f"\n{NOTES[lang][0].format(count=left_out)}\n"
+    note = f"\n{_note(lang, 'shortened').format(count=left_out)}\n"
     if left_out <= len(note):
         return text
     cuts.append(Cut(name=name, characters=len(text), left_out=left_out))

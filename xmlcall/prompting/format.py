@@ -1,27 +1,86 @@
-"""How a model is prompted: the format that calls are written in, the language, and how many calls a reply may hold."""
+"""How a model is spoken to: the wire format of its calls, the language, and whether a reply may hold several calls.
 
-from dataclasses import dataclass
+One object goes through loop, proxy and harness, and every text for a model is rendered with it. Templates are shared by all wire
+formats: what differs (how a call begins, whether its values are JSON) is a property here and follows from the format's row.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 from ..dialects import Dialect, select
+from ..dialects.written import example_tag, first_tag
+from ..errors import UsageError
+from .templates import LANGUAGES, render
 
-__all__ = ["PromptFormat"]
+__all__ = ["ENGLISH", "PromptFormat"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptFormat:
-    """How a model is prompted.
+    """What all texts for one model have in common.
 
     Args:
-        dialect: name of the format in which the model is asked to write calls.
-        lang: language of the prompts, `en` or `zh`.
-        parallel: whether one reply may hold several calls.
+        dialect: the wire format of calls, a name of `DIALECTS` or a row of one's own.
+        lang: of the words, `en` or `zh`.
+        parallel: whether one block may hold several calls.
+
+    Raises:
+        UsageError: unknown dialect or language; or `auto`, which can be read but not written.
     """
 
-    dialect: str = "function_calls"
+    dialect: str | Dialect = "function_calls"
     lang: str = "en"
     parallel: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be rendered."""
+        if len(select(self.dialect)) != 1:
+            raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
+        if self.lang not in LANGUAGES:
+            raise UsageError(f"unknown language {self.lang!r}; known: {', '.join(LANGUAGES)}")
+
     @property
     def row(self) -> Dialect:
-        """The format of calls, as a row of `dialects`."""
+        """The wire format."""
         return select(self.dialect)[0]
+
+    @property
+    def block(self) -> str:
+        """What a call begins with, in words for the model."""
+        return first_tag(self.row) or ("JSON" if self.row.is_json else "call")
+
+    @property
+    def tag(self) -> str:
+        """A tag that a value may hold although it is markup of the format."""
+        return example_tag(self.row)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the arguments of a call are one JSON object."""
+        return self.row.is_json or self.row.json_body
+
+    @property
+    def has_cdata(self) -> bool:
+        """Whether values that hold tags stand in a CDATA section."""
+        return not (self.is_json or self.row.entities)
+
+    def speaking(self, lang: str) -> Self:
+        """Return the same in another language.
+
+        Args:
+            lang: `en` or `zh`.
+        """
+        return self if lang == self.lang else replace(self, lang=lang)
+
+    def render(self, name: str, /, **values: Any) -> str:
+        """Render a template, which knows this object as `form`.
+
+        Args:
+            name: of a file in `prompts/en` and `prompts/zh`, without its ending.
+            values: what else it shows.
+        """
+        return render(self.lang, name, form=self, **values)
+
+
+ENGLISH: Final = PromptFormat()
+"""The default: our own wire format, in English."""

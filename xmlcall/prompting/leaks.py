@@ -19,14 +19,17 @@ Text is held back only while it can still be one of these: the beginning of a ta
 import functools
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
-from typing import Final, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal
 
 import regex
 
+from ..dialects import DIALECTS
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
-from .system import LANGUAGES, form, source, template
+from .format import PromptFormat
+from .frame import FRAME_CLOSER, FRAME_OPENER, RESULT_CLOSER, RESULT_OPENER, items_in
+from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
 
@@ -35,13 +38,12 @@ Refusal = Literal["", "invented_results", "own_words"]
 _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters
 _LONGEST_FRAME: Final = 2000  # characters; longer results are not compared
-_TEMPLATES: Final = ("system", "reminder", "results", "retry", "refused", "repeated", "empty", "json_answer", "begin")
+_TEMPLATES: Final = ("system", "reminder", "results", "retry", "refused", "repeated", "empty", "json_answer", "begin", "demand")
 _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, headings, quotation, brackets
 _QUOTES: Final = tuple("`\"'“‘「")
 _FENCE: Final = "```"
 
-_OPENERS: Final = ("<function_results>", "<result name=")
-_CLOSER: Final = "</function_results>"
+_OPENERS: Final = (FRAME_OPENER, RESULT_OPENER)
 _OPENER = regex.compile("|".join(map(regex.escape, _OPENERS)))
 _CODE = regex.compile(r"\{%.*?%\}", regex.DOTALL)
 _FORM = regex.compile(r"\{\{ form\.(block|tag) \}\}")
@@ -118,11 +120,12 @@ class Leaks:
 
     def _open_line(self) -> list[Event]:
         """Pass on what no continuation of the line can make ours, nor the beginning of a frame."""
-        if self._at_line_start and len(self._held) <= _LONGEST and _may_be_ours(self._held):
-            return []
         at = self._held.rfind("<")
         is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in _OPENERS)
-        return self._release(at if is_opener else len(self._held))
+        end = at if is_opener else len(self._held)
+        if self._at_line_start and end <= _LONGEST and _may_be_ours(self._held[:end]):
+            return []
+        return self._release(end)
 
     def _end_line(self, end: int) -> list[Event]:
         line = self._held[:end]
@@ -162,21 +165,22 @@ class Leaks:
 
     def _begin_frame(self, at: int) -> list[Event]:
         before = self._held[:at]
-        is_ours = self._at_line_start and _width(before) >= _LEAST and _may_be_ours(before)
+        is_long_enough = _width(before) >= _LEAST and len(before) <= _LONGEST
+        is_ours = self._at_line_start and is_long_enough and _may_be_ours(before)
         shown = self._drop(at) if is_ours else self._release(at)
         self._frame = True
         return [*shown, *(self._in_frame() if self._results else self._end_frame())]
 
     def _in_frame(self) -> list[Event]:
-        end = self._held[:_LONGEST_FRAME].find(_CLOSER)
+        end = self._held[:_LONGEST_FRAME].find(FRAME_CLOSER)
         if end < 0 and len(self._held) < _LONGEST_FRAME:
             return []
-        self._held = self._held[: end + len(_CLOSER)] if end >= 0 else ""
+        self._held = self._held[: end + len(FRAME_CLOSER)] if end >= 0 else ""
         return self._end_frame()
 
     def _end_frame(self) -> list[Event]:
         """End the reply: with the results, if they are what the model was given, and the reply says nothing else."""
-        told = _items(self._held)
+        told = items_in(self._held)
         is_true = bool(told) and all(text and text in self._results for text in told)
         answer = "\n".join(told) if is_true and not self._said else ""
         span = (self._start, self._start + len(self._held))
@@ -204,14 +208,15 @@ class Leaks:
         return "".join([*parts, text[at:end]])
 
 
-def refusal(kind: Refusal, *, lang: str = "en") -> str:
+def refusal(kind: Refusal, format: PromptFormat | None = None, *, lang: str = "en") -> str:
     """Say to a model why its last reply is no answer, and what to do.
 
     Args:
         kind: what was found in it.
-        lang: `en` or `zh`.
+        format: how the model is spoken to.
+        lang: `en` or `zh`, if there is no `format`.
     """
-    return template(lang, "refused").render(kind=kind, form=form("function_calls")).strip()
+    return (format or PromptFormat(lang=lang)).render("refused", kind=kind).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:
@@ -220,19 +225,8 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
     Args:
         messages: the conversation.
     """
-    shown = (message.content for message in messages if message.role == "user" and _OPENERS[0] in message.content)
-    return frozenset(text for content in shown for text in _items(content))
-
-
-def _items(frame: str) -> list[str]:
-    """Return what stands in a frame's results, without those that have another attribute: they are errors."""
-    items = []
-    for part in frame.split(_OPENERS[1])[1:]:
-        name, _, rest = part.partition(">")
-        text, ended, _ = rest.partition("</result>")
-        if not ended or name.count('"') == 2:
-            items.append(text.strip() if ended else "")  # half a result is none
-    return items
+    shown = (message.content for message in messages if message.role == "user" and FRAME_OPENER in message.content)
+    return frozenset(text for content in shown for text in items_in(content))
 
 
 # -- our own words -----------------------------------------------------------------------------------------------------------
@@ -254,15 +248,26 @@ def _own_words() -> tuple[frozenset[str], list[str]]:
     """Return all runs of sentences that stand in one line of a template, as a set and in order."""
     lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
     words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
-    words |= {tag.strip(_MARKERS) for tag in (_CLOSER, "</result>")}
+    words |= {tag.strip(_MARKERS) for tag in (FRAME_CLOSER, RESULT_CLOSER)}
     return frozenset(words), sorted(words)
 
 
 def _fixed_lines(text: str) -> Iterable[str]:
-    """Yield a template's lines that hold nothing from outside; the names of the wire format's tags are ours, too."""
-    tags = form("function_calls")
-    lines = _FORM.sub(lambda found: str(tags[found[1]]), _CODE.sub("", text)).splitlines()
-    yield from (line for line in lines if "{{" not in line)
+    """Yield a template's lines that hold nothing from outside; the names of a wire format's tags are ours, too, of any format."""
+    text = _CODE.sub("", text)
+    for tags in _tags_in_prompts() if _FORM.search(text) else [{}]:
+        lines = _FORM.sub(functools.partial(_tag_in_place, tags), text).splitlines()
+        yield from (line for line in lines if "{{" not in line)
+
+
+def _tag_in_place(tags: Mapping[str, str], found: Any) -> str:
+    return tags[found[1]]
+
+
+def _tags_in_prompts() -> list[dict[str, str]]:
+    """Return what stands for the tags of a wire format in a template, of all formats."""
+    forms = (PromptFormat(dialect=name) for name in DIALECTS)
+    return [{"block": block, "tag": tag} for block, tag in dict.fromkeys((form.block, form.tag) for form in forms)]
 
 
 def _runs(line: str) -> Iterable[str]:

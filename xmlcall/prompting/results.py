@@ -15,52 +15,76 @@ from ..types.calls import (
     TextContent,
     ToolResult,
 )
+from .format import ENGLISH, PromptFormat
+from .frame import is_result_message
 
-__all__ = ["is_result_message", "result_text"]
-
-
-def is_result_message(text: str) -> bool:
-    """Say whether a message of role `user` holds results, and not a person's words."""
-    return text.startswith("<function_results>")
+__all__ = ["denial", "is_result_message", "not_run", "result_text"]
 
 
-def result_text(result: ToolResult) -> str:
+def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
     """Write a result as text.
 
     Args:
         result: the tool's answer.
+        format: how the model is spoken to.
 
     Returns:
         Its blocks, a line or more each; structured content only where no block carries text, because servers repeat it there
         (MCP 2025-11-25, tools: SHOULD).
     """
-    parts = [_WRITERS[type(block)](block) for block in result.content]
+    parts = [_WRITERS[type(block)](block, format) for block in result.content]
     has_text = any(isinstance(block, TextContent) for block in result.content)
     if result.structured_content is not MISSING and not has_text:
         parts.append(json.dumps(result.structured_content, ensure_ascii=False))
-    return "\n".join(parts) if parts else "(the tool returned nothing)"
+    return "\n".join(parts) if parts else _named("nothing", format)
 
 
-def _size(base64_text: str) -> str:
-    return f"{len(base64_text) * 3 // 4} bytes"
+def denial(kind: str, format: PromptFormat, *, count: int = 0) -> str:
+    """Say why a call did not run although it could.
+
+    Args:
+        kind: `not_allowed`, `said_no` (the person), `repeated` or `gone` (the tool).
+        format: how the model is spoken to.
+        count: how often a repeated call came.
+    """
+    return format.render("denial", kind=kind, count=count).strip()
 
 
-def _link(block: ResourceLink) -> str:
+def not_run(reason: str, format: PromptFormat) -> str:
+    """Say in place of a result that a call did not run.
+
+    Args:
+        reason: a sentence, of `denial` or of a policy.
+        format: how the model is spoken to.
+    """
+    return format.render("not_run", reason=reason).strip()
+
+
+def _named(kind: str, format: PromptFormat, **values: Any) -> str:
+    return format.render("content", kind=kind, **values).strip()
+
+
+def _size(base64_text: str) -> int:
+    """Return the size of data in bytes."""
+    return len(base64_text) * 3 // 4
+
+
+def _link(block: ResourceLink, format: PromptFormat) -> str:
     details = ", ".join(part for part in (block.mime_type, block.description) if part)
-    return f"[resource {block.name or block.uri}: {block.uri}{f' ({details})' if details else ''}]"
+    return _named("link", format, name=block.name or block.uri, uri=block.uri, details=details)
 
 
-def _embedded(block: EmbeddedResource) -> str:
+def _embedded(block: EmbeddedResource, format: PromptFormat) -> str:
     if block.text is not None:
-        return f"[resource {block.uri}]\n{block.text}"
-    return f"[resource {block.uri}: {block.mime_type or 'binary'}, {_size(block.blob or '')}, cannot be shown as text]"
+        return f"{_named('embedded', format, uri=block.uri)}\n{block.text}"
+    return _named("binary", format, uri=block.uri, type=block.mime_type, size=_size(block.blob or ""))
 
 
-_WRITERS: dict[type[Content], Callable[[Any], str]] = {
-    TextContent: lambda block: block.text,
-    ImageContent: lambda block: f"[image: {block.mime_type}, {_size(block.data)}, cannot be shown as text]",
-    AudioContent: lambda block: f"[audio: {block.mime_type}, {_size(block.data)}, cannot be shown as text]",
+_WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
+    TextContent: lambda block, format: block.text,
+    ImageContent: lambda block, format: _named("image", format, type=block.mime_type, size=_size(block.data)),
+    AudioContent: lambda block, format: _named("audio", format, type=block.mime_type, size=_size(block.data)),
     ResourceLink: _link,
     EmbeddedResource: _embedded,
-    OtherContent: lambda block: json.dumps(dict(block.raw), ensure_ascii=False, default=str),
+    OtherContent: lambda block, format: json.dumps(dict(block.raw), ensure_ascii=False, default=str),
 }

@@ -8,10 +8,15 @@ change. An answer is read without case, without thousands separators and in Unic
 person is told what no tool has said. It is counted generously: a true answer that leaves out what was asked for counts as well.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from ...dialects import DIALECTS
+from ...dialects.written import tag_names
+from ...prompting.frame import FRAME_TAGS
 
 __all__ = ["is_admitted", "judge_turn", "speaks"]
 
@@ -22,10 +27,10 @@ _ADMITS: Final = re.compile(
     r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
     r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
 )
-# Markup of the prompt, and its own instructions: no answer for a person.
-_PROMPT: Final = re.compile(
-    r"</?(?:function_calls|function_results|invoke|parameter|result)\b|\(if one of the tools|\(answer in plain words|"
-    r"\(now answer the request|（如果有适合这个请求的工具|（现在请根据这些结果|（请直接用文字回答|\"arguments\"\s*:"
+# The beginnings of what the prompt tells a model, which is no answer for a person.
+_INSTRUCTIONS: Final = (
+    *("(If one of the tools", "(Answer in plain words", "(Now answer the request"),
+    *("（如果有适合这个请求的工具", "（现在请根据这些结果", "（请直接用文字回答", "（请直接用中文回答"),
 )
 _THOUSANDS: Final = re.compile(r"(?<![\d.])\d{1,3}([, ])\d{3}(?:\1\d{3})*(?!\d)")
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d)")
@@ -79,7 +84,7 @@ def _judge_answer(expected: Mapping[str, Any], played: Mapping[str, Any], folder
         return "cut"
     if not answer.strip():
         return "no_answer"
-    if _PROMPT.search(answer):
+    if _shown_prompt().search(answer):
         return "prompt_shown"
     patterns = [pattern.replace("{folder}", re.escape(folder.casefold())) for pattern in expected.get("answer", ())]
     if "told" in expected:
@@ -116,6 +121,14 @@ def _read(answer: str) -> str:
     """Return a text as patterns are searched in it; a comma of full width stands between numbers and never in one."""
     text = unicodedata.normalize("NFKC", answer.replace("，", "， ").replace("’", "'")).casefold()
     return _THOUSANDS.sub(lambda number: number[0].replace(number[1], ""), text)
+
+
+@functools.cache
+def _shown_prompt() -> re.Pattern[str]:
+    """Return the pattern of the prompt's markup and instructions, as answers are read."""
+    tags = "|".join(sorted({*FRAME_TAGS, *tag_names(DIALECTS["function_calls"])}))
+    words = "|".join(re.escape(_read(words)) for words in _INSTRUCTIONS)
+    return re.compile(rf"</?(?:{tags})\b|{words}|\"arguments\"\s*:")
 
 
 def is_admitted(answer: str) -> bool:

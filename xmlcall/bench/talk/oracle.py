@@ -4,13 +4,13 @@ The answer is the turn's `reply`; without one it is what the tools told, since t
 played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
 """
 
-import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
 from ...backends.base import KeptOpen
 from ...backends.scripted import ScriptedBackend
+from ...prompting.frame import is_result_message, results_told
 from ...tools.catalog import Catalog
 from ...types.calls import Message
 from ...types.completion import Chunk, CompletionRequest
@@ -22,8 +22,6 @@ from .servers import folder_of
 __all__ = ["RightTurns"]
 
 _PLAIN: Final = {"english": "All right.", "chinese": "好的。"}
-_RESULTS: Final = "<function_results>"
-_RESULT: Final = re.compile(r"^<result [^\n]*>\n(.*?)\n</result>$", re.DOTALL | re.MULTILINE)
 
 
 class RightTurns(KeptOpen):
@@ -31,7 +29,7 @@ class RightTurns(KeptOpen):
 
     Args:
         case: the conversation.
-        way: `xml` or `native`.
+        way: `native`, or one with our prompt.
     """
 
     def __init__(self, case: Case, way: Way) -> None:
@@ -45,7 +43,7 @@ class RightTurns(KeptOpen):
         yield Chunk(finish_reason="stop")
 
     def _said(self, messages: Sequence[Message]) -> list[Chunk]:
-        asked = sum(message.role == "user" and not message.content.startswith(_RESULTS) for message in messages)
+        asked = sum(message.role == "user" and not is_result_message(message.content) for message in messages)
         turn, results = self._case.turns[asked - 1], list(_results(messages))
         if "right" in turn and not results:
             calls = [each for call in _placed(turn["right"], str(folder_of(self._case.id))) for each in call.items()]
@@ -59,8 +57,8 @@ def _results(messages: Sequence[Message]) -> Iterator[str]:
     for message in reversed(new):
         if message.role == "tool":
             yield message.content
-        elif message.content.startswith(_RESULTS):
-            yield from _RESULT.findall(message.content)
+        elif is_result_message(message.content):
+            yield from results_told(message.content)
 
 
 def _placed(value: Any, folder: str) -> Any:

@@ -1,0 +1,55 @@
+"""What a wire format writes around its calls, for those who speak of its tags without writing a call."""
+
+from typing import Final
+
+import regex
+
+from . import DIALECTS, Dialect
+
+__all__ = ["block_closer", "example_tag", "first_tag", "tag_names"]
+
+_TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")
+_NAME: Final = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
+_CALL: Final = ("block_open", "call_open", "parameter_open")
+
+
+def first_tag(row: Dialect) -> str:
+    """Return the tag with which a call begins; "" where it begins with no tag of fixed text.
+
+    Args:
+        row: the wire format.
+    """
+    first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
+    return first if first.endswith((">", ";")) else ""
+
+
+def example_tag(row: Dialect) -> str:
+    """Return a tag that is markup of a format, as an example of what a value may hold.
+
+    Args:
+        row: the wire format.
+    """
+    tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
+    return f"{tag[0]}>" if tag else "<b>"
+
+
+def block_closer(dialect: str) -> str:
+    """Return the tag that closes the wrapper of calls.
+
+    Args:
+        dialect: the name of a wire format, as in `ToolCallStart`.
+
+    Returns:
+        "" where there is no wrapper, and for a name that is no wire format, such as `native`.
+    """
+    return DIALECTS[dialect].written.get("block_close", "") if dialect in DIALECTS else ""
+
+
+def tag_names(row: Dialect) -> frozenset[str]:
+    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none.
+
+    Args:
+        row: the wire format.
+    """
+    found = (_NAME.match(row.written.get(kind, "")) for kind in _CALL)
+    return frozenset(name[1] for name in found if name)

@@ -1,0 +1,69 @@
+"""The environment of all templates in `prompts/`: every sentence that a model reads stands there, in each language.
+
+One environment, strict about undefined names. Templates lay out and word; what they show (parameter trees, example calls,
+result texts) is prepared by the functions that render them.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..types.calls import MISSING
+from .frame import inert_frame
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["LANGUAGES", "render", "source"]
+
+LANGUAGES = ("en", "zh")
+
+
+def render(lang: str, name: str, /, **values: Any) -> str:
+    """Render a template.
+
+    Args:
+        lang: one of `LANGUAGES`.
+        name: of a file in `prompts/en` and `prompts/zh`, without its ending.
+        values: what it shows.
+    """
+    return _environment().get_template(f"{lang}/{name}.j2").render(values)
+
+
+def source(lang: str, name: str) -> str:
+    """Return the text of a template as it is written.
+
+    Args:
+        lang: one of `LANGUAGES`.
+        name: as for `render`.
+    """
+    return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_prompts()), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    environment.filters.update(inert=inert_frame, json=_json, quote=_quote)
+    environment.tests["missing"] = lambda value: value is MISSING
+    return environment
+
+
+def _prompts() -> Path:
+    """Find the templates: inside the package when installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "prompts"
+    return inside if inside.is_dir() else package.parent / "prompts"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _quote(text: str) -> str:
+    """Mark each line as somebody else's words."""
+    return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())
