@@ -2,6 +2,7 @@
 
 import codecs
 import contextlib
+import io
 import os
 import re
 import select
@@ -17,7 +18,9 @@ from typing import Any
 from servers.fake_openai import FakeOpenAI, Step, reply
 from servers.run_server import run_server
 
-__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "model_server", "run_cli"]
+from xmlcall.cli import main
+
+__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "model_server", "run_cli", "run_here"]
 
 HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
 XMLCALL = [sys.executable, "-m", "xmlcall"]
@@ -52,6 +55,14 @@ def run_cli(
     )
     told = done.stderr.decode().removeprefix("Loading the model ...\n")  # on a machine that is slow just now
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), told)
+
+
+def run_here(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run a command in this process: for what needs none of its own, whose start takes longer than most commands."""
+    given = list(map(str, arguments))
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(given)
+    return subprocess.CompletedProcess(given, code, out.getvalue(), errors.getvalue())
 
 
 class Terminal:

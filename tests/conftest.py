@@ -2,6 +2,8 @@
 
 import signal
 
+import profiles  # noqa: F401 - what `--hypothesis-profile` names
+
 # A suite that is started in the background (`nohup make test &`, some schedulers) ignores Ctrl-C or hang-ups, and so would the
 # programs that it starts and ends by them: what is ignored stays ignored in a child, what has a handler does not.
 for number in (signal.SIGINT, signal.SIGHUP):

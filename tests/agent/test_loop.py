@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from xmlcall import (
     Answer,
@@ -396,7 +397,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(replies=st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), min_size=4, max_size=4))
 def test_the_loop_ends(replies: list[str]) -> None:
     loop, backend = make(replies, max_turns=4, chunk_size=6)

@@ -97,7 +97,7 @@ def test_what_a_token_costs_and_what_the_model_was_trained_for(
 
 
 def test_what_stands_before_a_cut_is_read() -> None:
-    whole = header(QWEN)
+    whole = header(QWEN | {"tokenizer.ggml.tokens": ["!", "世界"], "tokenizer.ggml.token_type": [1] * 9})
     found = [len(read_metadata(whole[:end])) for end in range(len(whole))]
     assert found == sorted(found)
     assert found[-1] < len(read_metadata(whole))

@@ -5,13 +5,13 @@ import itertools
 import json
 import math
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_harness import run_here
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, event
 from servers.run_server import free_port, run_server
 from starlette.requests import Request
@@ -352,8 +352,7 @@ def test_first_tokens_that_decide_nothing_suggest_nothing(calls: list[float], ot
 
 
 def calibrate(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "xmlcall", "bench", "calibrate", "--suite", "smoke", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return run_here("bench", "calibrate", "--suite", "smoke", *arguments)
 
 
 def token(text: str, *likely: tuple[str, float], reasoning: str = "") -> list[Step]:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_harness import run_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.node import HERE
@@ -338,8 +338,7 @@ def test_waiting_for_a_folder_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "xmlcall", "bench", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return run_here("bench", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from profiles import examples
 
 from xmlcall import ToolCall, parse
 
@@ -17,7 +18,7 @@ def written(name: str, values: dict[str, str]) -> str:
     return f'<invoke name="{name}">{parameters}</invoke>'
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(wanted=calls)
 def test_agrees_with_lxml(wanted: list[tuple[str, dict[str, str]]]) -> None:
     text = f"<function_calls>{''.join(written(name, values) for name, values in wanted)}</function_calls>"

@@ -8,6 +8,7 @@ from cases import load
 from catalogs import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from xmlcall import Catalog, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse
 from xmlcall.backends.openai_wire import native_call
@@ -273,7 +274,7 @@ def test_schemas_that_can() -> None:
     assert check_schema({"$defs": {"a": {"$anchor": "here"}}, "properties": {"x": {"$ref": "#here"}}}) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(name=st.text(max_size=5), text=st.text(max_size=30), tool=st.sampled_from(ALL))
 def test_nothing_raises(name: str, text: str, tool: dict[str, Any]) -> None:
     for parameter in [name, *tool["inputSchema"].get("properties", {})]:

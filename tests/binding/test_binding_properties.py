@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from schema_values import HOSTILE, WORDS, value_of
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind
@@ -52,7 +53,7 @@ def bound(tool: Tool, argument: RawArgument) -> ToolCall | InvalidCall:
     return bind(RawCall(index=0, name="f", arguments=(argument,)), [tool])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(schema=schemas, text=texts)
 def test_what_is_bound_is_valid_and_binding_it_again_changes_nothing(schema: Any, text: str) -> None:
     tool = tool_of(schema)
@@ -69,7 +70,7 @@ def test_what_is_bound_is_valid_and_binding_it_again_changes_nothing(schema: Any
         assert again.repairs == ()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(schema=schemas, number=st.integers(0, 2**32))
 def test_what_is_valid_stays_as_it_is(schema: Any, number: int) -> None:
     tool = tool_of(schema)
@@ -90,7 +91,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(schema=json_values, text=texts)
 def test_no_schema_raises(schema: Any, text: str) -> None:
     try:

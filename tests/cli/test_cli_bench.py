@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_harness import run_here
 from servers.fake_openai import DONE, FakeOpenAI, chunk, event
 from servers.run_server import run_server
 from starlette.requests import Request
@@ -25,6 +26,9 @@ from xmlcall.models.known import DEFAULT_MODEL, KNOWN
 
 
 def bench(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command; in a process of its own if it is told where."""
+    if cwd is None:
+        return run_here("bench", *arguments)
     command = [sys.executable, "-m", "xmlcall", "bench", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, stdin=subprocess.DEVNULL)
 
@@ -34,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, ways in (("oracle", ("xml", "native")), ("mutator", ("xml",))):
         options = [each for way in ways for each in ("--way", way)]
-        done = bench("run", "--model", name, "--suite", "smoke", *options, "--out", folder / name)
+        done = bench("run", "--model", name, "--suite", "smoke", *options, "--out", folder / name, cwd=folder)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert f"xmlcall bench report {folder / name}" in done.stdout
     return folder

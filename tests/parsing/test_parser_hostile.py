@@ -14,6 +14,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.schema.references import MAX_DEPTH
 
 MEGABYTE = 1_000_000
+DEPTH = 20_000  # twenty times what Python's stack takes
 CALL = '<function_calls><invoke name="f"><parameter name="a">{}</parameter></invoke></function_calls>'
 
 
@@ -27,15 +28,16 @@ def peak_of(run: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-# Ten megabytes of what is read fast, one of what is a token every few characters: the memory does not depend on it.
+# Megabytes of prose, and the most of memory. Ten of what is read fast; of what is a token every few characters so much that it
+# would not fit if each token left an object behind.
 PROSE = [
-    *[("A line of prose, 3 < 4.\n", 10), ("<", 10), ("\x00", 10), ("\ud800", 10)],
-    *[("&lt;", 1), ("```\nx\n```\n", 0.3), ("<think>", 1)],
+    *[("A line of prose, 3 < 4.\n", 10, 6), ("<", 10, 6), ("\x00", 10, 6), ("\ud800", 10, 6)],
+    *[("&lt;", 0.2, 2), ("```\nx\n```\n", 0.2, 2), ("<think>", 0.2, 1)],
 ]
 
 
-@pytest.mark.parametrize(("piece", "megabytes"), PROSE)
-def test_prose_is_not_kept(piece: str, megabytes: float) -> None:
+@pytest.mark.parametrize(("piece", "megabytes", "most"), PROSE)
+def test_prose_is_not_kept(piece: str, megabytes: float, most: float) -> None:
     chunk = piece * (MEGABYTE // 100 // len(piece))
 
     def run() -> None:
@@ -44,7 +46,8 @@ def test_prose_is_not_kept(piece: str, megabytes: float) -> None:
             parser.feed(chunk)
         parser.close()
 
-    assert peak_of(run) < 6 * MEGABYTE
+    Parser(TOOLS).feed(chunk)  # what is loaded on first use
+    assert peak_of(run) < most * MEGABYTE
 
 
 @pytest.mark.parametrize("value", ["x" * 10 * MEGABYTE, "a < b && c\n" * MEGABYTE, "\n" * 10 * MEGABYTE, "]]" * 5 * MEGABYTE])
@@ -57,17 +60,17 @@ def test_an_argument_of_ten_megabytes_is_kept_a_few_times(value: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "<a>" * 100_000,
-        CALL.format("<b>" * 100_000),
-        CALL.format('<parameter name="a">' * 100_000),
-        CALL.format('<parameter name="a">' * 100_000 + "</parameter>" * 100_000),
-        "<f>" + "<a>" * 100_000 + "</a>" * 100_000 + "</f>",
-        CALL.replace('name="a"', 'name="d"').format("[" * 100_000 + "]" * 100_000),
-        CALL.replace('name="a"', 'name="d"').format("<i>" * 100_000 + "</i>" * 100_000),
-        '{"name": "f", "arguments": ' + '{"a": ' * 100_000 + "}" * 100_001,
-        '{"name": "f", "arguments": ' + "[" * 100_000,
-        "<tool_call>" + "[" * 100_000 + "</tool_call>",
-        "<think>" * 100_000,
+        "<a>" * DEPTH,
+        CALL.format("<b>" * DEPTH),
+        CALL.format('<parameter name="a">' * DEPTH),
+        CALL.format('<parameter name="a">' * DEPTH + "</parameter>" * DEPTH),
+        "<f>" + "<a>" * DEPTH + "</a>" * DEPTH + "</f>",
+        CALL.replace('name="a"', 'name="d"').format("[" * DEPTH + "]" * DEPTH),
+        CALL.replace('name="a"', 'name="d"').format("<i>" * DEPTH + "</i>" * DEPTH),
+        '{"name": "f", "arguments": ' + '{"a": ' * DEPTH + "}" * (DEPTH + 1),
+        '{"name": "f", "arguments": ' + "[" * DEPTH,
+        "<tool_call>" + "[" * DEPTH + "</tool_call>",
+        "<think>" * DEPTH,
     ],
     ids=lambda text: text[:60],
 )

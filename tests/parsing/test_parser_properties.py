@@ -4,6 +4,7 @@ import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from soup import PIECES, TOOLS, check_invariants, pieces_of
 
 from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render
@@ -21,14 +22,14 @@ catalogs = st.sampled_from([(), TOOLS])
 reasons = st.sampled_from(["stop", "length"])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(text=any_soup, tools=catalogs, reason=reasons, reasoning_open=st.booleans(), data=st.data())
 def test_any_soup_cut_anywhere(text: str, tools: object, reason: str, reasoning_open: bool, data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, len(text)), max_size=40))
     check_invariants(text, places, tools, reason, reasoning_open)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=any_soup, tools=catalogs)
 def test_nothing_unfinished_runs(text: str, tools: object) -> None:
     for call in parse(text, tools, finish_reason="length").calls:  # type: ignore[arg-type]
@@ -48,7 +49,7 @@ values = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(arguments=st.lists(values, min_size=1, max_size=3))
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_round_trip(dialect: str, arguments: list[dict[str, object]]) -> None:
@@ -66,7 +67,7 @@ def test_round_trip(dialect: str, arguments: list[dict[str, object]]) -> None:
     assert reply.repairs == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=st.text())
 def test_any_text_is_read(text: str) -> None:
     reply = parse(text)
@@ -96,7 +97,7 @@ def test_wrong_use() -> None:
         Parser(dialect="nope")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if "parameter_open" in dialect.written])
 def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) -> None:
@@ -110,7 +111,7 @@ def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) ->
         assert isinstance(call, InvalidCall) or call.arguments in (arguments, {"a": "z"}), call
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=any_soup, data=st.data())
 @pytest.mark.parametrize("opener", ["<think>", "<thinking>", "<reasoning>", "<think><think>a</think>"])
 def test_nothing_in_reasoning_runs(opener: str, text: str, data: st.DataObject) -> None:
@@ -120,14 +121,14 @@ def test_nothing_in_reasoning_runs(opener: str, text: str, data: st.DataObject) 
     assert reasoning in reply.reasoning
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=any_soup)
 def test_nothing_in_inline_code_runs(text: str) -> None:
     code = regex.sub(r"`|\n\s*\n|\n", "", text)
     assert parse(f"See `{code}` there.", TOOLS).calls == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     text=st.lists(
         st.sampled_from(["<", "</", "<invoke name=", '"f', "x", " ", "`", "\n", "{", "[", '{"na', "&", "&lt;inv", "<f"]),

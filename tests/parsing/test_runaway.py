@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from xmlcall.parsing.runaway import Runaway
 
@@ -46,7 +47,7 @@ def test_a_text_is_ended_where_it_repeats_without_end(case: dict[str, Any]) -> N
 PIECES = ["a", "ab ", "The same line.\n", "Item number {}\n", "x" * 90, "\n", "是的。", "| 1 | 2 |\n"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     parts=st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 120)), max_size=5),
     sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
 from xmlcall.prompting.feedback import results
@@ -63,7 +64,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(pieces=["3", "```", "\n", "The values above only show the form.", "<function_results>"], size=1, given_results=[])
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=12), size=st.integers(1, 30), given_results=st.sampled_from([[], ["3"]]))
 def test_chunks_do_not_matter(pieces: list[str], size: int, given_results: list[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from cases import TOOLS, cuts, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from proxy_harness import ADD, ask, block, body, function
 from soup import PIECES, pieces_of
 from soup import TOOLS as SOUP_TOOLS
@@ -81,7 +82,7 @@ soup = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(pieces=soup, reason=st.sampled_from(["stop", "length"]))
 def test_tag_soup(pieces: list[str], reason: str) -> None:
     check(sent(pieces, SOUP_TOOLS, reason))

@@ -13,6 +13,7 @@ import pytest
 from catalogs import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from proxy_harness import body, events_of
 
 from xmlcall import (
@@ -146,7 +147,7 @@ RIGHT_VALUES: dict[str, Maker] = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(number=st.integers(0, 2**32))
 def test_schemas_with_nothing_odd_stay(number: int) -> None:
     rng = random.Random(number)
@@ -179,7 +180,7 @@ def anything(rng: random.Random, depth: int) -> Any:
     return {rng.choice(KEYWORDS): anything(rng, depth - 1) for _ in range(rng.randint(0, 4))}
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(number=st.integers(0, 2**32))
 def test_any_schema_can_be_offered_and_called_or_is_refused_with_a_reason(number: int) -> None:
     rng = random.Random(number)
