@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
 
 from ..backends.base import Backend
-from ..backends.fitted import FittedBackend
 from ..binding.echo import Sources, words_of
 from ..errors import UsageError
 from ..hosts.base import Host
@@ -32,6 +31,7 @@ from ..types.calls import Message
 from ..types.completion import CompletionRequest
 from .events import Answer, LoopEvent, Shortened
 from .first_request import FirstRequest, decided
+from .fitted_backend import FittedBackend
 from .policy import Policy, allow
 from .retries import RepairPolicy
 from .run_call import Calling

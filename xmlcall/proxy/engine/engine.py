@@ -20,13 +20,13 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
 from ...agent.first_request import FirstRequest, decided
+from ...agent.fitted_backend import FittedBackend
 from ...agent.policy import allow
 from ...agent.retries import RepairPolicy
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
 from ...backends.base import Backend
-from ...backends.fitted import FittedBackend
 from ...backends.retrying import Retrying
 from ...binding.echo import Sources
 from ...dialects.write import beginning
