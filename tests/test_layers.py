@@ -30,7 +30,7 @@ layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
 # -- I/O --
 layer("models", "errors")
-layer("backends", "errors types prompting models")
+layer("backends", "errors types models")
 layer("hosts", "errors types schema")
 layer("agent", "errors types schema tools dialects binding parsing prompting backends hosts")
 layer("bench", "errors types tools dialects parsing prompting models backends hosts agent")

@@ -16,6 +16,9 @@ from xmlcall.tools.catalog import Catalog
 TOOLS = Catalog([ADD])
 
 
+IN_BLOCKS = [name for name, row in DIALECTS.items() if "parameter_open" in row.tags and "block_close" in row.written]
+
+
 def adding(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -70,6 +73,23 @@ async def test_the_proxy_speaks_every_format(dialect: str) -> None:
     assert calls_in(said, dialect) == [("add", {"a": 3, "b": 4})]
     assert len(calls_in(system, dialect)) == 1
     assert '<result name="add">\n7\n</result>' in told
+
+
+async def test_a_call_that_does_not_run_is_told_in_the_language_of_the_prompt() -> None:
+    backend = ScriptedBackend([write([("adding", {"a": 1, "b": 2})], Catalog(), DIALECTS["qwen"]), "好。"])
+    async with ToolLoop(backend, [LocalHost([adding])], dialect="qwen", lang="zh") as loop:
+        await loop.ask("1 + 2?")
+    assert "没有执行：用户没有允许使用这个工具。" in backend.requests[-1].messages[-1].content
+
+
+@pytest.mark.parametrize("dialect", IN_BLOCKS)
+async def test_a_reply_that_is_ended_inside_its_block_is_kept_whole(dialect: str) -> None:
+    """Where one call in a reply is wanted, the model is stopped before the second."""
+    two = write([("adding", {"a": 1, "b": 2}), ("adding", {"a": 3, "b": 4})], Catalog(), DIALECTS[dialect])
+    backend = ScriptedBackend([two, "It is 3."])
+    async with ToolLoop(backend, [LocalHost([adding])], policy=["*"], dialect=dialect, parallel=False) as loop:
+        await loop.ask("1 + 2?")
+    assert backend.requests[1].messages[-2].content == write([("adding", {"a": 1, "b": 2})], Catalog(), DIALECTS[dialect])
 
 
 async def test_an_unknown_format_is_refused() -> None:

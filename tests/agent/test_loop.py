@@ -30,6 +30,7 @@ from xmlcall import (
     TurnEnded,
     UsageError,
     allow,
+    parse,
     render,
 )
 from xmlcall.agent.events import CallProgress, LoopEvent
@@ -38,9 +39,12 @@ from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.format import PromptFormat
+from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawArgument, RawCall, TextContent
 from xmlcall.types.completion import Chunk, PromptProgress, Usage
 
@@ -227,6 +231,29 @@ async def test_one_call_at_a_time() -> None:
     assert kinds(events) == ["CallStarted", "CallFinished", "Answer"]
     assert answer_of(events).messages[1].content == f"<function_calls>{call('add', a=1, b=2)}\n</function_calls>"
     assert backend.closed_early[0]
+
+
+CALLS = [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
+WRAPPED = {
+    name: write(CALLS, Catalog([Tool.from_function(add)]), row) for name, row in DIALECTS.items() if "block_open" in row.written
+}
+WRAPPED["another name of the wrapper"] = WRAPPED["function_calls"].replace("function_calls", "tool_calls")
+
+
+@pytest.mark.parametrize("text", WRAPPED.values(), ids=WRAPPED)
+async def test_a_wrapper_that_is_closed_early_is_closed_in_its_own_words(text: str) -> None:
+    loop, _ = make([text, "It is 3."], chunk_size=3, parallel=False)
+    kept = answer_of(await run(loop)).messages[1].content
+    first, second = parse(kept, [Tool.from_function(add)]), parse(text, [Tool.from_function(add)])
+    assert (first.calls[0].name, len(first.calls), first.repairs) == ("add", 1, second.repairs)
+    assert kept.split()[-1] == text.split()[-1]
+
+
+@pytest.mark.parametrize("text", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("chunk_size", [3, None])
+async def test_all_calls_of_a_wrapper_run(text: str, chunk_size: int | None) -> None:
+    loop, _ = make([text, "3 and 7."], chunk_size=chunk_size)
+    assert kinds(await run(loop)) == ["CallStarted", "CallFinished"] * 2 + ["Answer"]
 
 
 async def test_a_copied_call_does_not_run() -> None:
@@ -737,7 +764,10 @@ async def test_an_empty_reply_is_asked_for_once_more_and_leaves_nothing_behind(l
     loop, backend = make([ADD, " \n", "It is 3."], lang=lang)
     events = await run(loop)
     assert [type(event).__name__ for event in events].count("AskedAgain") == 1
-    assert [message.content for message in backend.requests[2].messages[-2:]] == [" \n", prompt.after_empty(lang=lang)]
+    assert [message.content for message in backend.requests[2].messages[-2:]] == [
+        " \n",
+        prompt.after_empty(PromptFormat(lang=lang)),
+    ]
     answer = answer_of(events)
     assert (answer.text, answer.stop_reason, answer.turns) == ("It is 3.", "end", 3)
     assert [message.role for message in answer.messages] == ["user", "assistant", "user", "assistant"]

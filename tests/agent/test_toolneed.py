@@ -35,7 +35,9 @@ from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from xmlcall.hosts.router import Router
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import plain_request
+from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.types.tool import Tool
@@ -500,12 +502,12 @@ async def test_a_conversation_goes_on() -> None:
     assert last_words(backend) == ["1 + 2?", said.content]
 
 
-@pytest.mark.parametrize("lang", prompt.LANGUAGES)
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_both_reminders_are_in_all_languages(lang: str) -> None:
     tool = Tool(name="plus")
-    usual, plain = (prompt.reminder([tool], lang=lang, needs_tool=needs_tool) for needs_tool in (True, False))
+    usual, plain = (prompt.reminder([tool], PromptFormat(lang=lang), needs_tool=needs_tool) for needs_tool in (True, False))
     assert len({usual, plain, ""}) == 3
-    assert prompt.reminder([], lang=lang, needs_tool=False) == ""
+    assert prompt.reminder([], PromptFormat(lang=lang), needs_tool=False) == ""
 
 
 # -- the proxy ---------------------------------------------------------------------------------------------------------

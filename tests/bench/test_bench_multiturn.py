@@ -308,6 +308,7 @@ def test_usage_is_added_up(cases: list[MultiTurnCase]) -> None:
         "prompt_tokens": 10 * len(replies),
         "completion_tokens": 2 * len(replies),
         "cached_tokens": None,
+        "is_estimated": False,
     }
 
 

@@ -107,6 +107,7 @@ REFUSED = {
     "a bound without end": (with_tag("call_close", "</cal{1,}>"), r"\{1,\}"),
     "a pattern that calls itself": (with_tag("call_close", "</call(?R)?>"), "R"),
     "nothing as a tag": (with_tag("call_close", "(?:</call>)?"), "empty"),
+    "a look ahead alone": (with_tag("call_close", "(?=</call>)"), "call_close"),
     "anything as a first character": (with_tag("call_close", ".call>"), "begin"),
     "white space as a first character": (with_tag("call_close", r"\s?</call>"), "white space"),
     "no opener of a call": (without("tags", "call_open"), "call_open"),
@@ -123,6 +124,8 @@ REFUSED = {
     "a name in no attribute": (changed(name_in_tag=""), "name"),
     "no name in what is written": (changed(written=GOOD["written"] | {"call_open": "<call:x>"}), r"\{name\}"),
     "a mark without what is written": (changed(json_mark=("type", "json")), "json_written"),
+    "a mark on a tag that is not read": (changed(json_written="<other:{name}>", json_mark=("type", "json")), "json_written"),
+    "a name after another tag": (changed(name_after="<other>", tags=GOOD["tags"] | {"block_open": "<other>"}), "name_after"),
     "a mark that is not read": (changed(json_written="<arg:{name}>", json_mark=("type", "json")), "json_mark"),
 }
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fitting import LENGTHS, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.templates import LANGUAGES, source
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
@@ -27,7 +28,7 @@ def model(text: str) -> Message:
 def told(*texts: str, name: str = "read_file", lang: str = "en") -> Message:
     """Results, as the loop gives them back."""
     answered = [(call_of("", name, {}, 0), ToolResult(content=(TextContent(text=text),))) for text in texts]
-    return person(results(answered, lang=lang))
+    return person(results(answered, (), PromptFormat(lang=lang)))
 
 
 def turn(number: int, *texts: str) -> list[Message]:

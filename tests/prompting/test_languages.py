@@ -1,5 +1,6 @@
 """Every sentence that a model reads comes from `prompts/`, in the language that was asked for."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,3 +160,24 @@ def test_all_languages_have_the_same_templates() -> None:
     named = {lang: {path.name for path in (PROMPTS / lang).iterdir()} for lang in LANGUAGES}
     assert named["en"] == named["zh"]
     assert set(LANGUAGES) == {path.name for path in PROMPTS.iterdir() if path.is_dir()}
+
+
+SAYS = {"Message": "content", "ToolResult": "content", "error": "", "Decision": "reason"}  # what holds words -> in which argument
+PACKAGE = PROMPTS.parent / "xmlcall"
+OTHERS = {"probe.py", "local.py", "session.py"}  # a person's words in a trial; a tool's own error; what is told of wrong options
+
+
+def words_in(node: ast.Call) -> Iterator[str]:
+    """Yield the fixed strings that a call of one of `SAYS` is given as words."""
+    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    values = [each.value for each in node.keywords if each.arg == SAYS.get(name)] + (node.args if name == "error" else [])
+    parts = (part.value for value in values for part in ast.walk(value) if isinstance(part, ast.Constant))
+    yield from (part for part in parts if isinstance(part, str))
+
+
+@pytest.mark.parametrize("folder", ["agent", "proxy/engine", "hosts", "prompting", "cli"])
+def test_no_sentence_for_a_model_stands_in_the_code(folder: str) -> None:
+    for path in (PACKAGE / folder).rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        found = [words for node in calls for words in words_in(node) if SENTENCE.search(words)]
+        assert not found or path.name in OTHERS, (path.name, found)

@@ -11,6 +11,7 @@ from profiles import examples
 
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
 from xmlcall.prompting.feedback import results
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.leaks import Leaks, refusal, results_in
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import TextContent
@@ -76,7 +77,7 @@ def test_results_are_known_as_the_model_was_given_them(lang: str) -> None:
     call = parse('<invoke name="add"></invoke>').calls[0]
     assert isinstance(call, ToolCall)
     told = [ToolResult(content=(TextContent(text="a <result> of\ntwo lines"),)), ToolResult.error("no luck")]
-    content = results([(call, result) for result in told], lang=lang)
+    content = results([(call, result) for result in told], (), PromptFormat(lang=lang))
     assert results_in([Message(role="user", content=content)]) == {"a &lt;result> of\ntwo lines"}
     assert results_in([Message(role="assistant", content=content), Message(role="user", content="Hi")]) == frozenset()
 
@@ -84,7 +85,7 @@ def test_results_are_known_as_the_model_was_given_them(lang: str) -> None:
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("kind", ["invented_results", "own_words"])
 def test_what_the_model_is_told_is_ours_too(kind: Any, lang: str) -> None:
-    told = refusal(kind, lang=lang)
+    told = refusal(kind, PromptFormat(lang=lang))
     assert "<function_calls>" in told
     assert read(told, [], 10_000)[0] == ""
 

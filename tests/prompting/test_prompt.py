@@ -12,6 +12,7 @@ from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting.feedback import feedback, results
+from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.results import result_text
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.templates import LANGUAGES
@@ -55,7 +56,7 @@ def results_of(lang: str) -> str:
         (invalid(WRONG), None),
         (call("ping"), ToolResult()),
     ]
-    return results(answered, ALL, lang=lang)
+    return results(answered, ALL, PromptFormat(lang=lang))
 
 
 PROMPTS: dict[str, Callable[[str], str]] = {
@@ -63,9 +64,9 @@ PROMPTS: dict[str, Callable[[str], str]] = {
     "system-one-at-a-time": lambda lang: system_prompt([CALCULATOR, OPTIONAL], lang=lang, parallel=False),
     "system-no-tools": lambda lang: system_prompt([], lang=lang),
     "results": results_of,
-    "feedback": lambda lang: feedback(invalid(WRONG), ALL, lang=lang),
-    "feedback-unknown-tool": lambda lang: feedback(invalid('<invoke name="calc"></invoke>'), ALL, lang=lang),
-    "reminder": lambda lang: reminder(ALL, lang=lang),
+    "feedback": lambda lang: feedback(invalid(WRONG), ALL, PromptFormat(lang=lang)),
+    "feedback-unknown-tool": lambda lang: feedback(invalid('<invoke name="calc"></invoke>'), ALL, PromptFormat(lang=lang)),
+    "reminder": lambda lang: reminder(ALL, PromptFormat(lang=lang)),
 }
 
 
@@ -118,7 +119,7 @@ def test_the_prompt_of_every_format_shows_a_call_in_it(dialect: str, lang: str) 
     shown = system_prompt(tools, dialect=dialect, lang=lang)
     found = parse(shown, tools, dialect=dialect).calls
     assert [call.name for call in found] == [tools[0].name]
-    assert reminder(tools, dialect=dialect, lang=lang)
+    assert reminder(tools, PromptFormat(dialect=dialect, lang=lang))
 
 
 def test_a_schema_that_contains_itself_ends() -> None:

@@ -200,6 +200,53 @@ def test_what_has_tools_in_it_is_written_as_text(asked: dict[str, Any], proxies:
 
 
 MULTIPLY = {"index": 0, "id": "c", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 1234, "b": 5678}'}}
+# What a server says that gives one answer only: llama.cpp with one slot (b11549), and others in their own words.
+SLOTS = "n_cmpl cannot be greater than the number of slots, please increase -np"
+ONE_ONLY = [(400, SLOTS), (422, "n: input should be 1"), (501, "not implemented")]
+
+
+@pytest.mark.parametrize(("status", "said"), ONE_ONLY, ids=[str(status) for status, _ in ONE_ONLY])
+@pytest.mark.parametrize(("proxy", "stage"), [("openai", OPENAI), ("llama", LLAMA)])
+def test_several_answers_are_refused_in_our_words(
+    proxy: str, stage: Stage, status: int, said: str, proxies: dict[str, str]
+) -> None:
+    play(stage, FakeOpenAI(refusal=(status, {"error": {"code": status, "message": said}})))
+    response = HTTP.post(proxies[proxy] + CHAT, json={"model": "tiny", "messages": messages(), "n": 2})
+    kind, _, message = error_of(CHAT, response)
+    assert (response.status_code, kind, response.json()["error"]["param"]) == (400, "invalid_request_error", "n")
+    assert message == f"n: expected 1, got 2, which the model server refuses (it said {said!r}): ask once for each answer"
+    alone = HTTP.post(proxies[proxy] + CHAT, json={"model": "tiny", "messages": messages(), "n": 1})
+    assert (alone.status_code, alone.json()["error"]["message"]) == (status, said)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_several_answers_with_calls_are_refused(strict: bool) -> None:
+    fake = FakeOpenAI()
+    with run_server(fake.app) as upstream:
+        with run_server(create_app(f"{upstream}/v1", mode="xml", strict=strict), lifespan="on") as url:
+            response = HTTP.post(url + CHAT, json={"model": "tiny", "messages": messages(), "tools": [ADD], "n": 2})
+    assert (response.status_code, error_of(CHAT, response)[2]) == (400, "n: expected 1, got 2: ask once for each answer")
+    assert not fake.bodies
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_is_closed_behind_its_call_is_counted(stream: bool, proxies: dict[str, str]) -> None:
+    """The model goes on with a result of its own: its stream is closed, and the server never tells its count."""
+    texts = [block(("add", {"a": 1, "b": 2})), "\n\nIt", " is", " 3."]
+    timings = [{"cache_n": 30, "prompt_n": 2, "predicted_n": number} for number in range(1, 5)]
+    fake = FakeOpenAI(
+        steps=[chunk({"content": text}, timings=told) for text, told in zip(texts, timings, strict=True)]
+        + [chunk({}, "stop"), fake_openai.final(prompt_tokens=32, completion_tokens=9), fake_openai.DONE],
+        props=llama_props(),
+    )
+    play(LLAMA, fake)
+    asked = {"model": "tiny", "messages": messages(), "tools": [ADD], "stream": stream}
+    response = HTTP.post(proxies["llama"] + CHAT, json=asked | {"stream_options": {"include_usage": True}} if stream else asked)
+    usage = events_of(CHAT, response.content)[-2]["usage"] if stream else response.json()["usage"]
+    assert (usage["prompt_tokens"], usage["prompt_tokens_details"]) == (32, {"cached_tokens": 30})
+    assert 1 <= usage["completion_tokens"] <= 4
+
+
 # Words of servers for the same; in Anthropic's format a wrong one lets clients drop the call.
 CALLED_WORDS = ["tool_calls", "function_call", "tool_use", "stop"]
 
@@ -433,6 +480,19 @@ def test_paths_and_methods_that_are_not_there(path: str, proxies: dict[str, str]
     wrong = HTTP.get(proxies["openai"] + path)
     assert (wrong.status_code, sorted(wrong.headers["allow"].split(", "))) == (405, ["OPTIONS", "POST"])
     assert f"GET {path}" in error_of(path, wrong)[2]
+
+
+def test_a_path_that_is_not_there_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="xmlcall.proxy")
+    with run_server(create_app(ScriptedBackend([])), lifespan="on") as url:
+        for _ in range(3):
+            HTTP.post(f"{url}/v1/chats", json={})
+            HTTP.get(f"{url}/v1/x%0Ay%1b%5b31m" + "z" * 5000)
+    told = [record.getMessage() for record in caplog.records if "404" in record.getMessage()]
+    assert (
+        told[0] == "POST /v1/chats: 404 Not Found (said once); questions go to /v1/chat/completions and others, see /openapi.json"
+    )
+    assert (len(told), all(each.isprintable() and len(each) < 500 for each in told)) == (2, True)
 
 
 def overflow() -> tuple[int, Any]:

@@ -68,7 +68,7 @@ async def decided(
     need = await needs.ask(backend, bare, catalog, format.row) if needs is not None and bare is not None else None
     if need is None or bare is None or not need.is_sure:
         return FirstRequest(request=reminded, need=need)
-    aside = prompt.reminder(catalog, dialect=format.dialect, lang=lang, needs_tool=False)
+    aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
     plain = replace(bare, messages=with_reminder(aside, bare.messages))
     if need.begun:
         return FirstRequest(request=bare, begun=need.begun, otherwise=reminded, plain=plain, need=need)

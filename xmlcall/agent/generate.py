@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..backends.base import Backend, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
+from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
@@ -221,12 +222,21 @@ class _ReplyReader:
         watch = self._watch
         end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
         text = watch.leaks.kept(self.text, end)
-        if watch.done and watch.end is not None and _in_wrapper(events):
-            text = f"{text}\n</function_calls>"
+        if watch.done and watch.end is not None and (closer := self._open_wrapper(events, end)):
+            text = f"{text}\n{closer}"
         reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
         return Generated(reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found)
+
+    def _open_wrapper(self, events: list[Event], end: int) -> str:
+        """Return the tag that closes the wrapper which is open where the kept text ends; "" if none is."""
+        markup = (event for event in events if isinstance(event, Markup) and event.span[1] <= end)
+        blocks = [event for event in markup if event.kind in ("block_open", "block_close")]
+        calls = [event.raw.dialect for event in events if isinstance(event, ToolCallEnd)]
+        if not calls or not blocks or blocks[-1].kind == "block_close":
+            return ""
+        return block_closer(calls[-1], self.text[slice(*blocks[-1].span)])
 
     def _cut(self) -> tuple[int, list[Event]]:
         """Return where the kept text ends and the events until there: nothing follows the last call."""
@@ -311,9 +321,3 @@ async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, i
 
 def _merge(last: Chunk, chunk: Chunk) -> Chunk:
     return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=usage_after(last.usage, chunk))
-
-
-def _in_wrapper(events: list[Event]) -> bool:
-    """Say whether a wrapper is open behind these events."""
-    kinds = (event.kind for event in reversed(events) if isinstance(event, Markup))
-    return next((kind for kind in kinds if kind in ("block_open", "block_close")), "") == "block_open"

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
 
 from ..backends.base import Backend
-from ..backends.fitted import FittedBackend
 from ..binding.echo import Sources, words_of
 from ..errors import UsageError
 from ..hosts.base import Host
@@ -25,13 +24,14 @@ from ..hosts.router import Router
 from ..prompting import system as prompt
 from ..prompting.fitting import Fitted, Scale
 from ..prompting.format import PromptFormat
+from ..prompting.frame import is_result_message
 from ..prompting.placement import with_reminder, with_system, without_reminder
-from ..prompting.results import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest
 from .events import Answer, LoopEvent, Shortened
 from .first_request import FirstRequest, decided
+from .fitted_backend import FittedBackend
 from .policy import Policy, allow
 from .retries import RepairPolicy
 from .run_call import Calling
@@ -94,9 +94,10 @@ class ToolLoop:
         self.backend = backend
         self.router = Router(hosts)
         self._mode = mode
-        self._calling = Calling(router=self.router, policy=policy if callable(policy) else allow(policy), timeout=timeout)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         self._format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel)
+        policy = policy if callable(policy) else allow(policy)
+        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
@@ -230,14 +231,10 @@ class ToolLoop:
     def _reminder(self, catalog: Catalog) -> str:
         if not self._reminder_wanted or self._mode != "xml":
             return ""
-        return prompt.reminder(catalog, dialect=self._format.dialect, lang=self._format.lang)
+        return prompt.reminder(catalog, self._format)
 
     def _system(self, catalog: Catalog) -> str:
-        instructions = dict(self.router.instructions())
-        format = self._format
-        return prompt.system_prompt(
-            catalog, dialect=format.dialect, lang=format.lang, parallel=format.parallel, instructions=instructions
-        )
+        return prompt.tool_prompt(catalog, self._format, instructions=dict(self.router.instructions()))
 
     def _sources(self, opened: Iterable[Message], catalog: Catalog) -> Sources:
         """Return the texts by others that a call must not be copied from."""

@@ -40,7 +40,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a call may run, and if not, why; the reason is told to the model."""
+    """Whether a call may run, and if not, why, in a sentence for the model; by default that the person has not allowed it."""
 
     allowed: bool
     reason: str = ""
@@ -50,7 +50,7 @@ Policy = Callable[[Proposal], Awaitable[Decision]]
 
 
 async def _deny(proposal: Proposal) -> Decision:
-    return Decision(allowed=False, reason="The person has not allowed this tool.")
+    return Decision(allowed=False)
 
 
 def allow(patterns: Iterable[str], otherwise: Policy = _deny) -> Policy:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
+from ..prompting.format import ENGLISH, PromptFormat
+from ..prompting.results import denial, not_run
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, ToolCall, ToolResult
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
@@ -18,8 +20,6 @@ from .policy import Decision, Policy, Proposal
 from .retries import Attempts
 
 __all__ = ["Calling", "outcome"]
-
-_GONE = ToolResult.error("Not run: the server does not have this tool any more.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,14 @@ class Calling:
         router: where tools live.
         policy: asked about each call.
         timeout: seconds for each; None leaves it to the host.
+        format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
     """
 
     router: Router
     policy: Policy
     timeout: float | None = None
+    format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None
 
     async def run(self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
@@ -57,14 +59,14 @@ class Calling:
             yield CallRejected(call=call)
             return
         if self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
-            yield CallFinished(call=call, result=_GONE)
+            yield CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
             return
         host, host_tool = self.router.origin(call.name)
         times = attempts.count(call)
         proposal = Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool, times_in_a_row=times)
         decision = await self._decide(proposal, attempts)
         if not decision.allowed:
-            yield CallDenied(call=call, reason=decision.reason)
+            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format))
             return
         yield CallStarted(call=call, host=host.name, host_tool=host_tool)
         async with aclosing(self._running(call)) as events:
@@ -78,8 +80,7 @@ class Calling:
         if limits.on_repeat is not None:
             return await limits.on_repeat(proposal)
         attempts.stop("repeated_call")
-        reason = f"The same call with the same arguments came {proposal.times_in_a_row} times in a row."
-        return Decision(allowed=False, reason=reason)
+        return Decision(allowed=False, reason=denial("repeated", self.format, count=proposal.times_in_a_row))
 
     async def _running(self, call: ToolCall) -> AsyncGenerator[CallProgress | CallFinished]:
         """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
@@ -113,13 +114,13 @@ class Calling:
         return replace(result, call_id=call.id), ""
 
 
-def outcome(event: LoopEvent) -> tuple[ToolCall | InvalidCall, ToolResult | None] | None:
+def outcome(event: LoopEvent, format: PromptFormat) -> tuple[ToolCall | InvalidCall, ToolResult | None] | None:
     """Return a call and what the model is told of it, for the event with which the call ends; None for other events."""
     match event:
         case CallRejected(call=call):
             return call, None
         case CallDenied(call=denied, reason=reason):
-            return denied, ToolResult.error(f"Not run: {reason}")
+            return denied, ToolResult.error(not_run(reason, format))
         case CallFinished(call=finished, result=result):
             return finished, result
     return None

@@ -307,7 +307,7 @@ class Turn:
         """Ask for another reply if this one is no answer, and the model may try again."""
         if not generated.refusal or not self._attempts.refuse():
             return False
-        self._told = refusal(generated.refusal, lang=self._lang)
+        self._told = refusal(generated.refusal, self._generation.format)
         return True
 
     def _demands(self, generated: Generated) -> bool:
@@ -329,7 +329,7 @@ class Turn:
         if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._was_empty:
             return False
         self._was_empty, self._empty_at = True, len(self.added) - 1
-        self.added.append(Message(role="user", content=prompt.after_empty(lang=self._lang)))
+        self.added.append(Message(role="user", content=prompt.after_empty(self._generation.format)))
         return True
 
     def _keep(self, generated: Generated) -> None:
@@ -368,8 +368,8 @@ class Turn:
             async for event in events:
                 yield event
                 if isinstance(event, CallFinished):
-                    self.results.append(result_text(event.result))
-                if ended := outcome(event):
+                    self.results.append(result_text(event.result, self._generation.format))
+                if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
 
     def _end_without_call(self, generated: Generated) -> str:
@@ -398,30 +398,26 @@ class Turn:
             return False
         self._is_pressed = True
         self._attempts.stop("")
-        lang = prompt.language_of(self._words.request, self._lang)
-        self._told = prompt.reminder(self.offer.catalog, dialect=self._generation.format.dialect, lang=lang, needs_tool=False)
+        format = self._generation.format
+        lang = prompt.language_of(self._words.request, format.lang)
+        self._told = prompt.reminder(self.offer.catalog, format.speaking(lang), needs_tool=False)
         return True
 
     def _told_of(self, answered: Answered) -> list[Message]:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         assert self.generated is not None
-        catalog = self.offer.catalog
-        form: dict[str, Any] = {"dialect": self._generation.format.dialect, "lang": self._lang, "request": self._words.request}
+        catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
         if self.generated.calls_in_text or self._generation.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
-            text = results(answered, catalog, again=again, repeated=self._repeated, **form)
+            text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
             if isinstance(call, InvalidCall):
-                told.append(Message(role="user", content=feedback(call, catalog, **form)))
+                told.append(Message(role="user", content=feedback(call, catalog, format, request=request)))
             elif result is not None:
-                told.append(Message(role="tool", content=result_text(result), tool_call_id=call.id, name=call.name))
+                told.append(Message(role="tool", content=result_text(result, format), tool_call_id=call.id, name=call.name))
         return told
-
-    @property
-    def _lang(self) -> str:
-        return self._generation.format.lang
 
 
 def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:

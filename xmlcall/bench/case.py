@@ -27,7 +27,7 @@ class Case:
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
-        half: `tuning` or `report` where that is settled for good; "" where a sample is halved when it is drawn.
+        half: `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn.
         servers: of a conversation, the MCP servers whose tools are offered.
         turns: of a conversation, what the person says in each and what is expected.
     """

@@ -115,7 +115,7 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
     folder.mkdir(parents=True, exist_ok=True)
     names = {file.name for file in folder.iterdir()}
     if "run.json" not in names:
-        # A start of ours takes the lock first: without it, files of these names are somebody else's.
+        # Every run takes the lock first. Without a lock, files of these names belong to another program.
         if others := sorted(names - (_UNFINISHED if "lock" in names else frozenset())):
             raise UsageError(
                 f"expected a new folder or a run in {folder}, got a folder with other files in it ({', '.join(others[:3])}): "

@@ -11,6 +11,8 @@ from enum import Enum
 
 from ..agent.policy import Decision, Policy, Proposal, allow
 from ..errors import XmlcallError
+from ..prompting.format import PromptFormat
+from ..prompting.results import denial
 from .display import Display
 from .lines import LineReader
 
@@ -76,14 +78,16 @@ class _Asking:
             return Decision(allowed=True)
         if not is_interactive():
             self._display.refused(proposal, self._nobody_to_ask(proposal))
-            return Decision(allowed=False, reason="The person has not allowed this tool.")
+            return Decision(allowed=False)
         self._display.proposal(proposal)
         choice = await self._ask()
         if choice is _Choice.STOP:
             raise Stopped(self._display.say("stopped_before", target=proposal.target))
         if choice is _Choice.ALWAYS:
             self._always.add((proposal.host, proposal.host_tool))
-        return Decision(allowed=choice is not _Choice.NO, reason="The person said no." if choice is _Choice.NO else "")
+        if choice is _Choice.NO:
+            return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
+        return Decision(allowed=True)
 
     async def _ask(self) -> _Choice:
         """Ask until there is an answer. The end of input stops the run; after too many wrong answers it is a no."""

@@ -66,6 +66,7 @@ class Display:
     def __init__(self, *, live: bool, answers: bool = True, verbose: bool = False, lang: str = "en") -> None:
         self.console = error_console()
         self.verbose = verbose
+        self.lang = lang
         self.say: Say = speaker(lang)
         self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers

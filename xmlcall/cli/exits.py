@@ -56,7 +56,7 @@ def guarded(work: Callable[[], int]) -> int:
     except XmlcallError as error:
         complain(str(error))
         return FAILED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it: no failure
         _abandon_stdout()
         return FAILED
     except OSError as error:

@@ -197,7 +197,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address[4][0], port, *address[4][2:]))  # getaddrinfo would take 99999 for 34463
-        listener.listen(BACKLOG)  # whoever reads the address may call at once
+        listener.listen(BACKLOG)  # a reader of the address may call at once
     except (OSError, OverflowError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(

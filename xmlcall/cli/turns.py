@@ -45,7 +45,7 @@ def _show_turn(verdict: Any, way: str) -> None:
 
 
 def _call(call: Mapping[str, Any]) -> str:
-    """Write a call and what came of it: the result, why it was denied, or what is wrong with it."""
+    """Write a call and its outcome: the result, why it was denied, or what is wrong with it."""
     issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
     told = call.get("result") or call.get("denied") or issues
     return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{told}"

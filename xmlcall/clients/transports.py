@@ -198,7 +198,7 @@ class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 def _end(background: Background, service: Service) -> None:
-    """Close a forgotten transport, at the end of the program at the latest; nobody is there to hear of a failure."""
+    """Close a forgotten transport, at the end of the program at the latest; a failure has nobody to be reported to."""
     with contextlib.suppress(Exception):
         background.close(service.aclose)
 

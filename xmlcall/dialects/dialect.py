@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import regex
 
 from ..errors import UsageError
-from .patterns import OTHER, alternation, attributes_of, beginnings, element
+from .patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
 __all__ = ["Dialect", "element_tags", "with_tools"]
 
@@ -20,7 +20,7 @@ class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls as JSON.
 
     Args:
-        name: also the folder of its templates in `prompts/`, if it has any.
+        name: what people type, as in `--dialect`.
         tags: token kind -> regular expression of the whole tag, without groups. Kinds: `block_open`, `block_close`, `call_open`,
             `call_close`, `parameter_open`, `parameter_close`, `list_close` (after the last parameter), `body_open` (all arguments
             as one JSON object), `json_open` (the first of a call as JSON without any tag).
@@ -109,7 +109,8 @@ def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
     return [name for name in names if name.lower() not in reserved and 0 < len(name) <= 128 and not set(name) & set("<>/")]
 
 
-# What a row must fulfil. Each check yields what was expected, what came and what to do.
+# What a row must fulfil. Each check yields what was expected, what came and what to do; the first problem is told, and nothing
+# after it is looked at.
 
 _KINDS = frozenset(
     "block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open".split()  # noqa: SIM905
@@ -162,18 +163,14 @@ def _pattern_problems(row: Dialect) -> Iterator[str]:
 def _problems_of(source: str) -> Iterator[str]:
     if problem := _compile_problem(source, groups=0):
         yield problem
-        return
     found = next((match["found"] for match in _UNBOUNDED.finditer(source) if match["found"]), "")
     if found:
         yield f"expected bounds such as {{0,16}}, by which a tag has a greatest length, got {found!r}; write a bound"
-        return
     if regex.fullmatch(source, ""):
         yield "expected a tag of at least one character, got a pattern that matches an empty text; require a character"
-        return
-    starts = beginnings(source).keys()
-    if OTHER in starts or any(map(str.isspace, starts)):
-        what = "any character" if OTHER in starts else "white space"
-        yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
+    for what, characters in (("any character", EXOTIC), ("white space", WHITE)):
+        if any(regex.match(source, each, partial=True) for each in characters):
+            yield f"expected a tag to begin with certain characters, got one that may begin with {what}; begin with a literal one"
 
 
 def _compile_problem(source: str, groups: int) -> str:
@@ -224,7 +221,7 @@ def _kinds_in(row: Dialect, text: str) -> set[str]:
     found = set()
     while text := text.lstrip():
         kind, match = next(((kind, match) for kind, tag in row.tags.items() if (match := regex.match(tag, text))), ("", None))
-        if match is None:
+        if match is None or not match.end():
             return set()
         found.add(kind)
         text = text[match.end() :]

@@ -13,10 +13,12 @@ import regex
 __all__ = [
     "ARGUMENTS",
     "ATTRIBUTES",
+    "EXOTIC",
     "INVISIBLE",
     "NAMES",
     "OTHER",
     "SPACE",
+    "WHITE",
     "alternation",
     "attributes_of",
     "bare_json",
@@ -113,8 +115,8 @@ def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
 
 
 OTHER = ""  # in `beginnings`: characters beyond ASCII that the pattern does not name
-_EXOTIC = ("\u00e9", "\u0416", "\u4e2d", "\ue000", "\U0001f600")
-_WHITE = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+EXOTIC = ("\u00e9", "\u0416", "\u4e2d", "\ue000", "\U0001f600")  # samples of these
+WHITE = "".join(each for each in map(chr, range(0x3001)) if each.isspace())
 _ASCII = "".join(map(chr, range(128)))
 _CODE = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 
@@ -130,11 +132,11 @@ def beginnings(source: str) -> dict[str, frozenset[str]]:
     """
     pattern = regex.compile(source)
     coded = (chr(int("".join(digits), 16)) for digits in _CODE.findall(source) if int("".join(digits), 16) <= 0x10FFFF)
-    known = sorted({*_ASCII, *_WHITE, *source, *coded} - {*_EXOTIC})
+    known = sorted({*_ASCII, *WHITE, *source, *coded} - {*EXOTIC})
 
     def after(start: str) -> frozenset[str]:
         found = {each for each in known if pattern.match(start + each, partial=True)}
-        return frozenset(found | {OTHER} if any(pattern.match(start + each, partial=True) for each in _EXOTIC) else found)
+        return frozenset(found | {OTHER} if any(pattern.match(start + each, partial=True) for each in EXOTIC) else found)
 
     return {start: after(start) for start in sorted(after(""))}
 

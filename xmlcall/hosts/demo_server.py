@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def _serve(app: Callable[..., object], port: int, path: str) -> None:
-    """Serve on a socket that listens before its address is printed, so that whoever reads it can connect at once."""
+    """Serve on a socket that listens before its address is printed, so that a reader of it can connect at once."""
     import uvicorn
 
     with socket.create_server(("127.0.0.1", port)) as listener:

@@ -4,7 +4,7 @@
             |                                                                 |
             +--ToolHostError--> failed, waits 5, 15, 60, 60 ... s <-----------+   and then begins anew
 
-Every step is bounded by the host's own limits of time. The host is left by whoever closes the member, not by the task.
+Every step is bounded by the host's own limits of time. `close` leaves the host, not the task.
 """
 
 import asyncio

@@ -106,7 +106,7 @@ class Router:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close all hosts at once, whatever becomes of each."""
+        """Close all hosts at once; one that fails does not keep the others open."""
         await self._close()
 
     async def tools(self) -> tuple[Tool, ...]:

@@ -146,7 +146,7 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
 
     Args:
         name: of a known model.
-        progress: told of each step in bytes; what it raises ends the download and comes out of here.
+        progress: told of each step in bytes; an exception of it ends the download and is raised here.
 
     Returns:
         The checked file.

@@ -51,13 +51,13 @@ _NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[A-Za-z_][
 def ticks(reply: ReplyState, token: Token) -> None:
     """Read back-ticks in prose: inline code, or a fence's line, with which a call may open."""
     count = len(token.text)
-    if not (reply.line_blank and count >= 3):
-        if not reply.fence:
-            reply.place, reply.code_ticks = Place.CODE, count
+    if not (reply.prose.line_blank and count >= 3):
+        if not reply.prose.fence:
+            reply.place, reply.prose.code_ticks = Place.CODE, count
         prose.text(reply, token)
-    elif reply.fence and count >= reply.fence:
+    elif reply.prose.fence and count >= reply.prose.fence:
         prose.end_fence(reply, token)
-    elif reply.fence:
+    elif reply.prose.fence:
         prose.text(reply, token)
     else:
         hold(reply, token)
@@ -129,7 +129,7 @@ def ticks_after_opening(reply: ReplyState, token: Token) -> None:
     inline, count = is_fence_line(reply.held), fence_of(reply.held)
     opening_is_text(reply, token)
     if inline:
-        reply.fence, reply.place, reply.code_ticks = 0, Place.CODE, count
+        reply.prose.fence, reply.place, reply.prose.code_ticks = 0, Place.CODE, count
 
 
 def block_after_opening(reply: ReplyState, token: Token) -> None:
@@ -199,7 +199,7 @@ def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
 def _call_is_certain(reply: ReplyState) -> None:
     held = reply.held
     call = _call_in(held)
-    if (reply.fence or fence_of(held)) and not reply.declares(call.attributes["name"]):
+    if (reply.prose.fence or fence_of(held)) and not reply.declares(call.attributes["name"]):
         release_as_text(reply)
         return
     note_fence(reply)
@@ -249,7 +249,7 @@ def bare_json(reply: ReplyState, token: Token) -> None:
     """Begin a call as JSON alone, if it stands at the start of a line, or after a call, and its name is declared."""
     name = name_in(token.text)
     opening = reply.place is Place.OPENING
-    starts = opening or reply.line_blank or reply.after_call
+    starts = opening or reply.prose.line_blank or reply.prose.after_call
     if not starts or token.start < reply.no_json_before or (name and not reply.declares(name)):
         reply.scanner.unread(token.text[1:])
         reply.queue.appendleft(Token("text", token.text[0], token.start))
@@ -268,7 +268,7 @@ def bare_json(reply: ReplyState, token: Token) -> None:
 def note_fence(reply: ReplyState) -> None:
     """Leave out the fence that is held around a call."""
     if fence := fence_of(reply.held):
-        reply.fence, reply.fence_dropped = fence, True
+        reply.prose.fence, reply.prose.fence_dropped = fence, True
         reply.repair("code-fence", reply.held[0].span)
 
 
@@ -281,7 +281,7 @@ def opening_is_text(reply: ReplyState, token: Token) -> None:
 def release_as_text(reply: ReplyState) -> None:
     """Read what is held as text."""
     reply.place = Place.PROSE
-    reply.fence = fence_of(reply.held) or reply.fence
+    reply.prose.fence = fence_of(reply.held) or reply.prose.fence
     reply.scanner.only()
     for part in reply.held:
         prose.text(reply, part)

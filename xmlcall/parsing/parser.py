@@ -112,7 +112,7 @@ class Parser:
 
 def _outside_call(reply: ReplyState, token: Token) -> None:
     kind, place = token.kind, reply.place
-    if reply.fence and place in _OPEN_TO_REASONING and kind.startswith("reasoning"):
+    if reply.prose.fence and place in _OPEN_TO_REASONING and kind.startswith("reasoning"):
         kind = "text"
     elif place is Place.OPENING and kind != "ticks" and call_start.is_fence_line(reply.held):
         kind, token = "text", Token("text", token.text, token.start)  # what follows a fence on its line names a language
@@ -136,7 +136,7 @@ def _settle_wrapped(reply: ReplyState, reader: WrappedJson) -> bool:
     """A call as JSON in a wrapper has ended: now its name is known, and with it whether it is one."""
     reply.plain_closers = reply.plain_closers or reader.fell_back
     calls = reader.calls()
-    if (reply.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
+    if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
         call_start.release_as_text(reply)
         for part in reader.tokens():
             prose.text(reply, part)
@@ -182,24 +182,24 @@ def _settle_bare(reply: ReplyState, reader: BareJson) -> bool:
 
 
 def _call_in_block(reply: ReplyState, token: Token) -> None:
-    known = not reply.fence or reply.declares(token.attributes["name"])
+    known = not reply.prose.fence or reply.declares(token.attributes["name"])
     (call_start.begin_call if known else _text_in_block)(reply, token)
 
 
 def _closer_in_block(reply: ReplyState, token: Token) -> None:
-    (_text_in_block if reply.fence and not reply.after_call else prose.stray_tag)(reply, token)
+    (_text_in_block if reply.prose.fence and not reply.prose.after_call else prose.stray_tag)(reply, token)
 
 
 def _ticks_in_block(reply: ReplyState, token: Token) -> None:
     """Quotation between calls is quotation, too."""
     count = len(token.text)
-    if reply.line_blank and count >= 3:
-        if reply.fence and count >= reply.fence:
+    if reply.prose.line_blank and count >= 3:
+        if reply.prose.fence and count >= reply.prose.fence:
             prose.end_fence(reply, token)
             return
-        reply.fence = reply.fence or count
-    elif not reply.fence:
-        reply.place, reply.code_ticks = Place.CODE, count
+        reply.prose.fence = reply.prose.fence or count
+    elif not reply.prose.fence:
+        reply.place, reply.prose.code_ticks = Place.CODE, count
     _text_in_block(reply, token)
 
 
@@ -225,7 +225,7 @@ def _repeated_block(reply: ReplyState, token: Token) -> None:
 def _end_block(reply: ReplyState, token: Token) -> None:
     reply.markup("block_close", token)
     reply.place, reply.wrapper = Place.PROSE, ""
-    reply.after_call, reply.line_blank = True, True
+    reply.prose.after_call, reply.prose.line_blank = True, True
 
 
 # What the scanner looks for outside a call.

@@ -40,22 +40,22 @@ def text(reply: ReplyState, token: Token) -> None:
 def note(reply: ReplyState, written: str) -> None:
     """Keep track of where a line begins."""
     _, newline, last = written.rpartition("\n")
-    reply.line_blank = not last.strip() and (bool(newline) or reply.line_blank)
-    reply.after_call = reply.after_call and not written.strip()
+    reply.prose.line_blank = not last.strip() and (bool(newline) or reply.prose.line_blank)
+    reply.prose.after_call = reply.prose.after_call and not written.strip()
 
 
 def end_fence(reply: ReplyState, token: Token) -> None:
     """Read the back-ticks that end the open fence."""
-    if reply.fence_dropped:
+    if reply.prose.fence_dropped:
         reply.markup("fence", token)
     else:
         text(reply, token)
-    reply.fence, reply.fence_dropped = 0, False
+    reply.prose.fence, reply.prose.fence_dropped = 0, False
 
 
 def end_code(reply: ReplyState, token: Token) -> None:
     """Read back-ticks in inline code: as many as opened it end it."""
-    if len(token.text) == reply.code_ticks:
+    if len(token.text) == reply.prose.code_ticks:
         reply.place = reply.outside
     text(reply, token)
 
@@ -74,7 +74,7 @@ def stray_tag(reply: ReplyState, token: Token) -> None:
 
 def stray(reply: ReplyState, token: Token) -> None:
     """Read a closer without its opener: a left-over after a call, text anywhere else."""
-    (stray_tag if reply.after_call else text)(reply, token)
+    (stray_tag if reply.prose.after_call else text)(reply, token)
 
 
 def reasoning_open(reply: ReplyState, token: Token) -> None:

@@ -151,9 +151,10 @@ class Scanner:
         partial = None
         for pattern in patterns:
             match = pattern.match(self._buffer, start, partial=not self._closed)
-            if match is not None and not match.partial:
+            if match is not None and match.partial:
+                partial = partial or match
+            elif match is not None and match.end() > start:  # a look ahead alone is no tag
                 return match
-            partial = partial or match
         return partial
 
     def _text(self, end: int) -> Token:
@@ -182,12 +183,31 @@ class Scanner:
         return kind, attributes, part if dialect and part != "list" else ""
 
 
-# Where a token can start, and the patterns to try there, in this order.
-Patterns = dict[ScanMode, tuple[Any, tuple[Any, ...]]]
-Groups = tuple[tuple[str, str], ...]
+_Groups = tuple[tuple[str, str], ...]
 
 
-def _patterns(dialects: tuple[Dialect, ...], elements: Groups = ()) -> Patterns:
+class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
+    """Mode -> what finds the places to try, and the patterns to try there, in this order; compiled when it is first asked for.
+
+    Args:
+        groups: the tags of some dialects.
+        of_tools: those that depend on the tools; they are tried first.
+    """
+
+    def __init__(self, groups: _Groups, of_tools: _Groups) -> None:
+        self._groups = groups
+        self._of_tools = of_tools
+
+    def __missing__(self, mode: ScanMode) -> tuple[Any, tuple[Any, ...]]:
+        common, with_tags = _MODES[mode]
+        kinds = tuple((kind, _COMMON[kind]) for kind in common)
+        parts = (self._of_tools, (*self._groups, *kinds)) if with_tags else (kinds,)
+        sources = tuple(_alternation(part) for part in parts if part)
+        self[mode] = _trigger(sources), tuple(_compiled(source) for source in sources)
+        return self[mode]
+
+
+def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = ()) -> _Patterns:
     """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
     groups = tuple((f"{kind}__{row.name}", tag) for row in dialects if not row.tool_elements for kind, tag in row.tags.items())
     of_tools = tuple((f"{kind}__{row.name}", tag) for row in dialects if row.tool_elements for kind, tag in row.tags.items())
@@ -195,22 +215,7 @@ def _patterns(dialects: tuple[Dialect, ...], elements: Groups = ()) -> Patterns:
     return _combined(groups, (*named, *of_tools))  # elements come first, see `dialect.with_tools`
 
 
-@functools.lru_cache(maxsize=256)
-def _combined(groups: Groups, of_tools: Groups) -> Patterns:
-    first = _alternation(of_tools)
-    return {mode: _with_first(_in_mode(mode, groups), first if with_tags else "") for mode, (_, with_tags) in _MODES.items()}
-
-
-def _with_first(source: str, first: str) -> tuple[Any, tuple[Any, ...]]:
-    """Return what finds the places to try, and the patterns to try there."""
-    sources = tuple(each for each in (first, source) if each)
-    return _trigger(sources), tuple(_compiled(each) for each in sources)
-
-
-def _in_mode(mode: ScanMode, tags: Groups) -> str:
-    """Return one alternation of the tags of some dialects, and of what else is a token in a mode."""
-    common, with_tags = _MODES[mode]
-    return _alternation((*(tags if with_tags else ()), *((kind, _COMMON[kind]) for kind in common)))
+_combined = functools.lru_cache(maxsize=256)(_Patterns)
 
 
 @functools.lru_cache(maxsize=512)
@@ -218,7 +223,7 @@ def _compiled(source: str) -> Any:
     return regex.compile(source)
 
 
-def _alternation(groups: Groups) -> str:
+def _alternation(groups: _Groups) -> str:
     return "|".join(f"(?P<{group}>{source})" for group, source in groups)  # the first that matches counts
 
 

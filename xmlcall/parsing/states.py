@@ -56,6 +56,17 @@ class CallReader(Protocol):
 
 
 @dataclass(slots=True, eq=False)
+class ProseState:
+    """What is known of the text around the next token, as far as it decides whether a tag is markup or quoted."""
+
+    after_call: bool = False  # only white space since a call or its wrapper ended
+    line_blank: bool = True  # only white space since the last newline
+    code_ticks: int = 0  # back-ticks with which the open inline code began
+    fence: int = 0  # back-ticks of the open fence
+    fence_dropped: bool = False  # the open fence is around calls and left out of the text
+
+
+@dataclass(slots=True, eq=False)
 class ReplyState:
     """What is known of a reply so far."""
 
@@ -66,11 +77,7 @@ class ReplyState:
     depth: int  # of reasoning
     events: list[Event] = field(default_factory=list)
     queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
-    after_call: bool = False  # only white space since a call or its wrapper ended
-    line_blank: bool = True  # only white space since the last newline
-    code_ticks: int = 0
-    fence: int = 0  # back-ticks of the open fence
-    fence_dropped: bool = False  # the open fence is around calls and left out of the text
+    prose: ProseState = field(default_factory=ProseState)
     held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
     no_json_before: int = 0  # JSON that starts before this offset was read once and is text
     wrapper: str = ""  # dialect of the open wrapper
@@ -109,7 +116,7 @@ class ReplyState:
         self.queue.clear()
         self.place = self.outside
         if found:
-            self.after_call, self.line_blank = True, True
+            self.prose.after_call, self.prose.line_blank = True, True
 
 
 class CallPlace(enum.StrEnum):

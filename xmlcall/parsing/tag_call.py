@@ -103,7 +103,7 @@ def _stray(call: CallState, token: Token) -> None:
 
 
 def _list_close(call: CallState, token: Token) -> None:
-    call.emit(Markup(kind="block_close", span=token.span))
+    call.emit(Markup(kind="list_close", span=token.span))
 
 
 def _repeated_block(call: CallState, token: Token) -> None:

@@ -12,13 +12,12 @@ from typing import Any
 
 import regex
 
-from ..dialects import Dialect
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.outline import parameters_of
 from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
-from .format import PromptFormat
+from .format import ENGLISH, PromptFormat
 from .frame import inert_text
 from .results import result_text
 
@@ -34,10 +33,8 @@ _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 def results(
     answered: Iterable[tuple[ToolCall | InvalidCall, ToolResult | None]],
     tools: Tools = (),
-    format: PromptFormat | None = None,
+    format: PromptFormat = ENGLISH,
     *,
-    dialect: str | Dialect = "function_calls",
-    lang: str = "en",
     again: Collection[str] = (),
     repeated: Collection[str] = (),
     request: str = "",
@@ -48,13 +45,11 @@ def results(
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
         tools: the catalog, for feedback, and to know what in a result could be read as a call.
         format: how the model is spoken to.
-        dialect: the wire format, if there is no `format`.
-        lang: `en` or `zh`, if there is no `format`.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
         request: the person's words, said again if there is feedback.
     """
-    catalog, answered, format = Catalog.of(tools), list(answered), format or PromptFormat(dialect=dialect, lang=lang)
+    catalog, answered = Catalog.of(tools), list(answered)
     items = [
         _told_wrong(call, _issues(call, catalog, format, again=call.id in again))
         if isinstance(call, InvalidCall)
@@ -80,10 +75,8 @@ def _told(
 def feedback(
     call: InvalidCall,
     tools: Tools = (),
-    format: PromptFormat | None = None,
+    format: PromptFormat = ENGLISH,
     *,
-    dialect: str | Dialect = "function_calls",
-    lang: str = "en",
     again: bool = False,
     request: str = "",
 ) -> str:
@@ -93,12 +86,10 @@ def feedback(
         call: the call that did not run.
         tools: the catalog; the tool's parameters are shown again.
         format: how the model is spoken to.
-        dialect: the wire format, if there is no `format`.
-        lang: `en` or `zh`, if there is no `format`.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
         request: the person's words.
     """
-    catalog, format = Catalog.of(tools), format or PromptFormat(dialect=dialect, lang=lang)
+    catalog = Catalog.of(tools)
     return f"{_issues(call, catalog, format, again=again)}\n\n{_retry([call], catalog, format, request)}"
 
 

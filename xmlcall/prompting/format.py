@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from ..dialects import Dialect, select
-from ..dialects.written import example_tag, first_tag
+from ..dialects.tag_names import example_tag, first_tag
 from ..errors import UsageError
 from .templates import LANGUAGES, render
 
@@ -20,7 +20,7 @@ class PromptFormat:
     """What all texts for one model have in common.
 
     Args:
-        dialect: the wire format of calls, a name of `DIALECTS` or a row of one's own.
+        dialect: name of the wire format of calls, one of `DIALECTS`.
         lang: of the words, `en` or `zh`.
         parallel: whether one block may hold several calls.
 
@@ -28,7 +28,7 @@ class PromptFormat:
         UsageError: unknown dialect or language; or `auto`, which can be read but not written.
     """
 
-    dialect: str | Dialect = "function_calls"
+    dialect: str = "function_calls"
     lang: str = "en"
     parallel: bool = True
 

@@ -17,7 +17,7 @@ import regex
 
 from ..dialects import DIALECTS
 from ..dialects.inert import inert
-from ..dialects.written import tag_names
+from ..dialects.tag_names import tag_names
 from ..tools.catalog import Catalog
 
 __all__ = [

@@ -27,7 +27,7 @@ import regex
 from ..dialects import DIALECTS
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
-from .format import PromptFormat
+from .format import ENGLISH, PromptFormat
 from .frame import FRAME_CLOSER, FRAME_OPENER, RESULT_CLOSER, RESULT_OPENER, items_in
 from .templates import LANGUAGES, source
 
@@ -208,15 +208,14 @@ class Leaks:
         return "".join([*parts, text[at:end]])
 
 
-def refusal(kind: Refusal, format: PromptFormat | None = None, *, lang: str = "en") -> str:
+def refusal(kind: Refusal, format: PromptFormat = ENGLISH) -> str:
     """Say to a model why its last reply is no answer, and what to do.
 
     Args:
         kind: what was found in it.
         format: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `format`.
     """
-    return (format or PromptFormat(lang=lang)).render("refused", kind=kind).strip()
+    return format.render("refused", kind=kind).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:

@@ -16,9 +16,8 @@ from ..types.calls import (
     ToolResult,
 )
 from .format import ENGLISH, PromptFormat
-from .frame import is_result_message
 
-__all__ = ["denial", "is_result_message", "not_run", "result_text"]
+__all__ = ["denial", "not_run", "result_text"]
 
 
 def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:

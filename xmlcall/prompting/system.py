@@ -6,16 +6,13 @@ from typing import Any
 
 import regex
 
-from ..dialects import Dialect
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of
 from ..types.calls import Tool
-from .format import PromptFormat
-from .templates import LANGUAGES
+from .format import ENGLISH, PromptFormat
 
 __all__ = [
-    "LANGUAGES",
     "after_empty",
     "begin",
     "demand",
@@ -37,7 +34,7 @@ _LATIN = regex.compile(r"\p{Latin}{2,}")
 def system_prompt(
     tools: Tools,
     *,
-    dialect: str | Dialect = "function_calls",
+    dialect: str = "function_calls",
     lang: str = "en",
     parallel: bool = True,
     instructions: Mapping[str, str] | None = None,
@@ -109,10 +106,8 @@ def language_of(text: str, otherwise: str) -> str:
 
 def reminder(
     tools: Tools,
-    format: PromptFormat | None = None,
+    format: PromptFormat = ENGLISH,
     *,
-    dialect: str | Dialect = "function_calls",
-    lang: str = "en",
     needs_tool: bool = True,
 ) -> str:
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
@@ -120,11 +115,8 @@ def reminder(
     Args:
         tools: the catalog.
         format: how the model is spoken to.
-        dialect: the wire format, if there is no `format`.
-        lang: `en` or `zh`, if there is no `format`.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
     """
-    format = format or PromptFormat(dialect=dialect, lang=lang)
     return format.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool).strip()
 
 
@@ -138,36 +130,33 @@ def demand(format: PromptFormat, name: str = "") -> str:
     return format.render("demand", name=name).strip()
 
 
-def after_empty(format: PromptFormat | None = None, *, lang: str = "en") -> str:
+def after_empty(format: PromptFormat = ENGLISH) -> str:
     """Render what a model is told whose reply had neither text nor a call.
 
     Args:
         format: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `format`.
     """
-    return (format or PromptFormat(lang=lang)).render("empty").strip()
+    return format.render("empty").strip()
 
 
-def json_answer(schema: Mapping[str, Any], format: PromptFormat | None = None, *, lang: str = "en") -> str:
+def json_answer(schema: Mapping[str, Any], format: PromptFormat = ENGLISH) -> str:
     """Render what asks for an answer in JSON, where tools are on offer, too.
 
     Args:
         schema: that the answer has to fit.
         format: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `format`.
     """
-    return (format or PromptFormat(lang=lang)).render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
+    return format.render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
 
 
-def begin(begun: str, format: PromptFormat | None = None, *, lang: str = "en") -> str:
+def begin(begun: str, format: PromptFormat = ENGLISH) -> str:
     """Render what asks for a reply that begins with words of the caller's.
 
     Args:
         begun: how it begins.
         format: how the model is spoken to.
-        lang: `en` or `zh`, if there is no `format`.
     """
-    return (format or PromptFormat(lang=lang)).render("begin", begun=begun).strip()
+    return format.render("begin", begun=begun).strip()
 
 
 def _json(value: Any) -> str:

@@ -21,7 +21,7 @@ from .http.access import Guard
 from .http.exchange import Exchange
 from .http.openapi import description
 from .http.paths import TolerantPaths
-from .http.routes import ENDPOINTS, QUESTIONS, RELAYED, Handler, Responder, format_of
+from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 
 __all__ = ["app_of", "create_app"]
 
@@ -109,6 +109,8 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
             guard.check(request.headers)
         except ApiError as refusal:
             return _error(request, refusal)
+        asked = f"{request.method} {request.url.path[:PATH_LIMIT]}: {error.status_code} {error.detail}"
+        engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others, see /openapi.json")
         return _error(request, _unknown(request, error), error.headers)
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
@@ -124,7 +126,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
 
 def _unknown(request: Request, error: HTTPException) -> ApiError:
     paths = ", ".join(question.path for question in (*QUESTIONS, *RELAYED))
-    message = f"{request.method} {request.url.path[:200]}: {error.detail}; questions go to: {paths}"
+    message = f"{request.method} {request.url.path[:PATH_LIMIT]}: {error.detail}; questions go to: {paths}"
     return ApiError(message, status=error.status_code, code="not_found" if error.status_code == 404 else "method_not_allowed")
 
 

@@ -43,7 +43,7 @@ class Markup:
     """Characters that are neither text nor value: tags, the white space between them, dropped pieces.
 
     Args:
-        kind: `block_open`, `block_close`, `parameter_open`, `parameter_close`, `cdata`, `newline`, `space`,
+        kind: `block_open`, `block_close`, `parameter_open`, `parameter_close`, `list_close`, `cdata`, `newline`, `space`,
             `reasoning`, `fence`, `stray`, `dropped`.
         span: where.
     """

@@ -15,7 +15,7 @@
     right     calls that are right, in order, for the stand-in `oracle`; `{folder}` in strings is the folder
     reply     its answer after them; without it, the texts of the results, or any plain sentence where nothing is called
 
-Every other conversation of a language is for tuning, and the others are for reporting, from the start and for good: a prompt or
+Every other conversation of a language is for tuning, and the others are for reporting, and that never changes: a prompt or
 a threshold is chosen on the first, and a figure is published of the second.
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...dialects import DIALECTS
-from ...dialects.written import tag_names
+from ...dialects.tag_names import tag_names
 from ...prompting.frame import FRAME_TAGS
 
 __all__ = ["is_admitted", "judge_turn", "speaks"]

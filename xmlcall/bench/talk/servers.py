@@ -3,7 +3,7 @@
 Besides the demo server these are programs that people use, as they come from PyPI and npm: time, filesystem, git and memory. The
 ones from npm are installed once into the folder of the harness's data (see `node`).
 
-A conversation has a folder of its own, of the same name on every machine, so that the same prompt comes of it, and with the same
+A conversation has a folder of its own, of the same name on every machine, so that prompts are the same, and with the same
 content each time: notes, a git repository with three commits, or a memory. It is made new before the conversation.
 """
 

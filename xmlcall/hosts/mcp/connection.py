@@ -96,7 +96,7 @@ class Connection:
                 await self._serve(mode)
             if self._scope.cancelled_caught and not self.opened:
                 self.failure = TimeoutError()
-        except Exception as error:  # kept for the message of whoever waits; groups come one or two deep
+        except Exception as error:  # kept for the message to those who wait; groups are one or two deep
             self.failure = _first(error)
         finally:
             self._stop.set()

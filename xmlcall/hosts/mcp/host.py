@@ -152,7 +152,7 @@ class McpHost:
             raise timeout_error(self._server, doing, limit, connection) from error
         except Exception as error:
             if connection.closed or is_lost(error):
-                await connection.close()  # its last words are complete once the process has ended
+                await connection.close()  # its standard error is complete once the process has ended
             failure = request_error(self._server, doing, error, connection)
             if isinstance(failure, SessionLost):
                 await connection.close()

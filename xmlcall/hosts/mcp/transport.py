@@ -104,7 +104,7 @@ def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
             yield pipe
     finally:
         loop.remove_reader(reading)
-        for _ in range(16):  # the last words, not those of a grandchild that goes on talking
+        for _ in range(16):  # the rest of its output, but not all that a grandchild may still write
             if not drain():
                 break
         os.close(reading)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...agent.generate import is_refused_beginning
 from ...errors import BackendError
 from ...prompting import system as prompt
+from ...prompting.format import PromptFormat
 from ...prompting.placement import with_reminder
 from ...types.calls import Message
 from ..formats.contract import CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece
@@ -34,15 +35,15 @@ def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
     return replace(request, messages=tuple(before)), last.content if last.content.strip() else ""
 
 
-def asked_to_begin(messages: Sequence[Message], begun: str, *, lang: str) -> tuple[Message, ...]:
+def asked_to_begin(messages: Sequence[Message], begun: str, format: PromptFormat) -> tuple[Message, ...]:
     """Ask the model in words to begin a reply so.
 
     Args:
         messages: as the model gets them, without the beginning.
         begun: the beginning.
-        lang: of the words, `en` or `zh`.
+        format: of the prompt.
     """
-    words = prompt.begin(begun, lang=lang)
+    words = prompt.begin(begun, format)
     if messages[-1].role == "user":
         return with_reminder(words, messages)
     return (*messages, Message(role="user", content=words))

@@ -67,6 +67,5 @@ class Catalogs:
         return found[2]
 
     def _texts(self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str]) -> tuple[str, str]:
-        dialect, lang = format.dialect, format.lang
-        system = prompt.system_prompt(catalog, dialect=dialect, lang=lang, parallel=format.parallel, instructions=instructions)
-        return system, prompt.reminder(catalog, dialect=dialect, lang=lang) if self._reminder else ""
+        system = prompt.tool_prompt(catalog, format, instructions=instructions)
+        return system, prompt.reminder(catalog, format) if self._reminder else ""

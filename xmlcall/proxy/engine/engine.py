@@ -20,13 +20,13 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
 from ...agent.first_request import FirstRequest, decided
+from ...agent.fitted_backend import FittedBackend
 from ...agent.policy import allow
 from ...agent.retries import RepairPolicy
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
 from ...backends.base import Backend
-from ...backends.fitted import FittedBackend
 from ...backends.retrying import Retrying
 from ...binding.echo import Sources
 from ...dialects.write import beginning
@@ -106,9 +106,9 @@ class Engine:
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
-        self._calling = Calling(router=self.router, policy=allow(self._allowed))
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(dialect=dialect, lang=lang)
+        self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._memory = Memory()
@@ -316,7 +316,7 @@ class Engine:
             first = await decided(self._needs, self._fitted, allowed, self._format, reminded=reminded, bare=bare, lang=lang)
         if schema is None:
             return first
-        words = prompt.json_answer(schema, lang=self._format.lang)
+        words = prompt.json_answer(schema, self._format)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
     def _constrained(self, turn: Turn, schema: Mapping[str, Any]) -> AsyncGenerator[ResponseEvent]:
@@ -332,7 +332,7 @@ class Engine:
         """Go on with a reply that the caller has begun; None if it has not."""
         if not begun:
             return None
-        asked = replace(completion, messages=asked_to_begin(completion.messages, begun, lang=self._format.lang))
+        asked = replace(completion, messages=asked_to_begin(completion.messages, begun, self._format))
         if self.backend.capabilities.continues:
             return FirstRequest(request=completion, otherwise=asked, begun=begun)
         if request.wire == "anthropic":
@@ -362,7 +362,7 @@ class Engine:
             return plain_answer(self._fitted, completion)
 
         def asked() -> AsyncGenerator[ResponseEvent]:
-            messages = asked_to_begin(completion.messages, begun, lang=self._format.lang)
+            messages = asked_to_begin(completion.messages, begun, self._format)
             return without_beginning(plain_answer(self._fitted, replace(completion, messages=messages)), begun)
 
         if not self._goes_on(request) or self.backend.capabilities.continues:

@@ -52,7 +52,7 @@ def model_messages(
     open_calls: Answered = []
     for group in _groups(messages):
         if group[0].role == "tool":
-            content = results(_answered(open_calls, group), catalog, dialect=format.dialect, lang=format.lang)
+            content = results(_answered(open_calls, group), catalog, format)
             images = tuple(url for message in group for url in message.images)
             written.append(Message(role="user", content=content, images=images))
             open_calls = []

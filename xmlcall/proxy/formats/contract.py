@@ -1,4 +1,4 @@
-"""What a caller's wire format asks of the proxy, and what it is told while the answer comes: the seam between formats and engine.
+"""The contract between wire formats and engine: a request as the engine reads it, and the events of an answer.
 
 A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own spelling; it knows no model. The engine
 makes events of a request; it knows no wire format. Nothing of a call is said before the call is certain: its opening, then its

@@ -1,7 +1,7 @@
 """OpenAI's chat completions, from the server's side: bodies into requests, events into answers and chunks.
 
 Source: OpenAI API reference, chat completions, the chat completion object and its chunk object. What OpenAI deprecated but agents
-still send (`functions`, `function_call`, role `function`) is read, and answered in kind. Of `tool_choice` all forms are
+still send (`functions`, `function_call`, role `function`) is read, and answered in the same form. Of `tool_choice` all forms are
 read; of `tools` only functions, since a custom tool's input is no JSON.
 """
 

@@ -10,9 +10,10 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -33,7 +34,7 @@ from ..formats.tolerance import mended
 from .access import Guard
 from .exchange import Exchange, api_error
 
-__all__ = ["ENDPOINTS", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
+__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -44,6 +45,7 @@ VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is 
 PATH_LIMIT: Final = 200  # characters of a path in the log
 SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
 _UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, where it was not started for embeddings or ranking
+_INVALID: Final = (400, 422, 501)  # of a request; how servers say that they give one answer only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ def asking(question: Question) -> Responder:
         content = await _content(request)
         data = _data(content)
         if opened := await _relayed(engine, question, content, data):
-            await exchange.relay(opened if question.is_answered else _present(opened, question.path))
+            await exchange.relay(_told_in_our_words(opened, question, data))
             return
         if not question.is_answered:
             raise _missing(question.path)
@@ -156,21 +158,45 @@ def _missing(path: str, said: str = "") -> ApiError:
     return ApiError(f"the model server has no {path}, and xmlcall only passes it on{words}", status=404, code="not_found")
 
 
+def _several(n: int, said: str) -> ApiError:
+    words = f" (it said {said[:SAID_LIMIT]!r})" if said else ""
+    return ApiError(f"n: expected 1, got {n}, which the model server refuses{words}: ask once for each answer", param="n")
+
+
+def _told_in_our_words(
+    opened: AbstractAsyncContextManager[Relayed], question: Question, data: Mapping[str, Any]
+) -> AbstractAsyncContextManager[Relayed]:
+    """Pass an answer on, but for two refusals of which the model server's own words do not say what to do."""
+    if not question.is_answered:
+        return _unless_refused(opened, _UNKNOWN, partial(_missing, question.path))
+    n = data.get("n")
+    if question.form is CHAT and isinstance(n, int) and n > 1:
+        return _unless_refused(opened, _INVALID, partial(_several, n))
+    return opened
+
+
 @asynccontextmanager
-async def _present(opened: AbstractAsyncContextManager[Relayed], path: str) -> AsyncIterator[Relayed]:
-    """Pass an answer on, but say in the caller's format that the model server does not know the path.
+async def _unless_refused(
+    opened: AbstractAsyncContextManager[Relayed], refusals: Container[int], error: Callable[[str], ApiError]
+) -> AsyncIterator[Relayed]:
+    """Pass an answer on, unless it is a refusal.
+
+    Args:
+        opened: the answer.
+        refusals: by status.
+        error: what to say, made of the model server's words.
 
     Raises:
-        ApiError: it does not.
+        ApiError: it is one.
     """
     async with opened as relayed:
-        if relayed.status in _UNKNOWN:
+        if relayed.status in refusals:
             said = b""
             async for chunk in relayed.chunks:
                 said += chunk[:SAID_LIMIT]
                 if len(said) >= SAID_LIMIT:
                     break
-            raise _missing(path, read_error(said.decode("utf-8", "replace")).message)
+            raise error(read_error(said.decode("utf-8", "replace")).message)
         yield relayed
 
 

@@ -1,4 +1,4 @@
-"""What a wire format writes around its calls, for those who speak of its tags without writing a call."""
+"""The names of a wire format's tags, for those who speak of them without writing a call."""
 
 from typing import Final
 
@@ -10,6 +10,7 @@ __all__ = ["block_closer", "example_tag", "first_tag", "tag_names"]
 
 _TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")
 _NAME: Final = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
+_OPENER: Final = regex.compile(r"\A(<|&lt;)([^\s<>&]+).*?(>|&gt;)\s*\Z", regex.DOTALL)
 _CALL: Final = ("block_open", "call_open", "parameter_open")
 
 
@@ -33,16 +34,21 @@ def example_tag(row: Dialect) -> str:
     return f"{tag[0]}>" if tag else "<b>"
 
 
-def block_closer(dialect: str) -> str:
-    """Return the tag that closes the wrapper of calls.
+def block_closer(dialect: str, opener: str) -> str:
+    """Return the tag that closes a wrapper of calls.
 
     Args:
-        dialect: the name of a wire format, as in `ToolCallStart`.
+        dialect: the name of a wire format, as in `RawCall`.
+        opener: the tag that opened it, as the model wrote it; a format may have wrappers of several names.
 
     Returns:
-        "" where there is no wrapper, and for a name that is no wire format, such as `native`.
+        "" where the format has no wrapper, and for a name that is no wire format, such as `native`.
     """
-    return DIALECTS[dialect].written.get("block_close", "") if dialect in DIALECTS else ""
+    row = DIALECTS.get(dialect)
+    if row is None or "block_close" not in row.written:
+        return ""
+    closer = _OPENER.sub(r"\1/\2\3", opener)
+    return closer if regex.fullmatch(row.tags["block_close"], closer) else row.written["block_close"]
 
 
 def tag_names(row: Dialect) -> frozenset[str]:

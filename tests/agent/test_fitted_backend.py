@@ -16,9 +16,9 @@ from servers.started import ProcessFiles
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
 from xmlcall.agent.events import LoopEvent
+from xmlcall.agent.fitted_backend import FittedBackend
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.embedded import LARGER_CONTEXT as EMBEDDED
-from xmlcall.backends.fitted import FittedBackend
 from xmlcall.backends.ollama import LARGER_CONTEXT as OLLAMA
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.scripted import ScriptedBackend

@@ -13,10 +13,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
+from ..backends.base import Backend, KeptOpen
 from ..errors import ContextOverflow
 from ..prompting.fitting import Fitted, Scale, estimate, estimate_tools, fit
 from ..types.completion import Chunk, CompletionRequest
-from .base import Backend, KeptOpen
 
 __all__ = ["FittedBackend"]
 
