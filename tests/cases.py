@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from xmlcall import Catalog
+
 CORPUS = Path(__file__).parent / "corpus"
-TOOLS: dict[str, list[dict[str, Any]]] = tomllib.loads((CORPUS / "tools.toml").read_text(encoding="utf-8"))
+_READ: dict[str, list[dict[str, Any]]] = tomllib.loads((CORPUS / "tools.toml").read_text(encoding="utf-8"))
+TOOLS = {name: Catalog(tools) for name, tools in _READ.items()}
 
 
 def load(pattern: str) -> list[Any]:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from xmlcall import Parser, Repaired, ToolCall, coalesce, parse
+from xmlcall import Catalog, Parser, Repaired, ToolCall, coalesce, parse
 from xmlcall.dialects import Dialect
 from xmlcall.types.events import Event, ToolCallEnd, ToolCallStart
 
@@ -72,21 +72,23 @@ PIECES = [
     ", ",
     "}",
 ]
-TOOLS = [
-    {
-        "name": "f",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "a": {"type": "string"},
-                "b": {"type": "integer"},
-                "c": {"type": ["string", "null", "array"]},
-                "d": {"type": "array", "items": {"type": "string"}},
-                "e": {},
+TOOLS = Catalog(
+    [
+        {
+            "name": "f",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "string"},
+                    "b": {"type": "integer"},
+                    "c": {"type": ["string", "null", "array"]},
+                    "d": {"type": "array", "items": {"type": "string"}},
+                    "e": {},
+                },
             },
-        },
-    }
-]
+        }
+    ]
+)
 JSON = [
     '{"name": "f", "arguments": {',
     '{"name": "g"}',
