@@ -32,7 +32,7 @@ def peak_of(run: Callable[[], object]) -> int:
 # would not fit if each token left an object behind.
 PROSE = [
     *[("A line of prose, 3 < 4.\n", 10, 6), ("<", 10, 6), ("\x00", 10, 6), ("\ud800", 10, 6)],
-    *[("&lt;", 0.2, 2), ("```\nx\n```\n", 0.2, 2), ("<think>", 0.2, 1)],
+    *[("&lt;", 0.1, 1.5), ("```\nx\n```\n", 0.1, 1.3), ("<think>", 0.1, 0.7)],
 ]
 
 
