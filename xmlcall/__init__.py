@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .agent.generate import Continued as Continued
     from .agent.loop import ToolLoop as ToolLoop
     from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal, allow as allow
-    from .agent.retries import RepairPolicy as RepairPolicy
+    from .agent.attempts import RepairPolicy as RepairPolicy
     from .agent.tool_need import ToolNeed as ToolNeed
     from .backends.base import Backend as Backend, Capabilities as Capabilities
     from .backends.connect import connect as connect

@@ -23,7 +23,7 @@ from xmlcall.backends.ollama import LARGER_CONTEXT as OLLAMA
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ContextOverflow
-from xmlcall.prompting.fitting import Fitted, Scale, estimate
+from xmlcall.prompting.fit_context import Fitted, Scale, estimate
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.types.calls import Role

@@ -17,7 +17,9 @@ import pytest
 
 from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench import report, runner, statehost
+from xmlcall.bench import bfcl_backends as statehost
+from xmlcall.bench import report, runner
+from xmlcall.bench.bfcl_backends import BACKENDS, StateHost, read_call
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.funnel import rates
 from xmlcall.bench.judge import Call
@@ -30,7 +32,6 @@ from xmlcall.bench.multiturn import (
     read_multi_turn,
     run_case,
 )
-from xmlcall.bench.statehost import BACKENDS, StateHost, read_call
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject, stand_in
 from xmlcall.bench.suites import cases_of

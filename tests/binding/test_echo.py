@@ -7,7 +7,7 @@ import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, parse, render
 from xmlcall.binding.echo import Sources, echo_of
-from xmlcall.parsing.repeated import is_asked_for, once
+from xmlcall.parsing.repeated_calls import is_asked_for, once
 from xmlcall.prompting.feedback import feedback
 from xmlcall.tools.outline import example_arguments
 

@@ -13,7 +13,7 @@ from xmlcall.binding.echo import Sources, echo_of
 from xmlcall.errors import ISSUES
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.feedback import feedback, results
-from xmlcall.prompting.fitting import fit
+from xmlcall.prompting.fit_context import fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.leaks import refusal
 from xmlcall.prompting.results import denial, not_run, result_text

@@ -33,7 +33,7 @@ from xmlcall.proxy.formats import bodies
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import routes as endpoints
 from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.openapi import description
+from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
 from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern

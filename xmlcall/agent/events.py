@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..prompting.fitting import Cut
+from ..prompting.fit_context import Cut
 from ..prompting.leaks import Refusal
 from ..types.calls import InvalidCall, Message, Reply, ToolCall, ToolResult
 from ..types.completion import PromptProgress, Usage

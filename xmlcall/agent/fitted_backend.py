@@ -15,7 +15,7 @@ from typing import Final
 
 from ..backends.base import Backend, KeptOpen
 from ..errors import ContextOverflow
-from ..prompting.fitting import Fitted, Scale, estimate, estimate_tools, fit
+from ..prompting.fit_context import Fitted, Scale, estimate, estimate_tools, fit
 from ..types.completion import Chunk, CompletionRequest
 
 __all__ = ["FittedBackend"]

@@ -5,7 +5,7 @@ inventing results, so the stream is closed, which ends the generation on the ser
 stop string would do this worse: it also fires inside values, in reasoning and between two blocks.
 
 Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
-(`runaway.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
+(`endless_text.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
 
 The rest of the kept text is the model's own, character by character, so that the next prompt starts with what the server has
 cached.
@@ -25,15 +25,15 @@ from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
 from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
+from ..parsing.endless_text import Runaway
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
-from ..parsing.runaway import Runaway
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
-from .ending import Watch, text_until
+from .reply_end import Watch, text_until
 
 __all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
 

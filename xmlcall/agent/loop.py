@@ -22,18 +22,18 @@ from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..prompting import system as prompt
-from ..prompting.fitting import Fitted, Scale
+from ..prompting.fit_context import Fitted, Scale
 from ..prompting.format import PromptFormat
-from ..prompting.frame import is_result_message
 from ..prompting.placement import with_reminder, with_system, without_reminder
+from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest
+from .attempts import RepairPolicy
 from .events import Answer, LoopEvent, Shortened
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
 from .policy import Policy, allow
-from .retries import RepairPolicy
 from .run_call import Calling
 from .tool_need import Threshold, ToolNeeds
 from .turn import Generation, Limits, Offer, Turn, Words

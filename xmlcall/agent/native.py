@@ -16,8 +16,8 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply
 from ..types.completion import CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
-from .ending import Watch, text_until
 from .generate import Binder, Generated
+from .reply_end import Watch, text_until
 
 __all__ = ["generate_native"]
 

@@ -15,9 +15,9 @@ from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.results import denial, not_run
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, ToolCall, ToolResult
+from .attempts import Attempts
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
-from .retries import Attempts
 
 __all__ = ["Calling", "outcome"]
 

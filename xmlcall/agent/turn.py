@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from ..backends.base import Backend
 from ..binding.echo import Sources
-from ..parsing.repeated import once
+from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
 from ..prompting.format import PromptFormat
@@ -38,12 +38,12 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
+from .attempts import Answered, Attempts, RepairPolicy
 from .events import AskedAgain, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
 from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, generate, generate_begun
 from .native import generate_native
-from .retries import Answered, Attempts, RepairPolicy
 from .run_call import Calling, outcome
 from .tool_need import ToolNeed
 

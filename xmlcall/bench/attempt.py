@@ -2,7 +2,7 @@
 
 Only words are a right answer to a question that needs no tool. A model that writes an unreadable call, or a call of a tool that
 it made up, has not refused. So calls are looked for in every form that models are known to write, with looser rules than the
-parser's, since nothing runs because of it. By which fragments a format is known follows from its row (`dialects/marks.py`).
+parser's, since nothing runs because of it. By which fragments a format is known follows from its row (`dialects/call_signs.py`).
 Thoughts do not count, and neither does a sentence that names a tool.
 """
 

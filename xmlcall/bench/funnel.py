@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..agent.attempts import none_can_run
 from ..agent.generate import Generated
-from ..agent.retries import none_can_run
 from ..backends.base import Capabilities
 from ..backends.finish_reason import finish_reason_of
 from ..backends.openai_wire import native_call

@@ -23,9 +23,9 @@ from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import Usage
+from .bfcl_backends import StateHost, read_call
 from .judge import Call
 from .recorder import Recorder
-from .statehost import StateHost, read_call
 
 __all__ = [
     "DISPUTED_MULTI_TURN",

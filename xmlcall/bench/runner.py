@@ -15,8 +15,8 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
+from ..agent.attempts import RepairPolicy, none_can_run
 from ..agent.generate import Generated
-from ..agent.retries import RepairPolicy, none_can_run
 from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError

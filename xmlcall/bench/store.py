@@ -25,7 +25,7 @@ from ..errors import UsageError, XmlcallError
 from ..types.calls import Message
 from ..types.tool import Tool
 from .case import Case, case_to_json
-from .kept import ABOUT, ADDED, REPLY, conversation
+from .run_schemas import ABOUT, ADDED, REPLY, conversation
 from .ways import Settings, Way
 
 __all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "request_key", "write_whole"]

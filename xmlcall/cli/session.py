@@ -5,9 +5,9 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
 from ..agent.loop import ToolLoop
-from ..agent.retries import RepairPolicy
 from ..backends.connect import connect
 from ..types.calls import Message
 from .approval import approval, approval_of_repeats, is_interactive

@@ -1,11 +1,11 @@
 """Wire formats as data: one row a dialect, read by the scanner and by the renderer."""
 
 from ..errors import UsageError
+from .call_signs import attempts_call, opening_pattern
 from .dialect import Dialect, element_tags, with_tools
 from .json_family import JSON
-from .marks import attempts_call, opening_pattern
-from .patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
-from .tags import TAGS
+from .tag_family import TAGS
+from .tag_patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 
 __all__ = [
     "ARGUMENTS",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import regex
 
 from ..errors import UsageError
-from .patterns import EXOTIC, WHITE, alternation, attributes_of, element
+from .tag_patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
 __all__ = ["Dialect", "element_tags", "with_tools"]
 

@@ -1,7 +1,7 @@
 """The JSON family: a call is an object with name and arguments."""
 
 from .dialect import Dialect
-from .patterns import bare_json, tag
+from .tag_patterns import bare_json, tag
 
 __all__ = ["JSON"]
 

@@ -16,7 +16,7 @@ from ..tools.catalog import Catalog
 from ..tools.strict import needs_mark
 from ..types.calls import Tool
 from . import DIALECTS, Dialect
-from .patterns import is_escaped
+from .tag_patterns import is_escaped
 
 __all__ = ["beginning", "write"]
 

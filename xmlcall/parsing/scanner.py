@@ -20,7 +20,7 @@ from typing import Any
 import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
-from ..dialects.patterns import OTHER, attributes_of, beginnings
+from ..dialects.tag_patterns import OTHER, attributes_of, beginnings
 
 __all__ = ["ScanMode", "Scanner", "Token"]
 

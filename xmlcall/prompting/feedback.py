@@ -18,7 +18,7 @@ from ..tools.names import match_name
 from ..tools.outline import parameters_of
 from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
 from .format import ENGLISH, PromptFormat
-from .frame import inert_text
+from .result_frame import inert_text
 from .results import result_text
 
 __all__ = ["feedback", "results"]

@@ -28,7 +28,7 @@ from ..dialects import DIALECTS
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
 from .format import ENGLISH, PromptFormat
-from .frame import FRAME_CLOSER, FRAME_OPENER, RESULT_CLOSER, RESULT_OPENER, items_in
+from .result_frame import FRAME_CLOSER, FRAME_OPENER, RESULT_CLOSER, RESULT_OPENER, items_in
 from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
@@ -38,7 +38,18 @@ Refusal = Literal["", "invented_results", "own_words"]
 _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters
 _LONGEST_FRAME: Final = 2000  # characters; longer results are not compared
-_TEMPLATES: Final = ("system", "reminder", "results", "retry", "refused", "repeated", "empty", "json_answer", "begin", "demand")
+_TEMPLATES: Final = (
+    "system",
+    "reminder",
+    "results",
+    "retry",
+    "no_answer",
+    "repeated",
+    "empty",
+    "json_answer",
+    "prefill",
+    "must_call",
+)
 _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, headings, quotation, brackets
 _QUOTES: Final = tuple("`\"'“‘「")
 _FENCE: Final = "```"
@@ -215,7 +226,7 @@ def refusal(kind: Refusal, format: PromptFormat = ENGLISH) -> str:
         kind: what was found in it.
         format: how the model is spoken to.
     """
-    return format.render("refused", kind=kind).strip()
+    return format.render("no_answer", kind=kind).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:

@@ -46,7 +46,7 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0) -> str:
         format: how the model is spoken to.
         count: how often a repeated call came.
     """
-    return format.render("denial", kind=kind, count=count).strip()
+    return format.render("denied_call", kind=kind, count=count).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:

@@ -127,7 +127,7 @@ def demand(format: PromptFormat, name: str = "") -> str:
         format: how the model is spoken to.
         name: of the tool, if only one may be called.
     """
-    return format.render("demand", name=name).strip()
+    return format.render("must_call", name=name).strip()
 
 
 def after_empty(format: PromptFormat = ENGLISH) -> str:
@@ -156,7 +156,7 @@ def begin(begun: str, format: PromptFormat = ENGLISH) -> str:
         begun: how it begins.
         format: how the model is spoken to.
     """
-    return format.render("begin", begun=begun).strip()
+    return format.render("prefill", begun=begun).strip()
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..types.calls import MISSING
-from .frame import inert_frame
+from .result_frame import inert_frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -18,10 +18,10 @@ from ..hosts.base import Host
 from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard
+from .http.api_description import description
 from .http.exchange import Exchange
-from .http.openapi import description
-from .http.paths import TolerantPaths
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
+from .http.tolerant_paths import TolerantPaths
 
 __all__ = ["app_of", "create_app"]
 

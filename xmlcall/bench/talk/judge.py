@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...dialects import DIALECTS
 from ...dialects.tag_names import tag_names
-from ...prompting.frame import FRAME_TAGS
+from ...prompting.result_frame import FRAME_TAGS
 
 __all__ = ["is_admitted", "judge_turn", "speaks"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...backends.base import KeptOpen
 from ...backends.scripted import ScriptedBackend
-from ...prompting.frame import is_result_message, results_told
+from ...prompting.result_frame import is_result_message, results_told
 from ...tools.catalog import Catalog
 from ...types.calls import Message
 from ...types.completion import Chunk, CompletionRequest

@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
+from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
 from ...agent.fitted_backend import FittedBackend
 from ...agent.policy import allow
-from ...agent.retries import RepairPolicy
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
@@ -34,24 +34,24 @@ from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
 from ...prompting import system as prompt
-from ...prompting.fitting import Fitted, Scale, estimate
+from ...prompting.fit_context import Fitted, Scale, estimate
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_reminder
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
 from ..formats.contract import ChatRequest, ResponseEvent
-from .begun import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .call_stream import Sender
 from .catalogs import Catalogs
-from .formed import formed, wordless
 from .history import last_request, model_messages, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
 from .native import native_answer, plain_answer
+from .prefill import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .reply_cache import Memory
 from .sampling import completion_of
+from .structured_output import formed, wordless
 
 __all__ = ["Engine", "ProxyMode"]
 

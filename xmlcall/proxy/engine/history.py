@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...agent.retries import Answered
+from ...agent.attempts import Answered
 from ...dialects import Dialect
 from ...dialects.write import write
 from ...prompting.feedback import results

@@ -15,7 +15,7 @@ from ...agent.events import LoopEvent, TurnEnded, TurnStarted
 from ...agent.generate import REPETITION
 from ...agent.turn import Turn
 from ...errors import BackendError
-from ...parsing.repeated import identity
+from ...parsing.repeated_calls import identity
 from ...types.calls import InvalidCall, Reply, ToolCall
 from ...types.completion import Usage
 from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart

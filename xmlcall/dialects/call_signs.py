@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import regex
 
 from .dialect import Dialect, with_tools
-from .patterns import ARGUMENTS, NAMES
+from .tag_patterns import ARGUMENTS, NAMES
 
 __all__ = ["attempts_call", "opening_pattern"]
 

@@ -14,7 +14,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine.begun import without_beginning
+from xmlcall.proxy.engine.prefill import without_beginning
 from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.types.completion import Usage
 

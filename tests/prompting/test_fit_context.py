@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.fitting import LENGTHS, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.fit_context import LENGTHS, Cut, Fitted, Scale, estimate, estimate_tools, fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.templates import LANGUAGES, source
 from xmlcall.proxy.formats.bodies import call_of

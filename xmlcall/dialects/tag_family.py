@@ -1,7 +1,7 @@
 """The tag family: calls and parameters are tags."""
 
 from .dialect import Dialect
-from .patterns import ATTRIBUTES, SPACE, element, tag
+from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
 __all__ = ["TAGS"]
 

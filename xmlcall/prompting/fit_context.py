@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..types.calls import Message, Tool
-from .frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
+from .result_frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
 from .templates import render
 
 __all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
