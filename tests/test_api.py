@@ -34,13 +34,14 @@ def test_all_names_exist_and_are_documented() -> None:
     assert dir(xmlcall) == xmlcall.__all__
 
 
-def test_type_checkers_see_every_name_as_public() -> None:
+def test_type_checkers_see_every_name_as_public_and_where_it_is() -> None:
     """With `import X as X`; a plain import is private to them."""
     tree = ast.parse(inspect.getsource(xmlcall))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
-    assert sorted((alias.name, alias.asname) for node in imports for alias in node.names) == [
-        (name, name) for name in xmlcall.__all__
+    imports = [
+        (node, alias) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level for alias in node.names
     ]
+    assert all(alias.asname == alias.name for _, alias in imports)
+    assert {alias.name: f".{node.module}" for node, alias in imports} == xmlcall._HOMES
 
 
 def test_an_unknown_name() -> None:

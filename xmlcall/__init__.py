@@ -85,7 +85,7 @@ _MODULES = {
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal allow",
     ".prompting.system": "system_prompt",
-    ".agent.retries": "RepairPolicy",
+    ".agent.attempts": "RepairPolicy",
     ".parsing.reply": "parse render",
     ".agent.tool_need": "ToolNeed",
     ".types.calls": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
