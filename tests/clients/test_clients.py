@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from servers.fake_ollama import FakeOllama, Step, done, line, part
 from servers.run_server import Stage, free_port, run_server
 
+from xmlcall.backends import retrying
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.clients import (
     AsyncTransport,
@@ -276,6 +277,13 @@ async def test_leaving_early_ends_the_generation(name: str) -> None:
         assert backend.said < 100
 
 
+TRIES = 1 + len(retrying.Patience().pauses)
+
+
+async def _at_once(seconds: float) -> None:
+    """Wait for nothing between two tries."""
+
+
 FAILURES: list[tuple[Exception, int, str]] = [
     (BackendStatusError("the server refused: no", status_code=422), 422, "the server refused: no"),
     (BackendProtocolError("expected JSON, got 'ü'"), 502, "expected JSON, got 'ü'"),
@@ -286,8 +294,11 @@ FAILURES: list[tuple[Exception, int, str]] = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("error", "status", "words"), FAILURES, ids=lambda value: str(value)[:20])
 @pytest.mark.parametrize("name", SDKS)
-async def test_errors_of_the_model_server(name: str, error: Exception, status: int, words: str, stream: bool) -> None:
-    async with entered(SDKS[name](Watched(error), max_retries=0)) as client:
+async def test_errors_of_the_model_server(
+    name: str, error: Exception, status: int, words: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrying, "sleep", _at_once)
+    async with entered(SDKS[name](Watched(*[error] * TRIES), max_retries=0)) as client:
         ask = client.chat.completions if name.startswith("openai") else client.messages
         with pytest.raises((openai.APIStatusError, anthropic.APIStatusError), match=words) as raised:
             await settled(ask.create(model="any", messages=[HI], stream=stream, max_tokens=9))

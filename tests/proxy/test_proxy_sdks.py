@@ -113,7 +113,7 @@ SAYINGS: dict[str, tuple[str, str, Called]] = {
     "two calls": (written(("now", {}), ("remember", ZURICH)), "", [("now", {}), ("remember", ZURICH)]),
     "a result of its own": (f"{written(('now', {}))}\n<function_results>12:00</function_results>", "", [("now", {})]),
 }
-STOPPED = {"a result of its own"}  # after the call, before the model server could tell the usage
+STOPPED = {"a result of its own"}  # after the call, before the model server could tell the usage, which is estimated then
 FAILURES = {"breaks": "Well, ", "endless": "on ", "never right": block(("nothing_like_it", {"name": "x"}))}
 
 
@@ -238,7 +238,7 @@ def test_what_the_caller_gets(name: str, question: str, stream: bool, saying: tu
     pieces, calls, usage = HEARING[name](saying[0], question, stream)
     _, text, expected = SAYINGS[question]
     assert ("".join(pieces), calls) == (text, expected)
-    assert usage == ((0, 0) if question in STOPPED else (20, 5))
+    assert usage == ((0, 16) if question in STOPPED else (20, 5))
     if stream and question == "text":
         assert len(pieces) > 3
 
