@@ -32,13 +32,10 @@ class Catalogs:
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
-        return self._entry(tools)[0]
+        return self.with_words(tools)[0]
 
-    def words(self, tools: tuple[Tool, ...]) -> list[str]:
-        """Return the words of the tools' descriptions, from which no call may be copied."""
-        return self._entry(tools)[1]
-
-    def _entry(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
+    def with_words(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
+        """Return the same with the words of the tools' descriptions, from which no call may be copied."""
         key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
         found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
         self._known[key] = found

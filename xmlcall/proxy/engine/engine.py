@@ -260,14 +260,15 @@ class Engine:
         return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
-        """Return all tools; where a server's has the name of the caller's, the caller's it is."""
+        """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
     async def _text(
         self, request: ChatRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
     ) -> AsyncGenerator[ResponseEvent]:
-        catalog, theirs = self._catalogs.of(offered), {tool.name for tool in request.tools}
+        """Answer with tools that are offered in the prompt."""
+        (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         allowed = catalog if len(chosen) == len(offered) else self._catalogs.of(chosen)
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
@@ -282,7 +283,7 @@ class Engine:
                 required_name=request.choice.name,
             ),
             self._limits,
-            Words(request=last_request(request.messages), sources=self._sources(request, self._catalogs.words(offered))),
+            Words(request=last_request(request.messages), sources=self._sources(request, words)),
             partial(self._first, request, begun, catalog, allowed, schema),
         )
         sender = Sender(allowed, stream_arguments=stream_arguments)
@@ -370,8 +371,8 @@ class Engine:
         return asked()
 
     def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
-        catalog = self._catalogs.of(request.tools)
-        sources = self._sources(request, self._catalogs.words(request.tools))
+        catalog, words = self._catalogs.with_words(request.tools)
+        sources = self._sources(request, words)
         return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
