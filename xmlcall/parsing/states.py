@@ -143,6 +143,14 @@ class Fork:
 
 
 @dataclass(slots=True, eq=False)
+class Dropped:
+    """The text between parameters; there should be none."""
+
+    open: bool = False  # the last token stood between two parameters and was no white space
+    texts: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
 class CallState:
     """What is known of a call in tags so far."""
 
@@ -158,7 +166,6 @@ class CallState:
     fork: Fork = field(init=False)  # in place FORK
     unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
     source: list[str] = field(default_factory=list)  # the texts of the tokens after the opener
-    dropping: bool = False  # text stands between two parameters
-    between_text: list[str] = field(default_factory=list)
+    dropped: Dropped = field(default_factory=Dropped)
     cut: bool = False  # the reply was cut
     done: bool = False

@@ -84,16 +84,16 @@ def self_closing(reader: TagCall) -> bool:
 
 
 def _between(call: CallState, token: Token) -> None:
-    blank = 0 if call.dropping else len(token.text) - len(token.text.lstrip())
+    blank = 0 if call.dropped.open else len(token.text) - len(token.text.lstrip())
     middle = token.start + blank
     if blank:
         call.emit(Markup(kind="space", span=(token.start, middle)))
-    if token.text.startswith("{", blank) and not call.dropping and not call.draft.given:
+    if token.text.startswith("{", blank) and not call.dropped.open and not call.draft.given:
         value_end.open_body(call, Token("body_open", "", middle))
         value_end.text(call, Token("text", token.text[blank:], middle))
     elif middle < token.end:
-        call.dropping = True
-        call.between_text.append(token.text[blank:])
+        call.dropped.open = True
+        call.dropped.texts.append(token.text[blank:])
         call.emit(Markup(kind="dropped", span=(middle, token.end)))
 
 
@@ -150,7 +150,7 @@ def _end_unclosed(call: CallState, token: Token) -> None:
 
 
 def _finish(call: CallState, start: int, end: int) -> None:
-    call.draft.end(call.source, "".join(call.between_text).strip(), (start, end))
+    call.draft.end(call.source, "".join(call.dropped.texts).strip(), (start, end))
     call.done = True
 
 

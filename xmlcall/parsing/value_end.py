@@ -62,7 +62,7 @@ def open_value(call: CallState, token: Token) -> None:
     """Read a parameter's opener."""
     open_body(call, token)
     call.draft.check_style(token)
-    call.dropping = False
+    call.dropped.open = False
     if token.text.endswith("/>"):
         store(call)
 
