@@ -50,7 +50,7 @@ def outcome(tool: Tool, arguments: dict[str, Any], dialect: str) -> str:
     except UsageError as error:
         if any("<" in name for name in arguments):
             return "refused: `<` in the name of a parameter"
-        if not DIALECTS[dialect].json_written:
+        if DIALECTS[dialect].json_mark is None:
             return f"refused: {dialect} has no mark for JSON"
         return f"REFUSED {dialect} {tool.name} {json.dumps(arguments)[:200]}: {str(error)[-100:]}"
     calls = parse(text, catalog).calls

@@ -113,7 +113,8 @@ def pieces_of(dialect: Dialect) -> list[str]:
     tags = [tag.replace("{name}", name) for kind, tag in written.items() for name in names.get(kind, "-")]
     if dialect.name_after:
         tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
-    marked = [tag.replace("{name}", "c") for tag in (dialect.json_written, dialect.string_written)]
+    written_marks = [mark.written for mark in (dialect.json_mark, dialect.string_mark) if mark]
+    marked = [tag.replace("{name}", "c") for tag in written_marks]
     return [*tags, *marked, *COMMON, *(JSON if dialect.is_json else [])]
 
 

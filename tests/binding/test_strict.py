@@ -9,8 +9,8 @@ from xmlcall.dialects import DIALECTS
 
 UNION = {"x": {"type": ["string", "integer", "null", "object"]}, "s": {"type": "string"}, "n": {"type": "integer"}}
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": UNION}}]
-MARKED = [name for name, row in DIALECTS.items() if row.string_written]
-CANNOT = [name for name, row in DIALECTS.items() if not (row.string_written or row.is_json or row.json_body)]
+MARKED = [name for name, row in DIALECTS.items() if row.string_mark]
+CANNOT = [name for name, row in DIALECTS.items() if not (row.string_mark or row.is_json or row.json_body)]
 
 
 def written(arguments: dict[str, Any], dialect: str = "function_calls", tools: Any = TOOLS) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
 from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_pattern
+from xmlcall.dialects.dialect import TypeMark
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
 
@@ -83,6 +84,10 @@ def test_its_fragments_are_known(row: Dialect) -> None:
 GOOD = between("good", "<", ">")
 
 
+def json_mark(written: str) -> TypeMark:
+    return TypeMark(written=written, attribute="type", value="json")
+
+
 def changed(**changes: Any) -> dict[str, Any]:
     return GOOD | changes
 
@@ -123,10 +128,9 @@ REFUSED = {
     "a name with two groups": (changed(name_in_tag=r"(:)(\w+)"), "name_in_tag"),
     "a name in no attribute": (changed(name_in_tag=""), "name"),
     "no name in what is written": (changed(written=GOOD["written"] | {"call_open": "<call:x>"}), r"\{name\}"),
-    "a mark without what is written": (changed(json_mark=("type", "json")), "json_written"),
-    "a mark on a tag that is not read": (changed(json_written="<other:{name}>", json_mark=("type", "json")), "json_written"),
+    "a mark on a tag that is not read": (changed(json_mark=json_mark("<other:{name}>")), "json_mark"),
     "a name after another tag": (changed(name_after="<other>", tags=GOOD["tags"] | {"block_open": "<other>"}), "name_after"),
-    "a mark that is not read": (changed(json_written="<arg:{name}>", json_mark=("type", "json")), "json_mark"),
+    "a mark that is not read": (changed(json_mark=json_mark("<arg:{name}>")), 'type="json"'),
 }
 
 

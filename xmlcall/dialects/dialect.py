@@ -4,7 +4,7 @@ A row that could not be read is refused when it is made: otherwise a reply in th
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import regex
@@ -12,7 +12,26 @@ import regex
 from ..errors import UsageError
 from .tag_patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
-__all__ = ["Dialect", "element_tags", "with_tools"]
+__all__ = ["Dialect", "TypeMark", "element_tags", "with_tools"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeMark:
+    """How the opener of a parameter says the type of its value.
+
+    Args:
+        written: the opener; `{name}` stands for the parameter's.
+        attribute: that it carries.
+        value: of the attribute.
+    """
+
+    written: str
+    attribute: str
+    value: str
+
+    def is_on(self, attributes: Mapping[str, str]) -> bool:
+        """Say whether an opener carries the mark."""
+        return attributes.get(self.attribute) == self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +45,8 @@ class Dialect:
             as one JSON object), `json_open` (the first of a call as JSON without any tag).
         written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
-        json_written: `parameter_open` of a value that is JSON although the schema admits a string; empty if nothing marks that.
-        json_mark: the attribute, and its value, that this opener carries.
-        string_written: `parameter_open` of a string that would be read as another type; empty if nothing marks that.
-        string_mark: the attribute, and its value, that this opener carries.
+        json_mark: how a value is marked that is JSON although the schema admits a string; None if nothing marks that.
+        string_mark: how a string is marked that would be read as another type; None if nothing marks that.
         is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
             markup.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
@@ -49,10 +66,8 @@ class Dialect:
     tags: dict[str, str]
     written: dict[str, str]
     name_in_tag: str = ""
-    json_written: str = ""
-    json_mark: tuple[str, str] = ("", "")
-    string_written: str = ""
-    string_mark: tuple[str, str] = ("", "")
+    json_mark: TypeMark | None = None
+    string_mark: TypeMark | None = None
     is_exact: bool = False
     name_after: str = ""
     is_json: bool = False
@@ -202,14 +217,14 @@ def _name_in_tag_problems(row: Dialect, text: str) -> Iterator[str]:
 
 
 def _mark_problems(row: Dialect) -> Iterator[str]:
-    for name in ("json", "string"):
-        (key, value), text = getattr(row, f"{name}_mark"), getattr(row, f"{name}_written")
-        if bool(key) != bool(text):
-            yield f"expected {name}_mark and {name}_written together, got {key!r} and {text!r}; give both or none"
-        elif text and "parameter_open" not in _kinds_in(row, _filled(text)):
-            yield f"expected that parameter_open reads {name}_written, got {text!r}; correct one of them"
-        elif text and attributes_of(_filled(text), row.name_in_tag).get(key) != value:
-            yield f'expected the attribute {key}="{value}" of {name}_mark in {name}_written, got {text!r}; write it there'
+    for name, mark in (("json_mark", row.json_mark), ("string_mark", row.string_mark)):
+        if mark is None:
+            continue
+        text = _filled(mark.written)
+        if "parameter_open" not in _kinds_in(row, text):
+            yield f"expected that parameter_open reads what {name} writes, got {mark.written!r}; correct one of them"
+        elif attributes_of(text, row.name_in_tag).get(mark.attribute) != mark.value:
+            yield f'expected {mark.attribute}="{mark.value}" in what {name} writes, got {mark.written!r}; write it there'
 
 
 def _filled(text: str) -> str:

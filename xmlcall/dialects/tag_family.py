@@ -1,12 +1,9 @@
 """The tag family: calls and parameters are tags."""
 
-from .dialect import Dialect
+from .dialect import Dialect, TypeMark
 from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
 __all__ = ["TAGS"]
-
-_JSON = ("type", "json")
-_STRING = ("type", "string")
 
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
@@ -38,10 +35,8 @@ _FUNCTION_CALLS = Dialect(
     name="function_calls",
     tags=_attribute_tags("(?:function|tool)_calls"),
     written=_attribute_written("function_calls"),
-    json_written='<parameter name="{name}" type="json">',
-    json_mark=_JSON,
-    string_written='<parameter name="{name}" type="string">',
-    string_mark=_STRING,
+    json_mark=TypeMark(written='<parameter name="{name}" type="json">', attribute="type", value="json"),
+    string_mark=TypeMark(written='<parameter name="{name}" type="string">', attribute="type", value="string"),
 )
 
 # The same under an XML prefix, which some models carry over from their training; every tag has one.
@@ -50,10 +45,8 @@ _PREFIXED = Dialect(
     name="prefixed",
     tags=_attribute_tags(f"{_PREFIX}function_calls", _PREFIX),
     written=_attribute_written("ns:function_calls", "ns:"),
-    json_written='<ns:parameter name="{name}" type="json">',
-    json_mark=_JSON,
-    string_written='<ns:parameter name="{name}" type="string">',
-    string_mark=_STRING,
+    json_mark=TypeMark(written='<ns:parameter name="{name}" type="json">', attribute="type", value="json"),
+    string_mark=TypeMark(written='<ns:parameter name="{name}" type="string">', attribute="type", value="string"),
 )
 
 # MiniMax-M2: its own wrapper around the same calls.
@@ -62,10 +55,8 @@ _MINIMAX = Dialect(
     tags=_attribute_tags("minimax:tool_call"),
     written=_attribute_written("minimax:tool_call"),
     open_entities=True,
-    json_written='<parameter name="{name}" type="json">',
-    json_mark=_JSON,
-    string_written='<parameter name="{name}" type="string">',
-    string_mark=_STRING,
+    json_mark=TypeMark(written='<parameter name="{name}" type="json">', attribute="type", value="json"),
+    string_mark=TypeMark(written='<parameter name="{name}" type="string">', attribute="type", value="string"),
 )
 
 # DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
@@ -75,10 +66,8 @@ _DSML = Dialect(
     name="dsml",
     tags=_attribute_tags(f"{_BARS_READ}(?:function_calls|tool_calls)", _BARS_READ),
     written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
-    json_written=f'<{_BARS}parameter name="{{name}}" string="false">',
-    json_mark=("string", "false"),
-    string_written=f'<{_BARS}parameter name="{{name}}" string="true">',
-    string_mark=("string", "true"),
+    json_mark=TypeMark(written=f'<{_BARS}parameter name="{{name}}" string="false">', attribute="string", value="false"),
+    string_mark=TypeMark(written=f'<{_BARS}parameter name="{{name}}" string="true">', attribute="string", value="true"),
     is_exact=True,
 )
 
@@ -87,10 +76,8 @@ _FUNCTION_NAME = Dialect(
     name="function_name",
     tags=_attribute_tags("tool_call", call="function"),
     written=_attribute_written("tool_call", call="function", parameter="param"),
-    json_written='<param name="{name}" type="json">',
-    json_mark=_JSON,
-    string_written='<param name="{name}" type="string">',
-    string_mark=_STRING,
+    json_mark=TypeMark(written='<param name="{name}" type="json">', attribute="type", value="json"),
+    string_mark=TypeMark(written='<param name="{name}" type="string">', attribute="type", value="string"),
 )
 
 

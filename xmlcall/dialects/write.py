@@ -69,10 +69,12 @@ def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Di
 def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
     is_string = isinstance(value, str)
     plain = value if is_string else _json(value, dialect)
-    mark = dialect.string_written if is_string else dialect.json_written
-    unmarked = dialect.written["parameter_open"]
-    is_needed = unmarked == dialect.string_written or needs_mark(value, plain, name, tool, catalog)  # one format marks all
-    opener = _filled(mark if mark and is_needed else unmarked, name)
+    mark = dialect.string_mark if is_string else dialect.json_mark
+    opener = dialect.written["parameter_open"]
+    marks_all = dialect.string_mark is not None and dialect.string_mark.written == opener  # DSML
+    if mark is not None and (marks_all or needs_mark(value, plain, name, tool, catalog)):
+        opener = mark.written
+    opener = _filled(opener, name)
     text = _string(value, dialect) if is_string else plain
     if dialect.entities:
         text = text.translate(_ENTITIES)

@@ -97,9 +97,13 @@ class CallDraft:
         if self.dialect.name_in_tag:
             return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
-        if not (written_as_asked and opener.attributes.keys() <= {"name", self.dialect.json_mark[0]}):
+        if not (written_as_asked and opener.attributes.keys() <= self._known_attributes()):
             self.repair("attribute-style", opener.span)
         self._check_attributes(opener)
+
+    def _known_attributes(self) -> set[str]:
+        mark = self.dialect.json_mark
+        return {"name", mark.attribute} if mark else {"name"}
 
     def _check_attributes(self, opener: Token) -> None:
         """Refuse arguments that are written as attributes: to leave them out would change the call."""

@@ -39,9 +39,9 @@ class Value:
         self.before_first_tag = ""
         self.open: Counter[str] = Counter()  # tags read as text, by pair
         self.open_parameters = 0  # of these
-        self._is_json = opener.attributes.get(dialect.json_mark[0]) == dialect.json_mark[1]
-        self._is_string = opener.attributes.get(dialect.string_mark[0]) == dialect.string_mark[1]
-        self._is_exact = dialect.is_exact and (self._is_string or not dialect.string_written)
+        self._is_json = dialect.json_mark is not None and dialect.json_mark.is_on(opener.attributes)
+        self._is_string = dialect.string_mark is not None and dialect.string_mark.is_on(opener.attributes)
+        self._is_exact = dialect.is_exact and (self._is_string or dialect.string_mark is None)
         self._entities = dialect.entities
         self._index = index
         self._emit = emit
