@@ -217,16 +217,20 @@ class ToolLoop:
         if catalog is before:
             return
         turn.offer = replace(turn.offer, catalog=catalog)
-        first, *rest = turn.request.messages
-        if self._mode == "xml":
+
+        def offered(request: CompletionRequest) -> CompletionRequest:
+            first, *rest = request.messages
             own = first.content.removeprefix(self._system(before))
-            turn.request = replace(turn.request, messages=(replace(first, content=self._system(catalog) + own), *rest))
+            return replace(request, messages=(replace(first, content=self._system(catalog) + own), *rest))
+
+        if self._mode == "xml":
+            turn.first = turn.first.changed(offered)
 
     def _kept(self, opened: list[Message], turn: Turn) -> tuple[Message, ...]:
         """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""
         reminder = self._reminder(turn.offer.catalog)
         bare = without_reminder(reminder, opened)
-        return with_reminder(reminder, bare) if turn.request.messages[-1].content.endswith(reminder) else bare
+        return with_reminder(reminder, bare) if turn.first.request.messages[-1].content.endswith(reminder) else bare
 
     def _reminder(self, catalog: Catalog) -> str:
         if not self._reminder_wanted or self._mode != "xml":

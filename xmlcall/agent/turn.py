@@ -20,10 +20,10 @@ The conversation is never changed in its beginning: each request is the one befo
 prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from ..backends.base import Backend
 from ..binding.echo import Sources
@@ -45,7 +45,6 @@ from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, generate, generate_begun
 from .native import generate_native
 from .run_call import Calling, outcome
-from .tool_need import ToolNeed
 
 __all__ = ["Generation", "Limits", "Offer", "Turn", "Words"]
 
@@ -115,11 +114,8 @@ class Words:
     sources: Sources
 
 
-class Decide(Protocol):
-    """Decides how the first reply is asked for; called once, when the turn has started."""
-
-    async def __call__(self) -> FirstRequest:
-        """Return it."""
+Decide = Callable[[], Awaitable[FirstRequest]]
+"""Decides how the first reply is asked for; called once, when the turn has started."""
 
 
 class Turn:
@@ -136,7 +132,7 @@ class Turn:
         stop_reason: why the turn has ended, as in `Answer.stop_reason`; or `tool_calls`, if the caller's own tools were called;
             or `no_tool_call`, if a call was demanded in vain; "" while it goes on.
         count: replies so far.
-        request: the conversation as the model gets it, without what the turn added.
+        first: how the first reply was asked for, or is asked for by now; all requests grow from it.
         added: by the turn, behind that.
         generated: the last reply.
         answered: what came of its calls.
@@ -149,7 +145,7 @@ class Turn:
         self.offer = offer
         self.stop_reason = ""
         self.count = 0
-        self.request = CompletionRequest(messages=())
+        self.first = FirstRequest(request=CompletionRequest(messages=()))
         self.added: list[Message] = []
         self.generated: Generated | None = None
         self.answered: Answered = []
@@ -160,9 +156,7 @@ class Turn:
         self._limits = limits
         self._words = words
         self._decide = decide
-        self._first: FirstRequest | None = None
         self._attempts = Attempts(limits.repair)
-        self._begun = ""  # how the first reply begins, until one is kept
         self._told = ""  # to the model about its last reply; stands in the next request only
         self._repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
         self._has_handed_over = False
@@ -202,8 +196,11 @@ class Turn:
         self.count += 1
         self.answered = []
         yield TurnStarted(turn=self.count)
-        if self._first is None and (need := self._began(await self._decide())):
-            yield need
+        if self.count == 1:
+            self.first = await self._decide()
+            if need := self.first.need:
+                self.usage = self.usage + need.usage
+                yield need
         async with aclosing(self._reply()) as events:
             async for event in events:
                 yield event
@@ -221,12 +218,6 @@ class Turn:
         if not self.stop_reason and self._is_last:
             self.stop_reason = "max_turns"
 
-    def _began(self, first: FirstRequest) -> ToolNeed | None:
-        self._first, self.request, self._begun = first, first.request, first.begun
-        if first.need:
-            self.usage = self.usage + first.need.usage
-        return first.need
-
     @property
     def _is_last(self) -> bool:
         return self.count >= self._limits.max_turns
@@ -243,11 +234,11 @@ class Turn:
                     self.usage = self.usage + event.usage
                 else:
                     yield event
-        if self.generated and self.generated.fell_back and self._first and self._first.otherwise:
-            self.request, self._begun = self._first.otherwise, ""
+        if self.generated and self.generated.fell_back and self.first.otherwise:
+            self.first = FirstRequest(request=self.first.otherwise)
 
     def _generate(self) -> AsyncGenerator[Any]:
-        generation, request = self._generation, self._with_added(self.request)
+        generation, request = self._generation, self._with_added(self.first.request)
         said = [*self._words.sources.said, *self.results]
         binder = Binder(catalog=self.offer.catalog, sources=replace(self._words.sources, said=said))
         if generation.is_native:
@@ -257,10 +248,10 @@ class Turn:
             return generate_call(generation.backend, request, binder, forced)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
         options: dict[str, Any] = {"parallel": generation.format.parallel, "continuations": continued}
-        otherwise = self._first.otherwise if self._first and not self.added else None
-        if otherwise is None:
+        if self.added or self.first.otherwise is None:
             return generate(generation.backend, request, binder, **options)
-        return generate_begun(generation.backend, request, self._begun, self._with_added(otherwise), binder, **options)
+        otherwise = self._with_added(self.first.otherwise)
+        return generate_begun(generation.backend, request, self.first.begun, otherwise, binder, **options)
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
         return replace(request, messages=with_reminder(self._told, (*request.messages, *self.added)))
@@ -295,12 +286,10 @@ class Turn:
 
         A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
         """
-        calls, first = generated.reply.calls, self._first
-        if first is None or first.plain is None or not self._begun or self.added or generated.fell_back:
+        calls, plain = generated.reply.calls, self.first.plain
+        if plain is None or self.added or not calls or not all(map(_is_echo, calls)):
             return False
-        if not calls or not all(map(_is_echo, calls)):
-            return False
-        self.request, self._begun, self._first = first.plain, "", FirstRequest(request=first.plain)
+        self.first = FirstRequest(request=plain)
         return True
 
     def _refuses(self, generated: Generated) -> bool:

@@ -1,4 +1,4 @@
-"""Google's ADK with LiteLLM: python tests/clients/programs/google_adk_agent.py http://127.0.0.1:8485/v1"""
+"""Google's ADK with LiteLLM, over Ollama's API where the address has no /v1: python google_adk_agent.py http://127.0.0.1:8485/v1"""
 
 import asyncio
 import os
@@ -25,7 +25,9 @@ def multiply(a: int, b: int) -> int:
 
 
 def agent_at(url, **options):
-    model = LiteLlm(model="openai/local", api_base=url, api_key="none", temperature=0)
+    model = LiteLlm(
+        model="openai/local" if url.endswith("/v1") else "ollama_chat/local", api_base=url, api_key="none", temperature=0
+    )
     return LlmAgent(name="helper", model=model, tools=[multiply], **options)
 
 

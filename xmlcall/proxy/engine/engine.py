@@ -322,8 +322,9 @@ class Engine:
 
     def _constrained(self, turn: Turn, schema: Mapping[str, Any]) -> AsyncGenerator[ResponseEvent]:
         """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
-        messages = (*turn.request.messages, *turn.added[:-1])
-        return plain_answer(self._fitted, replace(turn.request, messages=messages, json_schema=schema))
+        request = turn.first.request
+        messages = (*request.messages, *turn.added[:-1])
+        return plain_answer(self._fitted, replace(request, messages=messages, json_schema=schema))
 
     def _goes_on(self, request: ChatRequest) -> bool:
         """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
