@@ -11,7 +11,7 @@ import random
 import string
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import zip_longest
 from typing import Literal
 
@@ -30,6 +30,12 @@ __all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample", "tasks_of"]
 Half = Literal["tuning", "report", "all"]
 
 _CORE = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
+_TUNING = {
+    **dict.fromkeys(("simple_python", "multiple", "parallel", "parallel_multiple"), 30),
+    **{"live_simple": 20, "live_multiple": 40, "irrelevance": 40, "live_irrelevance": 20},
+}
+_REPORT = dict.fromkeys(_CORE, 60)
+_TUNING_SEED, _REPORT_SEED, _EARLIER_SEEDS = 7, 2611, (1, 7)
 _LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance")
 
 
@@ -60,6 +66,26 @@ def tasks_of(cases: Iterable[Case]) -> dict[str, MultiTurnCase]:
     return {task.id: task for name in categories for task in read_multi_turn(bfcl_wheel(), name) if task.id in wanted}
 
 
+def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> list[Case]:
+    """Draw so many cases of each category, none of which is among others; they take turns."""
+    drawn: list[list[Case]] = []
+    for category, size in sizes.items():
+        cases = [case for case in _bfcl([category]) if case.id not in without]
+        drawn.append(sample(cases, limit=size, seed=seed))
+    return [case for row in zip_longest(*drawn) for case in row if case is not None]
+
+
+def _tuning() -> list[Case]:
+    """Return the cases by which settings are chosen: those of earlier samples, and questions of real users."""
+    return _drawn(_TUNING, _TUNING_SEED, {case.id for case in _format_sensitivity()})
+
+
+def _report() -> list[Case]:
+    """Return 300 cases that no setting was chosen by: none of an earlier sample, and none that BFCL compares formats on."""
+    earlier = [case for seed in _EARLIER_SEEDS for case in sample(_bfcl(_CORE), limit=200, seed=seed)]
+    return _drawn(_REPORT, _REPORT_SEED, {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})
+
+
 def _multi_turn() -> list[Case]:
     tasks = (task for category in MULTI_TURN_CATEGORIES for task in read_multi_turn(bfcl_wheel(), category))
     return [
@@ -74,6 +100,8 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
     "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
     "bfcl-core": (lambda: _bfcl(_CORE), "BFCL's simple, multiple and parallel questions, and irrelevant ones; 1,240"),
+    "bfcl-tuning": (_tuning, "240 of BFCL's questions, by which settings are chosen"),
+    "bfcl-report": (_report, "300 others of bfcl-core, for figures of settings that were chosen"),
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
     "catalog": (catalog_cases, "the right tool among 1, 10, 50, 100 and 200 real ones; 200"),
     "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),
