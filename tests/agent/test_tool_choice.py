@@ -108,6 +108,14 @@ async def test_the_first_message_of_a_conversation_is_asked_about_once() -> None
     assert len(backend.requests) == asked
 
 
+async def test_what_all_names_begin_with_is_not_asked_about() -> None:
+    names = ("country_info.capital", "country_info.population")
+    backend = Names(dict.fromkeys(names, 0.5) | {names[1]: 0.9}, dict.fromkeys(names, 0.5))
+    chosen, _ = await ToolChoices().choose(backend, question("How many live there?"), catalog_of(*names), DIALECT)
+    begun = {request.messages[-1].content for request in backend.requests}
+    assert (chosen, begun) == (names[1], {f"{BEGUN}country_info"})
+
+
 async def test_one_tool_costs_nothing() -> None:
     backend = ScriptedBackend([])
     assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())

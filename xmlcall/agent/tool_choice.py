@@ -19,11 +19,13 @@ All are measured: docs/decisions/tool-need.md.
 
 A name is several tokens, so it is read token by token: a token is written, and the tools whose names do not go on like that are
 out. Behind names stands what ends them, so that `list` is no beginning of `list_all`; a name that no tool has
-cannot come out. Costs a token for each place where names part, two or three for 30 tools, and as many for the habit, which is
-kept for each tool prompt. A conversation's first message is asked about once for both.
+cannot come out. What all names that are left begin with is not asked about, up to the last separator, before which tokens end.
+Costs a token for each place where names part, two or three for 30 tools, and as many for the habit, which is kept for each tool
+prompt. A conversation's first message is asked about once for both.
 """
 
 import math
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -98,6 +100,7 @@ class ToolChoices:
         for _ in range(MOST_STEPS):
             if len(left) == 1:
                 return next(iter(left)), usage
+            left, written = _past_shared(left, written)
             place = await self._place(backend, request, written, left)
             usage = usage + place.usage
             if not (token := best_token(left, place.here, place.habit)):
@@ -128,6 +131,7 @@ class ToolChoices:
         for step in range(MOST_STEPS):
             if len(left) == 1 or weight < LEAST_SHARE:
                 break
+            left, written = _past_shared(left, written)
             place = await self._place(backend, request, written, left)
             usage = usage + place.usage
             if not place.here or not place.habit:
@@ -253,6 +257,13 @@ def _share(rest: str, shares: Shares) -> float:
 def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
     begun = beginning(dialect)
     return {tool.name: beginning(dialect, tool.name).removeprefix(begun) for tool in catalog}
+
+
+def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
+    """Write what all names that are left go on with, up to the last separator in it, before which a token ends."""
+    shared = os.path.commonprefix(list(left.values()))
+    end = max((place for place, character in enumerate(shared) if not character.isalnum()), default=0)
+    return {name: rest[end:] for name, rest in left.items()}, written + shared[:end]
 
 
 def _after(left: Names, token: str) -> dict[str, str]:

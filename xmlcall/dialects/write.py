@@ -45,8 +45,9 @@ def beginning(dialect: Dialect, name: str = "") -> str:
         name: of the tool that is to be called, if that is settled.
     """
     block = dialect.written.get("block_open", "")
-    call = '{"name": "{name}"' if dialect.is_json else dialect.written["call_open"]
-    begun = _filled(call, name) + ("" if dialect.is_json else "\n") if name else call.partition("{name}")[0]
+    # A model goes on best where its own tokens end: behind a bare `"X"` small ones write ` ,`, which no training text has.
+    call = '{"name": "{name}", "arguments":' if dialect.is_json else dialect.written["call_open"] + "\n"
+    begun = _filled(call, name) if name else call.partition("{name}")[0]
     return f"{block}\n{begun}" if block else begun
 
 
