@@ -12,7 +12,7 @@ DESIGN = {
     "Parser": "tools, dialect, reasoning_open",
     "bind": "raw_call, tools",
     "render": "calls, tools, dialect",
-    "system_prompt": "tools, dialect, lang, parallel, instructions",
+    "system_prompt": "tools, dialect, lang, parallel, family, instructions",
     "Catalog": "tools",
     "connect": "model, context_length, api_key, progress",
 }

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 
 from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.dialects import DIALECTS
+from xmlcall.prompting.families import FAMILIES
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.results import result_text
@@ -59,10 +61,15 @@ def results_of(lang: str) -> str:
     return results(answered, ALL, PromptFormat(lang=lang))
 
 
+def family_of(family: str, lang: str) -> str:
+    return system_prompt([OPTIONAL, CALCULATOR], lang=lang, family=family, instructions=NOTES)
+
+
 PROMPTS: dict[str, Callable[[str], str]] = {
     "system": lambda lang: system_prompt(ALL, lang=lang, instructions=NOTES),
     "system-one-at-a-time": lambda lang: system_prompt([CALCULATOR, OPTIONAL], lang=lang, parallel=False),
     "system-no-tools": lambda lang: system_prompt([], lang=lang),
+    **{f"system-{name}": partial(family_of, name) for name in FAMILIES if name != "list"},
     "results": results_of,
     "feedback": lambda lang: feedback(invalid(WRONG), ALL, PromptFormat(lang=lang)),
     "feedback-unknown-tool": lambda lang: feedback(invalid('<invoke name="calc"></invoke>'), ALL, PromptFormat(lang=lang)),
@@ -110,6 +117,8 @@ def test_unknown_language_and_dialect() -> None:
         system_prompt([], lang="fr")
     with pytest.raises(UsageError, match="unknown dialect 'nope'"):
         system_prompt([], dialect="nope")
+    with pytest.raises(UsageError, match="unknown family of prompts 'nope'; known: list, every"):
+        system_prompt([], family="nope")
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -120,6 +129,16 @@ def test_the_prompt_of_every_format_shows_a_call_in_it(dialect: str, lang: str) 
     found = parse(shown, tools, dialect=dialect).calls
     assert [call.name for call in found] == [tools[0].name]
     assert reminder(tools, PromptFormat(dialect=dialect, lang=lang))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_shows_a_call_in_every_format(family: str, dialect: str) -> None:
+    tools = [Tool.from_mcp(tool) for tool in (OPTIONAL, CALCULATOR)]
+    (call,) = parse(system_prompt(tools, dialect=dialect, family=family), tools, dialect=dialect).calls
+    written = {argument.name for argument in call.raw.arguments}
+    assert call.name == tools[0].name
+    assert written == set(tools[0].input_schema["properties"]) or not FAMILIES[family].unsaid
 
 
 def test_a_schema_that_contains_itself_ends() -> None:

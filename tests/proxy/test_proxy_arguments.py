@@ -99,9 +99,19 @@ WRITE = function(
 VALUES = {"path": "a.py", "content": 'x = "1 < 2"\n\tcall()\\ é', "mode": "new", "lines": "3"}
 
 
-async def fragments(*replies: str) -> list[ResponseEvent]:
-    async with Engine(ScriptedBackend(replies, chunk_size=3), mode="xml", stream_arguments=True) as engine:
-        return [event async for event in engine.respond(CHAT.read(body(tools=[WRITE])).request)]
+async def fragments(*replies: str, tool: Any = WRITE, **options: Any) -> list[ResponseEvent]:
+    async with Engine(ScriptedBackend(replies, chunk_size=3), mode="xml", stream_arguments=True, **options) as engine:
+        return [event async for event in engine.respond(CHAT.read(body(tools=[tool])).request)]
+
+
+@pytest.mark.parametrize("content", ["none", "None\n", "no", "nonesuch", "none of it"])
+async def test_a_word_that_says_nothing_is_not_sent(content: str) -> None:
+    tool = function("write", required=["path"], path={"type": "string"}, content={"type": "string"}, lines={"type": "integer"})
+    said = block(("write", {"path": "a.py", "content": content, "lines": "none"}))
+    events = await fragments(said, tool=tool, family="every")
+    ((_, text, arguments),) = joined(events)
+    expected = {"path": "a.py"} if content.strip().casefold() == "none" else {"path": "a.py", "content": content}
+    assert json.loads(text) == arguments == expected
 
 
 async def test_strings_come_as_they_are_written_and_others_when_they_are_complete() -> None:

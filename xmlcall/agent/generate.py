@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..backends.base import Backend, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
+from ..binding.unsaid import without_unsaid
 from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.endless_text import Runaway
@@ -84,10 +85,12 @@ class Binder:
     Args:
         catalog: what was offered.
         sources: texts by others, from which a call must not be copied; None if copies count as calls.
+        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
     """
 
     catalog: Catalog
     sources: Sources | None = None
+    unsaid: str = ""
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Return events with each call bound, under an id that is unique in the conversation.
@@ -98,7 +101,7 @@ class Binder:
         return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
     def _call(self, raw: RawCall) -> ToolCall | InvalidCall:
-        call = bind(raw, self.catalog)
+        call = replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
         copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
         return replace(copied or call, id=new_id())
 

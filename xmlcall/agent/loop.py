@@ -62,6 +62,7 @@ class ToolLoop:
             that tell the probabilities of tokens.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
+        family: how the system prompt shows tools (see `prompting.families`).
         max_tokens: of each reply; None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
@@ -82,6 +83,7 @@ class ToolLoop:
         call_threshold: Threshold | None = None,
         dialect: str = "function_calls",
         lang: str = "en",
+        family: str = "list",
         max_tokens: int | None = None,
         temperature: float | None = None,
         seed: int | None = None,
@@ -95,7 +97,7 @@ class ToolLoop:
         self.router = Router(hosts)
         self._mode = mode
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
-        self._format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel)
+        self._format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel, family=family)
         policy = policy if callable(policy) else allow(policy)
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder

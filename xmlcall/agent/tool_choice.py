@@ -25,10 +25,10 @@ prompt. A conversation's first message is asked about once for both.
 """
 
 import math
-import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from ..backends.base import Backend
@@ -261,9 +261,10 @@ def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
 
 def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
     """Write what all names that are left go on with, up to the last separator in it, before which a token ends."""
-    shared = os.path.commonprefix(list(left.values()))
-    end = max((place for place, character in enumerate(shared) if not character.isalnum()), default=0)
-    return {name: rest[end:] for name, rest in left.items()}, written + shared[:end]
+    first, last = min(left.values()), max(left.values())  # these two differ first
+    shared = takewhile(lambda place: first[place] == last[place], range(min(len(first), len(last))))
+    end = max((place for place in shared if not first[place].isalnum()), default=0)
+    return {name: rest[end:] for name, rest in left.items()}, written + first[:end]
 
 
 def _after(left: Names, token: str) -> dict[str, str]:

@@ -240,7 +240,8 @@ class Turn:
     def _generate(self) -> AsyncGenerator[Any]:
         generation, request = self._generation, self._with_added(self.first.request)
         said = [*self._words.sources.said, *self.results]
-        binder = Binder(catalog=self.offer.catalog, sources=replace(self._words.sources, said=said))
+        sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
+        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid)
         if generation.is_native:
             request = replace(request, tools=tuple(self.offer.catalog))
             return generate_native(generation.backend, request, binder, read_text=generation.reads_text)

@@ -175,6 +175,7 @@ async def _played(
         "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
         "dialect": format_of(way, settings).dialect,
         "lang": settings.lang,
+        "family": format_of(way, settings).family,
         "parallel": settings.parallel,
         "reminder": settings.reminder,
         "max_tokens": settings.max_tokens,

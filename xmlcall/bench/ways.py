@@ -57,6 +57,7 @@ class Settings:
         feedback: how many times a reply without a valid call is answered with what is wrong.
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
             in the ways that have a reminder; or `auto` (see `tool_need`).
+        family: of our prompts (see `prompting.families`); None for the default one.
     """
 
     lang: str = "en"
@@ -67,6 +68,7 @@ class Settings:
     seed: int = 1
     feedback: int = 0
     call_threshold: Threshold | None = None
+    family: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -131,7 +133,12 @@ def format_of(way: Way, settings: Settings) -> PromptFormat:
         way: of calling.
         settings: of the run.
     """
-    return PromptFormat(dialect=way.dialect or ENGLISH.dialect, lang=settings.lang, parallel=settings.parallel)
+    return PromptFormat(
+        dialect=way.dialect or ENGLISH.dialect,
+        lang=settings.lang,
+        parallel=settings.parallel,
+        family=settings.family or ENGLISH.family,
+    )
 
 
 def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool = True) -> tuple[Message, ...]:
@@ -242,7 +249,7 @@ def generation(
         temperature=settings.temperature,
         seed=settings.seed,
     )
-    binder = Binder(catalog=catalog)
+    binder = Binder(catalog=catalog, unsaid=format_of(way, settings).shows.unsaid if way.is_ours else "")
     if way.is_native:
         return generate_native(backend, request, binder, read_text=False)  # what is measured is the server's own reading
     return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)

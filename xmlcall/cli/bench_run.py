@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .options import add_call_threshold, call_threshold_of, number
+from .options import add_call_threshold, add_family_option, call_threshold_of, number
 
 if TYPE_CHECKING:
     from ..agent.tool_need import Threshold
@@ -56,6 +56,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=number(float, least=0), default=0.0, metavar="NUMBER", help="(default: 0)")
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
+    add_family_option(parser)
+    parser.set_defaults(family=None)  # a run of the default family keeps the keys of its requests
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
     add_call_threshold(parser)

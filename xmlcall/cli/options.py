@@ -17,6 +17,7 @@ __all__ = [
     "CommandParser",
     "add_call_threshold",
     "add_dialect_option",
+    "add_family_option",
     "add_mcp_option",
     "add_model_choice",
     "add_model_options",
@@ -143,6 +144,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "(default: %(default)s)",
     )
     add_dialect_option(tools)
+    add_family_option(tools)
     tools.add_argument(
         "--max-turns", type=number(int, least=1), default=10, metavar="N", help="replies to one question (default: %(default)s)"
     )
@@ -167,6 +169,20 @@ def add_dialect_option(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         help="the wire format in which the model is asked to write calls, such as one that it was trained on: "
         f"{', '.join(DIALECTS)} (default: {_OWN_DIALECT}; whatever is asked for, all of them are read)",
+    )
+
+
+def add_family_option(parser: argparse._ActionsContainer) -> None:
+    """Declare how the system prompt shows tools."""
+    from ..prompting.families import FAMILIES
+    from ..prompting.format import ENGLISH
+
+    families = "; ".join(f"{family.name}: {family.about}" for family in FAMILIES.values())
+    parser.add_argument(
+        "--family",
+        choices=tuple(FAMILIES),
+        default=ENGLISH.family,
+        help=f"how the tool prompt shows tools: {families} (default: %(default)s)",
     )
 
 

@@ -11,7 +11,7 @@ from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
 from .jsonform import json_text
-from .options import add_dialect_option, add_server_options, dialect_of
+from .options import add_dialect_option, add_family_option, add_server_options, dialect_of
 from .plain import plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tools", metavar="FILE", help="a JSON file instead of servers: MCP's tools/list, or OpenAI's tools; - is standard input"
     )
     add_dialect_option(parser)
+    add_family_option(parser)
     parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
     parser.add_argument(
@@ -60,7 +61,7 @@ async def _of_servers(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str, str]) -> None:
-    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel)
+    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel, family=options.family)
     reminder = prompt.reminder(catalog, format)
     system = prompt.tool_prompt(catalog, format, instructions=instructions)
     if options.json:

@@ -20,6 +20,7 @@ from .notices import model_notices
 from .options import (
     add_call_threshold,
     add_dialect_option,
+    add_family_option,
     add_mcp_option,
     add_model_choice,
     call_threshold_of,
@@ -68,6 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "calling; auto: native where a trial call works (default: %(default)s)",
     )
     add_dialect_option(model)
+    add_family_option(model)
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
@@ -160,6 +162,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         stream_arguments=options.stream_arguments,
         strict=options.strict,
         dialect=dialect_of(options),
+        family=options.family,
         lang=options.lang,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),

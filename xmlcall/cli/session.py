@@ -89,6 +89,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),
         dialect=dialect_of(options),
+        family=options.family,
         lang=options.lang,
         max_tokens=options.max_tokens,
         temperature=options.temperature,

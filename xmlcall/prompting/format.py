@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from ..dialects import Dialect, select
 from ..dialects.tag_names import example_tag, first_tag
 from ..errors import UsageError
+from .families import FAMILIES, Family
 from .templates import LANGUAGES, render
 
 __all__ = ["ENGLISH", "PromptFormat"]
@@ -23,14 +24,16 @@ class PromptFormat:
         dialect: name of the wire format of calls, one of `DIALECTS`.
         lang: of the words, `en` or `zh`.
         parallel: whether one block may hold several calls.
+        family: how the system prompt shows tools, one of `FAMILIES`.
 
     Raises:
-        UsageError: unknown dialect or language; or `auto`, which can be read but not written.
+        UsageError: unknown dialect, language or family; or `auto`, which can be read but not written.
     """
 
     dialect: str = "function_calls"
     lang: str = "en"
     parallel: bool = True
+    family: str = "list"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rendered."""
@@ -38,11 +41,18 @@ class PromptFormat:
             raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
         if self.lang not in LANGUAGES:
             raise UsageError(f"unknown language {self.lang!r}; known: {', '.join(LANGUAGES)}")
+        if self.family not in FAMILIES:
+            raise UsageError(f"unknown family of prompts {self.family!r}; known: {', '.join(FAMILIES)}")
 
     @property
     def row(self) -> Dialect:
         """The wire format."""
         return select(self.dialect)[0]
+
+    @property
+    def shows(self) -> Family:
+        """What the system prompt shows of a tool, and in which order."""
+        return FAMILIES[self.family]
 
     @property
     def block(self) -> str:

@@ -37,6 +37,7 @@ def system_prompt(
     dialect: str = "function_calls",
     lang: str = "en",
     parallel: bool = True,
+    family: str = "list",
     instructions: Mapping[str, str] | None = None,
 ) -> str:
     """Render the system prompt that offers tools.
@@ -46,15 +47,17 @@ def system_prompt(
         dialect: the wire format.
         lang: `en` or `zh`.
         parallel: whether one block may hold several calls.
+        family: how tools are shown, one of `FAMILIES`.
         instructions: server name -> what that server says about its tools; shown as the server's words.
 
     Returns:
         The same text for the same arguments, so that a server's prompt cache can hold it.
 
     Raises:
-        UsageError: unknown dialect or language.
+        UsageError: unknown dialect, language or family.
     """
-    return tool_prompt(tools, PromptFormat(dialect=dialect, lang=lang, parallel=parallel), instructions=instructions)
+    format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel, family=family)
+    return tool_prompt(tools, format, instructions=instructions)
 
 
 def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str, str] | None = None) -> str:
@@ -66,13 +69,14 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
         instructions: server name -> what that server says about its tools; shown as the server's words.
     """
     catalog = Catalog.of(tools)
-    offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
+    offered = [{"tool": tool, "parameters": parameters_of(tool), "schema": _json(tool.input_schema)} for tool in catalog]
     return format.render("system", tools=offered, example=_example(catalog, format), instructions=instructions or {})
 
 
 def _example(catalog: Catalog, format: PromptFormat) -> str:
     """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
-    calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:1]]
+    unsaid = format.shows.unsaid
+    calls = [(tool.name, example_arguments(tool, unsaid=unsaid)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)
 
 

@@ -35,6 +35,7 @@ def create_app(
     stream_arguments: bool = False,
     dialect: str = "function_calls",
     lang: str = "en",
+    family: str = "list",
     reminder: bool = True,
     call_threshold: Threshold | None = None,
     api_key: str = "",
@@ -53,6 +54,7 @@ def create_app(
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.
+        family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
             leaves it to the model.
@@ -73,18 +75,22 @@ def create_app(
         stream_arguments=stream_arguments,
         dialect=dialect,
         lang=lang,
+        family=family,
         reminder=reminder,
         call_threshold=call_threshold,
         strict=strict,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
+    return app_of(engine, guard, lifespan=_opening(engine))
 
+
+def _opening(engine: Engine) -> Lifespan[Starlette]:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with engine:
             yield
 
-    return app_of(engine, guard, lifespan=lifespan)
+    return lifespan
 
 
 def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None = None) -> Starlette:

@@ -95,17 +95,21 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     return schema
 
 
-def example_arguments(tool: Tool) -> dict[str, Any]:
+def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
     """Make arguments that show how a call to this tool looks.
 
     Args:
         tool: the tool.
+        unsaid: what stands for each optional parameter; "" if none is shown.
 
     Returns:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
         default where it has them.
     """
-    return {name: value for name, (value, _) in _examples(tool).items()}
+    required = {name: value for name, (value, _) in _examples(tool).items()}
+    if not unsaid:
+        return required
+    return {part.name: required.get(part.name, unsaid) for part in parameters_of(tool)}
 
 
 def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:

@@ -7,7 +7,7 @@ the bound arguments have the last word: if they differ from what was sent, the a
 
 A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one: until
 a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out, the call
-is mended like any other.
+is mended like any other. It waits, too, while it may be the word for an optional parameter of which the request says nothing.
 
 A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all that
 was sent, the rest is appended.
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ...binding.bind import bind_argument
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
+from ...binding.unsaid import is_unsaid, may_be_unsaid
 from ...tools.catalog import Catalog
 from ...types.calls import MISSING, InvalidCall, RawArgument, ToolCall
 from ...types.events import ToolArgumentDelta
@@ -40,11 +41,13 @@ class CallText:
     Args:
         tool: the one that is called, by its exact name.
         catalog: that it is in.
+        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
     """
 
-    def __init__(self, tool: Tool, catalog: Catalog) -> None:
+    def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "") -> None:
         self._tool = tool
         self._catalog = catalog
+        self._unsaid = unsaid
         self._properties = tool.input_schema.get("properties")
         self._copies = examples_of(tool)  # examples that the call may be a copy of
         self._ready = ""  # certain, but not sent as long as there are any
@@ -92,9 +95,15 @@ class CallText:
         if self._held:
             return before
         self._text.append(delta.text)
-        if self._waits and not may_be_placeholder(delta.parameter, "".join(self._text)):
+        if self._waits and not self._may_not_count(delta.parameter):
             return before + self._release()
         return before + (_inside(delta.text) if self._is_going_out else "")
+
+    def _may_not_count(self, name: str) -> bool:
+        """Say whether the open text can still become a placeholder, or the word for what the request does not say."""
+        text = "".join(self._text)
+        says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
+        return may_be_placeholder(name, text) or (says_nothing and may_be_unsaid(name, self._unsaid, self._tool, self._catalog))
 
     def end_parameter(self) -> str:
         """Note that the open parameter is closed; return what can be sent."""
@@ -118,6 +127,9 @@ class CallText:
         name, text = self._open, "".join(self._text)
         if name is None:
             return ""
+        if self._says_nothing(name, text):
+            self._plain, self._open = False, None
+            return ""
         value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
         if value is MISSING or has_placeholder(name, value):
             self._held, self._open = True, None
@@ -131,6 +143,11 @@ class CallText:
         comma = self._comma()
         self._sent[name] = value
         return f"{comma}{json.dumps(name)}: {_json(value)}"
+
+    def _says_nothing(self, name: str, text: str) -> bool:
+        word = self._unsaid
+        is_word = bool(word) and is_unsaid(RawArgument(name=name, text=text), word)
+        return is_word and may_be_unsaid(name, word, self._tool, self._catalog)
 
     def _comma(self) -> str:
         return ", " if self._sent else "{"

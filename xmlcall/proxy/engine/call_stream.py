@@ -26,15 +26,17 @@ class Sender:
     Args:
         catalog: tools that may be called.
         stream_arguments: whether arguments go out before their call is complete.
+        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
 
     Attributes:
         sent: the calls that went out whole.
     """
 
-    def __init__(self, catalog: Catalog, *, stream_arguments: bool) -> None:
+    def __init__(self, catalog: Catalog, *, stream_arguments: bool, unsaid: str = "") -> None:
         self.sent: list[ToolCall] = []
         self._catalog = catalog
         self._streams = stream_arguments
+        self._unsaid = unsaid
         self._text: CallText | None = None
         self._identity = ""
         self._unfinished = False
@@ -64,7 +66,8 @@ class Sender:
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        self._text, self._identity = CallText(tool, self._catalog) if tool and is_plain and is_first else None, new_id()
+        self._text = CallText(tool, self._catalog, self._unsaid) if tool and is_plain and is_first else None
+        self._identity = new_id()
 
     def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
         """Take a piece of a parameter; return what goes out."""

@@ -74,6 +74,7 @@ class Engine:
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
+        family: how the system prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
             (see `tool_need`); `auto` finds the model's own; None leaves it to the model.
@@ -92,6 +93,7 @@ class Engine:
         stream_arguments: bool = False,
         dialect: str = "function_calls",
         lang: str = "en",
+        family: str = "list",
         reminder: bool = True,
         call_threshold: Threshold | None = None,
         repair: RepairPolicy | None = None,
@@ -107,7 +109,7 @@ class Engine:
         self.mode = mode
         self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
-        self._format = PromptFormat(dialect=dialect, lang=lang)
+        self._format = PromptFormat(dialect=dialect, lang=lang, family=family)
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
@@ -286,7 +288,7 @@ class Engine:
             Words(request=last_request(request.messages), sources=self._sources(request, words)),
             partial(self._first, request, begun, catalog, allowed, schema),
         )
-        sender = Sender(allowed, stream_arguments=stream_arguments)
+        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=self._format.shows.unsaid)
         events = prompted_answer(turn, sender, self._memory, is_strict=self.strict)
         if schema is not None:
             events = formed(events, schema, partial(self._constrained, turn, schema))
