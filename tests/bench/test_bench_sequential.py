@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from xmlcall import UsageError
-from xmlcall.bench.sequential import MATTERS, Verdict, verdict
+from xmlcall.bench.sequential import MATTERS, Standing, verdict
 
 COUNTS = st.integers(0, 400)
 
@@ -152,4 +152,4 @@ def test_a_chance_of_error_is_between_0_and_1(alpha: float) -> None:
 def test_a_verdict_is_a_value() -> None:
     assert verdict(3, 2, 1, 0) == verdict(3, 2, 1, 0)
     assert isinstance(hash(verdict(3, 2, 1, 0)), int)
-    assert isinstance(verdict(3, 2, 1, 0), Verdict)
+    assert isinstance(verdict(3, 2, 1, 0), Standing)

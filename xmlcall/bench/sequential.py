@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from ..errors import UsageError
 
-__all__ = ["MATTERS", "Decision", "Verdict", "verdict"]
+__all__ = ["MATTERS", "Decision", "Standing", "verdict"]
 
 Decision = Literal["better", "worse", "no difference that matters", "cannot tell", "go on"]
 
@@ -35,7 +35,7 @@ _STEPS: Final = 30  # of halving: to 2e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Standing:
     """What pairs say so far.
 
     Args:
@@ -52,7 +52,7 @@ class Verdict:
     high: float
 
 
-def verdict(wins: int, losses: int, ties: int, left: int, *, alpha: float = 0.05) -> Verdict:
+def verdict(wins: int, losses: int, ties: int, left: int, *, alpha: float = 0.05) -> Standing:
     """Say which of two is better; it may be asked after every pair, and the first decision counts.
 
     Args:
@@ -69,7 +69,7 @@ def verdict(wins: int, losses: int, ties: int, left: int, *, alpha: float = 0.05
         raise UsageError(f"expected counts from 0 on and alpha between 0 and 1, got {(wins, losses, ties, left)} and {alpha:g}")
     pairs = wins + losses + ties
     found = _decided(wins, losses, ties, alpha) or ("go on" if _can_decide(wins, losses, ties, left, alpha) else "cannot tell")
-    return Verdict(
+    return Standing(
         decision=found,
         estimate=100 * (wins - losses) / pairs if pairs else 0.0,
         low=100 * _lower(wins, losses, ties, alpha),

@@ -12,7 +12,9 @@ import string
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from itertools import zip_longest
+from pathlib import Path
 from typing import Literal
 
 from ..errors import UsageError
@@ -57,7 +59,13 @@ _LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multipl
 
 def _bfcl(categories: Iterable[str]) -> list[Case]:
     wheel = bfcl_wheel()
-    return [case for category in categories for case in read_cases(wheel, category)]
+    return [case for category in categories for case in _category(wheel, category)]
+
+
+@cache
+def _category(wheel: Path, category: str) -> tuple[Case, ...]:
+    """Read a category once: samples are drawn from what others leave."""
+    return tuple(read_cases(wheel, category))
 
 
 def _format_sensitivity() -> list[Case]:
