@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..types.tool import Tool
 from .judge import Call, judge
 
-__all__ = ["Case", "Expects", "case_to_json", "group_of", "judge_case"]
+__all__ = ["Case", "Expects", "case_to_json", "group_of", "is_identical", "judge_case"]
 
 Expects = Literal["calls", "any_call", "no_call", "task", "talk"]
 
@@ -91,16 +91,21 @@ def judge_case(case: Case, calls: Sequence[Call]) -> str:
         return judge(calls, case.tools, case.answers, case.category)
     if [name for name, _ in calls] != [name for name, _ in case.exact]:
         return "wrong_count" if len(calls) != len(case.exact) else "wrong_func_name"
-    same = all(_identical(dict(got), dict(wanted)) for (_, got), (_, wanted) in zip(calls, case.exact, strict=True))
+    same = all(is_identical(dict(got), dict(wanted)) for (_, got), (_, wanted) in zip(calls, case.exact, strict=True))
     return "" if same else "wrong_value"
 
 
-def _identical(one: Any, other: Any) -> bool:
-    """Compare values and their types: `1`, `1.0` and `true` are equal in Python and differ in JSON."""
+def is_identical(one: Any, other: Any) -> bool:
+    """Compare values and their types: `1`, `1.0` and `true` are equal in Python and differ in JSON.
+
+    Args:
+        one: a JSON value.
+        other: the other one.
+    """
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_identical(each, other[key]) for key, each in one.items())
+        return one.keys() == other.keys() and all(is_identical(each, other[key]) for key, each in one.items())
     if isinstance(one, list):
-        return len(one) == len(other) and all(_identical(*pair) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(is_identical(*pair) for pair in zip(one, other, strict=True))
     return bool(one == other)

@@ -28,7 +28,7 @@ from .case import Case, judge_case
 from .talk.judge import is_admitted, judge_turn, speaks
 from .ways import Settings, Way, catalog_of, generation
 
-__all__ = ["METRICS", "STAGES", "Verdict", "judge_reply", "judge_turns", "rates", "read_reply"]
+__all__ = ["METRICS", "STAGES", "UNREADABLE", "Verdict", "issue_code", "judge_reply", "judge_turns", "rates", "read_reply"]
 
 STAGES = (
     *("completed", "intent", "parsed_as_written", "parsed_with_repairs", "tool_known"),
@@ -40,8 +40,8 @@ METRICS = (*STAGES, "task_correct", *_TALK, "refused_rightly", "false_call", "ma
 turns of conversations that need a tool, those that need none, all, and those that need a tool for the next four, cases that need
 no call for the four after them, first replies without a valid call for `recovered` (only in runs with feedback)."""
 
-# Issues that mean that the text could not be read as a call, and not that the call is wrong.
-_UNREADABLE = frozenset({"truncated-call", "ambiguous"})
+UNREADABLE = frozenset({"truncated-call", "ambiguous"})
+"""Issues that mean that the text could not be read as a call, and not that the call is wrong."""
 
 # What a failure is called: of issues, of the judge's errors.
 _ISSUE_CODES = {
@@ -202,7 +202,9 @@ def _of_turn(
     }
     counted = holds.keys() - ({"false_statement"} if group == "without_tool" else set())
     kept = {"usage": played["usage"], "seconds": played["seconds"]}
-    outcome = {**row["outcome"], "valid": not error, "error": error, "failed_turn": 0 if error else None, "turns": [played]}
+    before = row["outcome"]["turns"][: number - 1]
+    own = {"valid": not error, "error": error, "failed_turn": 0 if error else None, "turns": [played], "before": before}
+    outcome = {**row["outcome"], **own}
     said = tuple(turn["say"].replace("{folder}", row["outcome"]["folder"]) for turn in case.turns[:number])
     return Verdict(
         case=replace(
@@ -255,8 +257,8 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     reached.add("intent")
     if not reply.calls:
         return reached, "unread_call"
-    issues = [_code_of(issue, call, case) for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
-    if unreadable := [code for code in issues if code in _UNREADABLE]:
+    issues = [issue_code(issue, call, case) for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
+    if unreadable := [code for code in issues if code in UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
     conversions = _conversions(reply)
     tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
@@ -278,11 +280,16 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     return reached | {"call_correct", "task_correct"}, ""
 
 
-def _code_of(issue: Issue, call: InvalidCall, case: Case) -> str:
+def issue_code(issue: Issue, call: InvalidCall, case: Case) -> str:
     """Return an issue's code. Two readings because of an undeclared name count as the mistake in the name.
 
     The parser leaves open whether such a parameter is one or text of the value before it, so that nothing wrong runs. Written as
     asked for, it is a parameter that the model made up: a mistake against the schema and not against the format.
+
+    Args:
+        issue: of the call.
+        call: that cannot run.
+        case: with the tools that were on offer.
     """
     declared = catalog_of(case).parameters(call.name)
     if issue.code == "ambiguous" and declared is not None and issue.path.removeprefix("$.") not in declared:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..types.tool import Tool
 
-__all__ = ["Call", "judge"]
+__all__ = ["Call", "judge", "judge_value"]
 
 Call = tuple[str, Mapping[str, Any]]
 """A tool's name and its arguments."""
@@ -60,13 +60,23 @@ def _judge_call(call: Call, tools: Sequence[Tool], answer: Mapping[str, Any]) ->
     for parameter, value in arguments.items():
         if parameter not in declared or parameter not in accepted:
             return "unexpected_param"
-        if error := _judge_value(value, accepted[parameter], declared[parameter]):
+        if error := judge_value(value, accepted[parameter], declared[parameter]):
             return error
     left_out = (values for parameter, values in accepted.items() if parameter not in arguments)
     return "" if all("" in values for values in left_out) else "missing_optional"
 
 
-def _judge_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any]) -> str:
+def judge_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any]) -> str:
+    """Judge the value of one parameter.
+
+    Args:
+        value: of a call that fits its schema.
+        accepted: the values that are right.
+        schema: of the parameter.
+
+    Returns:
+        "" if right, else BFCL's error type.
+    """
     expected = _type_of(schema)
     item_type = _type_of(schema.get("items", {})) if expected is list else None
     if expected is float and type(value) is int:

@@ -25,7 +25,7 @@ from ..types.calls import Message
 from ..types.completion import Usage
 from .bfcl_backends import StateHost, read_call
 from .judge import Call
-from .recorder import Recorder
+from .recorder import Recorder, kept_call, kept_tools
 
 __all__ = [
     "DISPUTED_MULTI_TURN",
@@ -200,7 +200,8 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
     Returns:
         A JSON object: `id`, `category`, `valid`, `failed_turn` and `error` (None and "" if valid, else `no_call`, `state`,
         `response`, `too_many_steps` or `context_overflow`), `false_calls` (the turns with calls where none should be), `turns`
-        (per turn `replies`, all that the model wrote, `calls` in order, and `stop_reason`), `usage`.
+        (per turn `said`, by the person, `replies`, all that the model wrote, `calls` in order, and `stop_reason`), `usage`, and
+        `tools`, those that were called.
 
     Raises:
         BackendError: the model server failed otherwise than by a prompt that is too long.
@@ -211,12 +212,13 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
     async with ToolLoop(recorder, hosts, policy=["*"], max_turns=max_steps + 1, **options) as loop:
         for number, said in enumerate(case.turns):
             await _release(loop, hosts, case.withheld.get(number, ()))
-            turns.append(turn := _Turn(replies=recorder.begin_turn()))
+            turns.append(turn := _Turn(said=[message["content"] for message in said], replies=recorder.begin_turn()))
             messages = await _play(loop, _with_said(messages, said), turn)
             turn.error = _STOPS.get(turn.stop_reason) or reference.judge(number, hosts, turn.results)
             if turn.error:
                 break
-    return _report(case, turns)
+        tools = kept_tools(await loop.catalog(), [turn.calls for turn in turns])
+    return {**_report(case, turns), "tools": tools}
 
 
 _STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
@@ -226,6 +228,7 @@ _STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
 class _Turn:
     """What happened in a turn."""
 
+    said: list[str]
     replies: list[str]
     calls: list[dict[str, Any]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -237,15 +240,9 @@ class _Turn:
         match event:
             case TurnEnded(usage=usage):
                 self.usage = self.usage + usage
-            case CallFinished(call=call, result=result):
-                self.results.append(text := result_text(result))
-                told = {"name": call.name, "arguments": call.arguments, "result": text, "is_error": result.is_error}
-                self.calls.append(told)
-            case CallDenied(call=denied, reason=reason):
-                self.calls.append({"name": denied.name, "arguments": denied.arguments, "denied": reason})
-            case CallRejected(call=invalid):
-                issues = [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in invalid.issues]
-                self.calls.append({"name": invalid.name, "issues": issues})
+            case CallFinished() | CallDenied() | CallRejected():
+                self.calls.append(kept := kept_call(event, len(self.replies)))
+                self.results += [kept["result"]] if "result" in kept else []
             case Answer(stop_reason=stop_reason):
                 self.stop_reason = stop_reason
 
@@ -259,7 +256,7 @@ def _report(case: MultiTurnCase, turns: Sequence[_Turn]) -> dict[str, Any]:
         "failed_turn": len(turns) - 1 if error else None,
         "error": error,
         "false_calls": [number for number, turn in enumerate(turns) if turn.results and not case.truth[number]],
-        "turns": [{"replies": turn.replies, "calls": turn.calls, "stop_reason": turn.stop_reason} for turn in turns],
+        "turns": [{name: getattr(turn, name) for name in ("said", "replies", "calls", "stop_reason")} for turn in turns],
         "usage": asdict(sum((turn.usage for turn in turns), Usage())),
     }
 

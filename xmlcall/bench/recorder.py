@@ -1,12 +1,16 @@
-"""A backend that keeps what the model writes: a played conversation is kept in the model's own words."""
+"""What is kept of a played conversation: the model's own words, its calls, and the tools that it called."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from typing import Any
 
+from ..agent.events import CallDenied, CallFinished, CallRejected
 from ..backends.base import Backend, KeptOpen
+from ..prompting.results import result_text
+from ..tools.catalog import Catalog
 from ..types.completion import Chunk, CompletionRequest
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "kept_call", "kept_tools"]
 
 
 class Recorder(KeptOpen):
@@ -32,3 +36,38 @@ class Recorder(KeptOpen):
         finally:
             if not request.top_logprobs:  # asking whether a tool is needed is no reply
                 replies.append(text)
+
+
+def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
+    """Return a call as it is kept.
+
+    Args:
+        event: what came of it.
+        reply: the number of the reply that it came in, in its turn, from 1.
+
+    Returns:
+        A JSON object: `name`, `reply`, and `arguments` with `result` and `is_error`, `arguments` with `denied`, or `issues`.
+    """
+    told: dict[str, Any] = {"name": event.call.name, "reply": reply}
+    match event:
+        case CallFinished(call=call, result=result):
+            return {**told, "arguments": call.arguments, "result": result_text(result), "is_error": result.is_error}
+        case CallDenied(call=call, reason=reason):
+            return {**told, "arguments": call.arguments, "denied": reason}
+        case CallRejected(call=call):
+            return {
+                **told,
+                "issues": [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in call.issues],
+            }
+
+
+def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the tools that were called, so that it can be told which values come from their schemas.
+
+    Args:
+        catalog: what was on offer.
+        turns: the kept calls of each.
+    """
+    called = dict.fromkeys(call["name"] for calls in turns for call in calls)
+    tools = [tool for name in called if (tool := catalog.get(name))]
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]

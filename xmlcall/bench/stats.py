@@ -1,11 +1,11 @@
-"""The statistics of reports: Wilson intervals for rates, exact McNemar tests for pairs, ROC areas; by SciPy."""
+"""The statistics of reports: Wilson intervals for rates, exact McNemar tests for pairs, ROC areas, best assignments; by SciPy."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UsageError
 
-__all__ = ["area", "mcnemar", "slope", "wilson"]
+__all__ = ["area", "assignment", "mcnemar", "slope", "wilson"]
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
@@ -52,9 +52,24 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return float(_scipy_stats().linregress([x for x, _ in points], [y for _, y in points]).slope)
 
 
+def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Return the pairs of rows and columns that cost least together, each row and column at most once.
+
+    Args:
+        costs: a rectangle, a row for each of one kind, a column for each of the other.
+    """
+    rows, columns = _scipy().optimize.linear_sum_assignment(costs) if costs and costs[0] else ((), ())
+    return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
+
+
 def _scipy_stats() -> Any:
+    return _scipy().stats
+
+
+def _scipy() -> Any:
     try:
+        import scipy.optimize
         import scipy.stats
     except ImportError as error:
         raise UsageError("reports need SciPy: install it with: pip install 'xmlcall[bench]'") from error
-    return scipy.stats
+    return scipy

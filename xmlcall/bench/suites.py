@@ -12,7 +12,9 @@ import string
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from itertools import zip_longest
+from pathlib import Path
 from typing import Literal
 
 from ..errors import UsageError
@@ -38,13 +40,32 @@ _TUNING = {
     "live_irrelevance": 20,
 }
 _REPORT = dict.fromkeys(_CORE, 60)
+# Numbers of core questions outside the earlier samples that a setting was chosen by, or a recorded experiment asked.
+_ASKED = {
+    "simple_python": (
+        *(8, 17, 27, 37, 54, 55, 63, 78, 79, 109, 127, 129, 135, 172, 173, 180, 183, 185, 228, 229, 232, 233, 248, 253, 267, 290),
+        *(321, 322, 348, 354, 361, 362, 363, 364, 367, 372, 384),
+    ),
+    "multiple": (26, 37, 70, 107, 113, 140, 143, 151, 164, 185, 195),
+    "parallel": (30, 39, 73, 76, 95, 99, 128, 129, 151, 156, 172, 194),
+    "irrelevance": (
+        *(6, 14, 38, 40, 41, 47, 53, 54, 56, 67, 69, 81, 84, 86, 96, 99, 100, 109, 112, 114, 116, 120, 121, 124, 131, 168, 170),
+        *(184, 188, 203, 204),
+    ),
+}
 _TUNING_SEED, _REPORT_SEED, _EARLIER_SEEDS = 7, 2611, (1, 7)
 _LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance")
 
 
 def _bfcl(categories: Iterable[str]) -> list[Case]:
     wheel = bfcl_wheel()
-    return [case for category in categories for case in read_cases(wheel, category)]
+    return [case for category in categories for case in _category(wheel, category)]
+
+
+@cache
+def _category(wheel: Path, category: str) -> tuple[Case, ...]:
+    """Read a category once: samples are drawn from what others leave."""
+    return tuple(read_cases(wheel, category))
 
 
 def _format_sensitivity() -> list[Case]:
@@ -79,14 +100,15 @@ def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> lis
 
 
 def _tuning() -> list[Case]:
-    """Return the cases by which settings are chosen: those of earlier samples, and questions of real users."""
+    """Return the cases by which settings are chosen: of bfcl-core and of real users, none that BFCL compares formats on."""
     return _drawn(_TUNING, _TUNING_SEED, {case.id for case in _format_sensitivity()})
 
 
 def _report() -> list[Case]:
-    """Return 300 cases that no setting was chosen by: none of an earlier sample, and none that BFCL compares formats on."""
+    """Return 300 cases that no setting was chosen by: none that was asked before, and none that BFCL compares formats on."""
     earlier = [case for seed in _EARLIER_SEEDS for case in sample(_bfcl(_CORE), limit=200, seed=seed)]
-    return _drawn(_REPORT, _REPORT_SEED, {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})
+    asked = {f"{category}_{number}" for category, numbers in _ASKED.items() for number in numbers}
+    return _drawn(_REPORT, _REPORT_SEED, asked | {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})
 
 
 def _multi_turn() -> list[Case]:
@@ -103,8 +125,8 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
     "bfcl-fs200": (_format_sensitivity, "the 200 cases that BFCL compares formats on"),
     "bfcl-core": (lambda: _bfcl(_CORE), "BFCL's simple, multiple and parallel questions, and irrelevant ones; 1,240"),
-    "bfcl-tuning": (_tuning, "240 of BFCL's questions, by which settings are chosen"),
-    "bfcl-report": (_report, "300 others of bfcl-core, for figures of settings that were chosen"),
+    "bfcl-tuning": (_tuning, "240 of BFCL's questions, by which settings are chosen; 60 need no call"),
+    "bfcl-report": (_report, "300 others of bfcl-core, to report what was chosen; 60 need no call"),
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
     "catalog": (catalog_cases, "the right tool among 1, 10, 50, 100 and 200 real ones; 200"),
     "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),

@@ -17,11 +17,10 @@ from ...agent.tool_need import ToolNeed
 from ...backends.base import Backend
 from ...errors import ContextOverflow
 from ...hosts.mcp.host import McpHost
-from ...prompting.results import result_text
 from ...types.calls import Message
 from ...types.completion import Usage
 from ..case import Case
-from ..recorder import Recorder
+from ..recorder import Recorder, kept_call, kept_tools
 from .judge import judge_turn
 from .servers import lay_out, occupied, server_of
 
@@ -50,14 +49,8 @@ class _Played:
                 self.need = {name: getattr(event, name) for name in ("log_odds", "threshold", "moved", "named", "tool")}
             case TurnEnded(usage=usage):
                 self.usage = self.usage + usage
-            case CallFinished(call=call, result=result):
-                told = {"name": call.name, "arguments": call.arguments}
-                self.calls.append({**told, "result": result_text(result), "is_error": result.is_error})
-            case CallDenied(call=denied, reason=reason):
-                self.calls.append({"name": denied.name, "arguments": denied.arguments, "denied": reason})
-            case CallRejected(call=invalid):
-                issues = [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in invalid.issues]
-                self.calls.append({"name": invalid.name, "issues": issues})
+            case CallFinished() | CallDenied() | CallRejected():
+                self.calls.append(kept_call(event, len(self.replies)))
             case Answer(text=text, stop_reason=stop_reason):
                 self.answer, self.stop_reason = text, stop_reason
 
@@ -73,7 +66,7 @@ async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, An
     Returns:
         A JSON object: `valid` (all turns are right), `error` and `failed_turn` (of the first that is not), `folder`, `turns`
         (each with `replies`, all that the model wrote, `calls`, `answer`, `stop_reason`, `files`, `need`, `usage`, `seconds`),
-        and their `usage`.
+        their `usage`, and `tools`, those that were called.
 
     Raises:
         BackendError: the model server failed otherwise than by a prompt that is too long.
@@ -94,7 +87,8 @@ async def _converse(case: Case, backend: Backend, options: Mapping[str, Any]) ->
             said = Message(role="user", content=expected["say"].replace("{folder}", str(place)))
             messages = await _turn(loop, [*messages, said], turn) or messages
             turn.files = _files(place, expected)
-    return _outcome(case, turns, str(place))
+        tools = kept_tools(await loop.catalog(), [turn.calls for turn in turns])
+    return {**_outcome(case, turns, str(place)), "tools": tools}
 
 
 async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played) -> list[Message]:

@@ -1,0 +1,277 @@
+"""Why a reply is not right: the calls that came beside the calls that were wanted, pair by pair.
+
+`Verdict.failure` says at which stage a reply went wrong, and by BFCL's rules two wrong calls among several are one
+`cannot_find_match`. Here each call that came is paired with the wanted one that it differs from least (the best assignment of all
+pairs), and each difference has a cause. A reply has all the causes that were found, and one main cause: the first of them in the
+order of `CAUSES`. What keeps calls from being read or counted comes first, then how many there are, then what they hold; an
+optional value that is left out is the main cause only where nothing else is wrong.
+
+Turns of conversations and tasks of several turns are judged by what they lead to, so there are no calls to pair with. Their
+causes come from the calls that ran; where these show none, the cause is `wrong_outcome`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from ..types.calls import InvalidCall, ToolCall
+from ..types.tool import Tool
+from .attempt import attempted
+from .case import Case, is_identical
+from .funnel import UNREADABLE, Verdict, issue_code
+from .judge import judge_value
+from .said import unsaid
+from .stats import assignment
+
+__all__ = ["CAUSES", "causes_of", "counted"]
+
+CAUSES: Final[Mapping[str, str]] = {
+    "cut": "The reply was cut before it ended.",
+    "unreadable": "It tries to call, and what it wrote was not read as a call.",
+    "none": "It makes no call where one is needed.",
+    "false_call": "It calls where no call is needed.",
+    "dependent_batched": "A later call of one reply has a value that nobody said, before an earlier call's result is there.",
+    "too_many": "It makes more calls than are wanted.",
+    "too_few": "It makes fewer calls than are wanted.",
+    "wrong_tool": "It calls another tool.",
+    "invalid": "The arguments do not fit the schema.",
+    "omitted_required": "It leaves out a required value.",
+    "extra_param": "It gives a parameter that the right call has not.",
+    "invented_value": "A wrong value is found neither in the conversation nor in the schema.",
+    "wrong_value": "It gives a parameter another value.",
+    "omitted_optional": "It leaves out an optional value that the right call has.",
+    "wrong_outcome": "Calls are not at fault, as far as they can be told apart; what came of them, or the answer, is wrong.",
+}
+"""Cause -> what it says; the first that holds is the main one."""
+
+_PAIRED_CALLS: Final = 200  # of a reply; those behind them are too many in any case
+_ANOTHER_TOOL: Final = 1000.0  # what it costs to pair two tools: more than all parameters
+
+_OF_FAILURE: Final = {
+    "truncated": "cut",
+    "context_overflow": "cut",
+    "cut": "cut",
+    "malformed_attempt": "unreadable",
+    "unread_call": "unreadable",
+    "needs_repair": "unreadable",
+    "needs_conversion": "invalid",
+    "prose_only": "none",
+    "no_call": "none",
+    "false_call": "false_call",
+    "wrong_tool": "wrong_tool",
+    "too_many_steps": "too_many",
+    "empty": "wrong_outcome",
+}
+_OF_ISSUE: Final = {"unknown-tool": "wrong_tool", "missing-argument": "omitted_required", "unexpected-argument": "extra_param"}
+
+Wanted = tuple[str, Mapping[str, Sequence[Any]]]
+"""The name of a tool and the values that are accepted for each parameter; with `""` it may be left out."""
+
+
+def causes_of(verdict: Verdict) -> tuple[str, ...]:
+    """Say why a reply is not right.
+
+    Args:
+        verdict: on a reply of any suite.
+
+    Returns:
+        Causes of `CAUSES`, the main one first; none if the reply is right.
+
+    Raises:
+        UsageError: SciPy is not installed.
+    """
+    if not verdict.failure:
+        return ()
+    found = set(_of_outcome(verdict) if "outcome" in verdict.row else _of_reply(verdict))
+    return tuple(cause for cause in CAUSES if cause in found)
+
+
+def counted(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
+    """Count causes.
+
+    Args:
+        verdicts: of one way.
+
+    Returns:
+        Per cause that was found, in the order of `CAUSES`: `main`, in how many replies it is the main one, and `any`, in how many
+        it is one of all.
+    """
+    causes = [causes_of(verdict) for verdict in verdicts]
+    main, all_of = Counter(each[0] for each in causes if each), Counter(cause for each in causes for cause in each)
+    return {cause: {"main": main[cause], "any": all_of[cause]} for cause in CAUSES if all_of[cause]}
+
+
+# -- one reply ---------------------------------------------------------------------------------------------------------
+
+
+def _of_reply(verdict: Verdict) -> Iterator[str]:
+    case, calls = verdict.case, verdict.reply.calls
+    if verdict.failure in ("truncated", "context_overflow", "needs_repair", "needs_conversion"):
+        yield _OF_FAILURE[verdict.failure]
+    if case.expects == "no_call":
+        yield _OF_FAILURE[verdict.failure]
+        yield from _invented(calls, case)
+    elif calls:
+        found = {*_of_issues(calls, case), *_of_pairs(calls, case)}
+        # BFCL's judge takes the first call that fits an answer, though another answer may need it.
+        yield from found or ({"wrong_value"} if verdict.failure not in _OF_FAILURE else ())
+    else:
+        yield _OF_FAILURE[verdict.failure]
+
+
+def _of_issues(calls: Iterable[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
+    """Yield what binding says of calls that cannot run."""
+    for call in calls:
+        if isinstance(call, InvalidCall):
+            yield from (_of_issue(issue_code(issue, call, case)) for issue in call.issues)
+
+
+def _of_issue(code: str) -> str:
+    return "unreadable" if code in UNREADABLE else _OF_ISSUE.get(code, "invalid")
+
+
+def _of_pairs(calls: Sequence[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
+    """Pair calls with the wanted ones, and yield in what they differ."""
+    wanted = _wanted(case)
+    if case.expects == "any_call":
+        return
+    if len(calls) != len(wanted):
+        yield "too_many" if len(calls) > len(wanted) else "too_few"
+    alone = dict(enumerate(calls))
+    for number, place in _assigned(calls[:_PAIRED_CALLS], wanted, case):
+        call = alone.pop(number)
+        if call.name != wanted[place][0]:
+            yield "wrong_tool"
+            yield from _invented([call], case)
+        elif isinstance(call, ToolCall):
+            mistakes = _mistakes(call.arguments, wanted[place], case)
+            yield from mistakes.values()
+            yield from _invented([call], case, [name for name, cause in mistakes.items() if not cause.startswith("omitted")])
+    yield from _invented(alone.values(), case)
+
+
+def _wanted(case: Case) -> list[Wanted]:
+    if case.exact:
+        return [(name, {parameter: [value] for parameter, value in values.items()}) for name, values in case.exact]
+    return [each for answer in case.answers for each in answer.items()]
+
+
+def _assigned(calls: Sequence[ToolCall | InvalidCall], wanted: Sequence[Wanted], case: Case) -> Iterable[tuple[int, int]]:
+    """Return which call belongs to which wanted one, by their numbers; where their order counts, each to that of its place."""
+    if case.exact and len(calls) == len(wanted):
+        return ((place, place) for place in range(len(wanted)))
+    return assignment([[_cost(call, each, case) for each in wanted] for call in calls])
+
+
+def _cost(call: ToolCall | InvalidCall, wanted: Wanted, case: Case) -> float:
+    if call.name != wanted[0]:
+        return _ANOTHER_TOOL
+    return len(_mistakes(call.arguments, wanted, case)) if isinstance(call, ToolCall) else _ANOTHER_TOOL / 2
+
+
+def _mistakes(arguments: Mapping[str, Any], wanted: Wanted, case: Case) -> dict[str, str]:
+    """Return the parameters in which a valid call differs from a wanted one of the same tool, and how."""
+    name, accepted = wanted
+    schema = next((tool.input_schema for tool in case.tools if tool.name == name), {})
+    declared, required = schema.get("properties", {}), schema.get("required", ())
+    found = {}
+    for parameter, value in arguments.items():
+        if parameter not in accepted or (parameter not in declared and not case.exact):
+            found[parameter] = "extra_param"
+        elif not _is_accepted(value, accepted[parameter], declared.get(parameter, {}), case):
+            found[parameter] = "wrong_value"
+    left_out = (parameter for parameter, values in accepted.items() if parameter not in arguments)
+    for parameter in [*left_out, *(each for each in required if each not in accepted and each not in arguments)]:
+        if parameter in required:
+            found[parameter] = "omitted_required"
+        elif case.exact or "" not in accepted[parameter]:
+            found[parameter] = "omitted_optional"
+    return found
+
+
+def _is_accepted(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any], case: Case) -> bool:
+    return is_identical(value, accepted[0]) if case.exact else not judge_value(value, accepted, schema)
+
+
+def _invented(calls: Iterable[ToolCall | InvalidCall], case: Case, parameters: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield the cause if a call has a value that nobody said, in some of its parameters or in any."""
+    tools = {tool.name: tool for tool in reversed(case.tools)}
+    texts = [message["content"] for message in case.messages]
+    for call in calls:
+        if isinstance(call, ToolCall):
+            arguments = {name: value for name, value in call.arguments.items() if parameters is None or name in parameters}
+            if unsaid(arguments, tools.get(call.name), texts):
+                yield "invented_value"
+
+
+# -- several turns -----------------------------------------------------------------------------------------------------
+
+
+def _of_outcome(verdict: Verdict) -> Iterator[str]:
+    """Yield the causes of a turn of a conversation, or of a task, whose last turn is the one that failed."""
+    played = verdict.row["outcome"]["turns"][-1]
+    failure, calls = verdict.failure, played["calls"]
+    if failure == "no_call" and any(attempted(text, _expected_tools(verdict.case)) for text in played.get("replies", ())):
+        yield "unreadable"
+    elif failure in _OF_FAILURE:
+        yield _OF_FAILURE[failure]
+    elif failure == "failed_call":
+        yield from _of_failed_calls(calls)
+    else:
+        yield "wrong_outcome"
+    tools = {tool["name"]: Tool(**tool) for tool in verdict.row["outcome"].get("tools", ())}
+    texts = list(_texts(verdict))
+    yield from _of_batches(calls, tools, texts)
+    if failure in ("failed_call", "wrong_tool", "false_call"):
+        for batch in _batches(calls):
+            if any(_has_unsaid(call, tools, texts) for call in batch if call.get("is_error", True)):
+                yield "invented_value"
+            texts += [call["result"] for call in batch if "result" in call]
+
+
+def _of_failed_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why a wanted tool did not run as often as it had to."""
+    codes = {issue["code"] for call in calls for issue in call.get("issues", ())}
+    yield from map(_of_issue, codes)
+    if any(call.get("is_error") for call in calls):
+        yield "wrong_value"
+    elif not codes:
+        yield "too_few"
+
+
+def _of_batches(calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], texts: Sequence[str]) -> Iterator[str]:
+    """Yield the cause if a call that is not the first of its reply has a value that nobody said by then.
+
+    Runs of earlier versions do not tell which calls came in one reply; there is no such cause in them.
+    """
+    said = list(texts)
+    for batch in _batches(calls):
+        if "reply" in batch[0] and any(_has_unsaid(call, tools, said) for call in batch[1:]):
+            yield "dependent_batched"
+        said += [call["result"] for call in batch if "result" in call]
+
+
+def _batches(calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the calls of each reply."""
+    for _, batch in groupby(calls, key=lambda call: call.get("reply")):
+        yield list(batch)
+
+
+def _has_unsaid(call: Mapping[str, Any], tools: Mapping[str, Tool], texts: Iterable[str]) -> bool:
+    return bool(unsaid(call.get("arguments", {}), tools.get(call["name"]), texts))
+
+
+def _texts(verdict: Verdict) -> Iterator[str]:
+    """Yield what was said and answered before the first reply of the turn."""
+    yield from (message["content"] for message in verdict.case.messages)
+    outcome = verdict.row["outcome"]
+    for turn in [*outcome.get("before", ()), *outcome["turns"]]:
+        yield from turn.get("said", ())
+        if turn is not outcome["turns"][-1]:
+            yield from turn["replies"]
+            yield from (call["result"] for call in turn["calls"] if "result" in call)
+
+
+def _expected_tools(case: Case) -> list[str]:
+    return [name for turn in case.turns for entry in turn.get("tools", ()) for name in entry.split("|")]
