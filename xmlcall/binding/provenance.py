@@ -25,7 +25,7 @@ __all__ = ["SaidIndex", "SourceKind", "ValueSource", "provenance", "values_in"]
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
-_ENOUGH: Final = 0.6  # of a value's words, by their length
+_ENOUGH: Final = 0.8  # of a value's words, by their length
 _PLACES: Final = 100  # texts that are kept for one word
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}

@@ -18,6 +18,8 @@ from typing import Final
 __all__ = ["Atom", "atoms", "number_key"]
 
 _DIGITS: Final = 18  # of a number; a longer run of digits is compared as text
+_MINUS: Final = "-\u2212"
+_NEGATIVE: Final = frozenset({"minus", "negative"})
 _LONGEST_RUN: Final = 20  # words of one number
 _ENDINGS: Final = (
     *(("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")),
@@ -33,7 +35,7 @@ _ATOM: Final = re.compile(
     r"|(?P<short>([0-9]{1,2})([-/.])([0-9]{1,2})\8([0-9]{4}|[0-9]{2})(?![0-9.]))"
     rf"|(?P<time>([0-9]{{1,2}}):([0-9]{{2}})(?::[0-9]{{2}}(?:\.[0-9]{{1,9}})?)?{_HALF_OF_DAY}?(?![0-9]))"
     rf"|(?P<hour>([0-9]{{1,2}}){_HALF_OF_DAY})"
-    r"|(?P<number>[0-9]+(?:[.,][0-9]+)*)(?:(?:st|nd|rd|th)\b)?"
+    r"|(?P<number>(?:(?<![^\W_])[-\u2212] ?)?[0-9]+(?:[.,][0-9]+)*)(?:(?:st|nd|rd|th)\b)?"
     rf"|(?P<alone>[{_ALONE}])"
     rf"|(?P<sign>[%$€£¥°])"
     rf"|(?P<digits>\d[^\W_{_ALONE}]*)"
@@ -75,8 +77,6 @@ _SCALES: Final[Mapping[str, float]] = {
 }
 # Words that may stand for a number beside what else they say.
 _COUNTS: Final[Mapping[str, float]] = {
-    "a": 1,
-    "an": 1,
     "single": 1,
     "once": 1,
     "alone": 1,
@@ -284,6 +284,15 @@ def _time(text: str, hours: str, minutes: str, half: str | None) -> Atom:
     return Atom(first, (*others, *numbers), 4 if half or first != "00:00" else 0, text)
 
 
+def _signed(digits: str) -> Sequence[Atom]:
+    """Read a number that may have a minus sign; the sign may also be a dash, so that a text has the number without it, too."""
+    found = _numerals(digits.lstrip(_MINUS).lstrip())
+    first, negative = found[0], number_key(-float(found[0].key[1:])) if found[0].key.startswith("#") else ""
+    if digits[0] not in _MINUS or not negative:
+        return found
+    return (Atom(negative, (first.key, *first.others), first.weight, first.text), *found[1:])
+
+
 @lru_cache(maxsize=16_384)
 def _numerals(digits: str) -> tuple[Atom, ...]:
     """Read a number; a comma or a point may be the decimal one, may part thousands, or may part numbers."""
@@ -310,7 +319,7 @@ _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
     "short": lambda match: _date(match[10], (match[7], match[9]), (match[9], match[7])),
     "time": lambda match: [_time(match[0], match[12], match[13], match[14])],
     "hour": lambda match: [_time(match[0], match[16], "0", match[17])],
-    "number": lambda match: _numerals(match["number"]),
+    "number": lambda match: _signed(match["number"]),
     "alone": lambda match: _sign(match[0], 2),
     "sign": lambda match: _sign(match[0]),
     "digits": lambda match: (_known(match[0]),),
@@ -318,12 +327,12 @@ _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
 
 
 def number_key(value: float) -> str:
-    """Return the key of a number; its sign is left out, because words say it ("minus", "below zero", "west").
+    """Return the key of a number: 12 digits of it, so that sums of decimals that differ by rounding are the same.
 
     Args:
-        value: not infinite.
+        value: any.
     """
-    return f"#{abs(value):.12g}"
+    return f"#{value:.12g}"
 
 
 def _with_numbers(found: list[Atom]) -> list[Atom]:
@@ -332,7 +341,10 @@ def _with_numbers(found: list[Atom]) -> list[Atom]:
     at = 0
     while at < len(found):
         run = _run(found, at) if found[at].key.startswith("#") else 1
-        joined.append(_joined(found[at : at + run]) if run > 1 else found[at])
+        atom = _joined(found[at : at + run]) if run > 1 else found[at]
+        if at and atom.key.startswith("#") and found[at - 1].text in _NEGATIVE:
+            atom = Atom(atom.key, (*atom.others, number_key(-float(atom.key[1:]))), atom.weight, atom.text)
+        joined.append(atom)
         at += run
     return joined
 
