@@ -111,7 +111,7 @@ class CallDenied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallHeld:
-    """A call waits for the results of the calls before it in the same reply, and the model is asked to write it again behind them.
+    """A call waits for the results of those before it in its reply; the model is asked to write it again behind them.
 
     Args:
         call: as the model wrote it; it does not run.

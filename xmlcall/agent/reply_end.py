@@ -17,7 +17,7 @@ from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, T
 __all__ = ["Held", "Waits", "Watch", "text_until"]
 
 Waits = Callable[[ToolCall, Sequence[ToolCall]], tuple[str, ...]]
-"""Gives the JSON paths of the values for which a call waits, from it and the calls of its reply before it; none if it is ready."""
+"""Gives the JSON paths of the values for which a call waits, from it and those before it in its reply; none if it is ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

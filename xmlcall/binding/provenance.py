@@ -32,6 +32,7 @@ _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
 
 _RESULT: Final = re.compile(r'^<result name="([^"\n]*)"[^>\n]*>$', re.MULTILINE)  # as results stand in a message of role user
+_PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _FRAME: Final = "<function_results>"
 _NAMES: Final = re.compile(r"\b[A-Z]\w*(?: (?:(?:of|and|the|for|de) ){0,2}[A-Z]\w*){1,5}")
 _ACRONYM: Final = re.compile(r"\b[A-Z]{2,5}\b")
@@ -93,15 +94,20 @@ def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     Yields:
         JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
     """
-    stack = [(f"$.{name}", name, value) for name, value in reversed([*arguments.items()])]
+    stack = [(_member("$", name), name, value) for name, value in reversed([*arguments.items()])]
     while stack:
         path, name, value = stack.pop()
         if isinstance(value, dict) and value:
-            stack += [(f"{path}.{key}", name, each) for key, each in reversed([*value.items()])]
+            stack += [(_member(path, key), name, each) for key, each in reversed([*value.items()])]
         elif isinstance(value, list) and value:
             stack += [(f"{path}[{place}]", name, value[place]) for place in reversed(range(len(value)))]
         else:
             yield path, name, value
+
+
+def _member(path: str, name: str) -> str:
+    """Return the path of a member, as in the issues of a call."""
+    return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}['{name}']"
 
 
 class SaidIndex:

@@ -30,11 +30,18 @@ __all__ = ["waiting_values"]
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
 _OWN_WORDS: Final = frozenset(
-    "body caption code comment command content description expression formula function html instruction instructions label "
-    "markdown message note notes objective pattern prompt q query question reason regex script search snippet sql subject summary "
-    "text title".split()
+    [
+        *("body", "caption", "code", "command", "comment", "content", "description", "expression", "formula", "function", "html"),
+        *("instruction", "instructions", "label", "markdown", "message", "note", "notes", "objective", "pattern", "prompt", "q"),
+        *("query", "question", "reason", "regex", "script", "search", "snippet", "sql", "subject", "summary", "text", "title"),
+    ]
 )
-_IDS: Final = frozenset("account email file filename hash id ids key path reference sha token uri url user username uuid".split())
+_IDS: Final = frozenset(
+    [
+        *("account", "email", "file", "filename", "hash", "id", "ids", "key", "path", "reference", "sha", "token", "uri", "url"),
+        *("user", "username", "uuid"),
+    ]
+)
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
