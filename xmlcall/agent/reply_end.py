@@ -61,6 +61,8 @@ class Watch:
 
     def pass_on(self, events: list[Event]) -> list[Event]:
         """Take in events of the parser; return those to be shown."""
+        if self.held:
+            return []
         shown: list[Event] = []
         for event in events:
             shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]

@@ -238,7 +238,7 @@ def _known(word: str) -> Atom:
     if word in _TIMES:
         others.append(_TIMES[word])
     if word in _MONTH:
-        return Atom(_MONTHS[_MONTH[word] - 1], (*others, f"month:{_MONTH[word]}"), len(word), word)
+        return Atom(_MONTHS[_MONTH[word] - 1], tuple(others), len(word), word)
     if word in _NUMBERS:
         return Atom(number_key(_NUMBERS[word]), (word, *others), len(word), word)
     others += [number_key(float(digits)) for digits in _INNER_NUMBER.findall(word)]
@@ -264,7 +264,7 @@ def _sign(sign: str, weight: int = 0) -> tuple[Atom, ...]:
 def _date(year: str, months: Sequence[str], days: Sequence[str]) -> list[Atom]:
     """Return the parts of a date, each on its own; of 03/05/2024 either may be the month. A year may go without saying."""
     century = 0 if len(year) == 4 else 2000 if int(year) < 70 else 1900
-    month, *other_months = [f"month:{int(month)}" for month in months if int(month) <= 12] or ["month:0"]
+    month, *other_months = [_MONTHS[int(month) - 1] for month in months if 1 <= int(month) <= 12] or ["no month"]
     day, *other_days = [number_key(int(day)) for day in days]
     return [
         Atom(number_key(century + int(year)), (), 0, year),
@@ -308,7 +308,7 @@ def _numerals(digits: str) -> tuple[Atom, ...]:
         return (Atom(decimal, tuple(parts), len(digits), digits),)
     if all(len(group) == 3 for group in groups):
         return (Atom(number_key(float("".join((*before, last)))), (decimal,), len(digits), digits),)
-    if sign == "." and all(len(group) == 3 for group in groups[:-1]):
+    if digits.count(sign) == 1 and all(len(group) == 3 for group in groups[:-1]):
         return (Atom(decimal, (), len(digits), digits),)
     return tuple(Atom(number_key(float(part)), (), len(part), part) for part in (*before, last))  # 1.2.3, or 1,2,3
 
