@@ -17,6 +17,7 @@ from typing import Final
 
 __all__ = ["Atom", "atoms", "number_key"]
 
+_LONG_WORD: Final = 64  # characters; longer ones are not kept
 _DIGITS: Final = 18  # of a number; a longer run of digits is compared as text
 _MINUS: Final = "-\u2212"
 _NEGATIVE: Final = frozenset({"minus", "negative"})
@@ -59,62 +60,29 @@ _NUMBERS: Final[Mapping[str, float]] = {
     **{f"{word[:-1]}ieth": 10 * number for number, word in enumerate(_TENS.split(), start=2)},
 }
 _SCALES: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("%", "percent", "pct"), 0.01),
+    **dict.fromkeys(("thousand", "k"), 1e3),
+    **dict.fromkeys(("million", "mn", "m"), 1e6),
+    **dict.fromkeys(("billion", "bn", "b"), 1e9),
     "hundred": 1e2,
-    "thousand": 1e3,
-    "million": 1e6,
-    "billion": 1e9,
-    "trillion": 1e12,
-    "k": 1e3,
-    "m": 1e6,
-    "mn": 1e6,
-    "b": 1e9,
-    "bn": 1e9,
     "lakh": 1e5,
     "crore": 1e7,
-    "%": 0.01,
-    "percent": 0.01,
-    "pct": 0.01,
+    "trillion": 1e12,
 }
 # Words that may stand for a number beside what else they say.
 _COUNTS: Final[Mapping[str, float]] = {
-    "single": 1,
-    "once": 1,
-    "alone": 1,
-    "double": 2,
-    "twice": 2,
-    "pair": 2,
-    "couple": 2,
-    "both": 2,
-    "triple": 3,
-    "thrice": 3,
-    "dozen": 12,
+    **dict.fromkeys(("midnight", "no"), 0),
+    **dict.fromkeys(("single", "once", "alone"), 1),
+    **dict.fromkeys(("double", "twice", "pair", "couple", "both"), 2),
+    **dict.fromkeys(("triple", "thrice"), 3),
+    **dict.fromkeys(("dozen", "noon"), 12),
     "half": 0.5,
     "quarter": 0.25,
-    "noon": 12,
-    "midnight": 0,
-    "no": 0,
     **dict(zip("零一二三四五六七八九十两", (*range(11), 2), strict=True)),
 }
 _TIMES: Final = {"noon": "12:00", "midnight": "00:00"}
-_MONTHS: Final = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
-_MONTH: Final[Mapping[str, int]] = {
-    **{name: number for number, name in enumerate(_MONTHS, start=1)},
-    **{name[:3]: number for number, name in enumerate(_MONTHS, start=1)},
-    "sept": 9,
-}
+_YEAR: Final = "january february march april may june july august september october november december"
+_MONTHS: Final = _YEAR.split()
 _DAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 # Each line: the key, and other ways to write it.
@@ -127,61 +95,17 @@ us usa america american|uk britain british|st street|ave avenue|rd road|blvd bou
 """
 _KEY_OF: Final[Mapping[str, str]] = {
     **{word: words.split()[0] for line in _SAME.split("\n") for words in line.split("|") if words for word in words.split()},
-    **{day[:3]: day for day in _DAYS},
+    **{name[:3]: name for name in (*_DAYS, *_MONTHS)},
+    "sept": "september",
     "tues": "tuesday",
     "thur": "thursday",
     "thurs": "thursday",
 }
-_EMPTY: Final = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "from",
-        "and",
-        "or",
-        "by",
-        "with",
-        "is",
-        "are",
-        "be",
-        "was",
-        "were",
-        "my",
-        "your",
-        "his",
-        "her",
-        "its",
-        "our",
-        "their",
-        "this",
-        "that",
-        "these",
-        "those",
-        "it",
-        "as",
-        "into",
-        "about",
-        "i",
-        "you",
-        "he",
-        "she",
-        "we",
-        "they",
-        "me",
-        "us",
-        "please",
-        "t",
-        "z",
-        "s",
-    ]
-) - {"us"}
+_SMALL_WORDS: Final = (
+    "a an the of in on at to for from and or by with is are be was were my your his her its our their this that these those it "
+    "as into about i you he she we they me please t z s"
+)
+_EMPTY: Final = frozenset(_SMALL_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +149,7 @@ def _folded(text: str) -> str:
 
 
 def _word(word: str, shown: str) -> Atom:
-    known = _known(word)
+    known = _known(word) if len(word) <= _LONG_WORD else _known.__wrapped__(word)
     if shown == word or len(parts := _CAMEL.split(shown)) == 1:
         return known
     return Atom(known.key, (*known.others, *(_known(part.lower()).key for part in parts)), known.weight, word)
@@ -237,8 +161,6 @@ def _known(word: str) -> Atom:
     others = [number_key(_COUNTS[word])] if word in _COUNTS else []
     if word in _TIMES:
         others.append(_TIMES[word])
-    if word in _MONTH:
-        return Atom(_MONTHS[_MONTH[word] - 1], tuple(others), len(word), word)
     if word in _NUMBERS:
         return Atom(number_key(_NUMBERS[word]), (word, *others), len(word), word)
     others += [number_key(float(digits)) for digits in _INNER_NUMBER.findall(word)]
