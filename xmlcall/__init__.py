@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         AskedAgain as AskedAgain,
         CallDenied as CallDenied,
         CallFinished as CallFinished,
+        CallHeld as CallHeld,
         CallProgress as CallProgress,
         CallRejected as CallRejected,
         CallStarted as CallStarted,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .backends.base import Backend as Backend, Capabilities as Capabilities
     from .backends.connect import connect as connect
     from .binding.bind import bind as bind
+    from .binding.provenance import ValueSource as ValueSource, provenance as provenance
     from .errors import (
         BackendError as BackendError,
         ToolHostError as ToolHostError,
@@ -71,6 +73,7 @@ _MODULES = {
     ".backends.base": "Backend Capabilities",
     ".backends.connect": "connect",
     ".binding.bind": "bind",
+    ".binding.provenance": "ValueSource provenance",
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
     ".hosts.config": "HttpServer StdioServer load_servers",
@@ -79,8 +82,8 @@ _MODULES = {
     ".hosts.local": "LocalHost",
     ".hosts.mcp.host": "McpHost",
     ".agent.loop": "ToolLoop",
-    ".agent.events": "Answer AskedAgain CallDenied CallFinished CallProgress CallRejected CallStarted LoopEvent RetryAsked "
-    "Shortened TurnEnded TurnStarted",
+    ".agent.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
+    "RetryAsked Shortened TurnEnded TurnStarted",
     ".agent.generate": "Continued",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal allow",

@@ -153,7 +153,7 @@ async def test_a_parameter_written_twice_goes_out_once() -> None:
 @pytest.mark.parametrize(
     "replies",
     [
-        [block(("add", {"a": 1, "b": 2}), ("write", {"path": "a.py"})), block(("add", {"a": 1, "b": 2}))],
+        [block(("write", {"path": "a.py"}), ("add", {"a": 1, "b": 2})), block(("add", {"a": 1, "b": 2}))],
         [block(("write", {"path": "a.py"}), ("add", {"a": 1, "b": 2})), "Never mind."],
     ],
 )

@@ -110,7 +110,7 @@ SAYINGS: dict[str, tuple[str, str, Called]] = {
     "no arguments": (written(("now", {})), "", [("now", {})]),
     "hard values": (f"So:\n{written(('remember', ZURICH))}", "So:\n", [("remember", ZURICH)]),
     "markup": (written(("remember", QUOTED)), "", [("remember", QUOTED)]),
-    "two calls": (written(("now", {}), ("remember", ZURICH)), "", [("now", {}), ("remember", ZURICH)]),
+    "two calls": (written(("remember", ZURICH), ("now", {})), "", [("remember", ZURICH), ("now", {})]),
     "a result of its own": (f"{written(('now', {}))}\n<function_results>12:00</function_results>", "", [("now", {})]),
 }
 STOPPED = {"a result of its own"}  # after the call, before the model server could tell the usage, which is estimated then

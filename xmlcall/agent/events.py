@@ -15,6 +15,7 @@ __all__ = [
     "AskedAgain",
     "CallDenied",
     "CallFinished",
+    "CallHeld",
     "CallProgress",
     "CallRejected",
     "CallStarted",
@@ -109,6 +110,19 @@ class CallDenied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallHeld:
+    """A call waits for the results of those before it in its reply; the model is asked to write it again behind them.
+
+    Args:
+        call: as the model wrote it; it does not run.
+        paths: JSON paths of the values that were found neither in the conversation nor in the schema.
+    """
+
+    call: ToolCall
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked:
     """The model was told what is wrong with its calls, or that its reply is no answer, and is asked again.
 
@@ -176,6 +190,7 @@ LoopEvent = (
     | CallFinished
     | CallRejected
     | CallDenied
+    | CallHeld
     | RetryAsked
     | Shortened
     | AskedAgain

@@ -34,7 +34,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
-from .reply_end import Watch, text_until
+from .reply_end import Held, Waits, Watch, text_until
 
 __all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
 
@@ -66,6 +66,7 @@ class Generated:
         calls_in_text: the calls stand in `text`, and not in a field of their own.
         refusal: why the reply is no answer, if it is none and calls nothing.
         fell_back: the server refused the beginning that was written for the model, and the reply was asked for otherwise.
+        held: the call that ended the reply, because it waits for the result of one before it; it is not in the reply.
     """
 
     reply: Reply
@@ -76,6 +77,7 @@ class Generated:
     calls_in_text: bool = True
     refusal: Refusal = ""
     fell_back: bool = False
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +88,13 @@ class Binder:
         catalog: what was offered.
         sources: texts by others, from which a call must not be copied; None if copies count as calls.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
+        waits: says for which values a call behind another has to wait; None if none has to.
     """
 
     catalog: Catalog
     sources: Sources | None = None
     unsaid: str = ""
+    waits: Waits | None = None
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Return events with each call bound, under an id that is unique in the conversation.
@@ -178,7 +182,7 @@ class _ReplyReader:
         self.text = ""
         self._binder = binder
         self._parser = Parser(binder.catalog, reasoning_open=reasoning_open)
-        self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)))
+        self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)), waits=binder.waits)
         self._repeats, self._thinks_again = Runaway(), Runaway()
         self._may_cut_calls = bool(request.stop)
         self._finish_reason = "stop"
@@ -230,7 +234,9 @@ class _ReplyReader:
         reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
-        return Generated(reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found)
+        return Generated(
+            reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found, held=watch.held
+        )
 
     def _open_wrapper(self, events: list[Event], end: int) -> str:
         """Return the tag that closes the wrapper which is open where the kept text ends; "" if none is."""

@@ -2,14 +2,35 @@
 
 Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else is the model
 inventing results; it is neither shown nor kept. What `leaks.py` ends is ended here, too.
+
+A call that waits for the result of one before it (`waiting.py`) ends the reply as well. It is not kept: a model repeats what its
+history shows, and this call's values are invented. So would be those of the calls behind it, or they rely on what it does.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ..prompting.leaks import Leaks
+from ..types.calls import ToolCall
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 
-__all__ = ["Watch", "text_until"]
+__all__ = ["Held", "Waits", "Watch", "text_until"]
+
+Waits = Callable[[ToolCall, Sequence[ToolCall]], tuple[str, ...]]
+"""Gives the JSON paths of the values for which a call waits, from it and those before it in its reply; none if it is ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A call that waits for the result of one before it in the same reply.
+
+    Args:
+        call: as bound.
+        paths: JSON paths of the values that nobody said.
+    """
+
+    call: ToolCall
+    paths: tuple[str, ...]
 
 
 class Watch:
@@ -18,26 +39,37 @@ class Watch:
     Args:
         parallel: whether a second call is wanted.
         leaks: takes out what is not to be shown.
+        waits: says for which values a call behind another has to wait; None if none has to.
+
+    Attributes:
+        held: the call that has to wait, if the reply was ended by one.
     """
 
-    def __init__(self, *, parallel: bool, leaks: Leaks) -> None:
+    def __init__(self, *, parallel: bool, leaks: Leaks, waits: Waits | None = None) -> None:
         self.kept: list[Event] = []
         self.done = False
         self.end: int | None = None  # offset of the end of the last call or block
         self.inside = False  # a wrapper is open
         self.calling = False  # a call is open
         self.leaks = leaks
+        self.held: Held | None = None
         self._parallel = parallel
+        self._waits = waits
+        self._ready: list[ToolCall] = []
         self._finished = False
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:
         """Take in events of the parser; return those to be shown."""
+        if self.held:
+            return []
         shown: list[Event] = []
         for event in events:
             shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
             self.done = self.done or self.leaks.stopped
         self.kept += shown
+        if self.held:
+            self._leave_out_open_call()
         return shown
 
     def close(self, events: list[Event]) -> list[Event]:
@@ -55,12 +87,28 @@ class Watch:
         if self._finished and not _may_follow(event):
             self.done = True
             return []
+        if isinstance(event, ToolCallEnd) and isinstance(event.call, ToolCall) and self._holds(event.call):
+            return []
         self._note(event)
         if self._finished and isinstance(event, TextDelta):  # white space, perhaps before another block
             self._waiting.append(event)
             return []
         released, self._waiting = self._waiting, []
         return [*released, event]
+
+    def _holds(self, call: ToolCall) -> bool:
+        """End the reply if a call has to wait; the first one never has."""
+        if self._waits and self._ready and (paths := self._waits(call, self._ready)):
+            self.held, self.done = Held(call=call, paths=paths), True
+            return True
+        self._ready.append(call)
+        return False
+
+    def _leave_out_open_call(self) -> None:
+        """Drop the beginning of the call that has to wait."""
+        starts = [place for place, event in enumerate(self.kept) if isinstance(event, ToolCallStart)]
+        ends = [place for place, event in enumerate(self.kept) if isinstance(event, ToolCallEnd)]
+        del self.kept[next(place for place in starts if place > ends[-1]) :]
 
     def _note(self, event: Event) -> None:
         match event:

@@ -12,6 +12,7 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 | has calls that cannot run | the model is told what is wrong with each; correct calls of the same reply run |
 | has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
 | has other calls | they run, one after the other, and their results begin the next reply |
+| was ended by a call that waits for these results (`waiting`) | the model is told to write that one again; once for each tool |
 
 `ToolLoop` and the proxy drive turns; neither generates by itself. A turn tells all that happens as events. Each call is bound
 once, when it ends, and the bound call travels in its `ToolCallEnd`.
@@ -27,6 +28,8 @@ from typing import Any
 
 from ..backends.base import Backend
 from ..binding.echo import Sources
+from ..binding.provenance import SaidIndex, ValueSource
+from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
@@ -39,7 +42,7 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
 from .attempts import Answered, Attempts, RepairPolicy
-from .events import AskedAgain, CallFinished, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
 from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, generate, generate_begun
@@ -164,6 +167,7 @@ class Turn:
         self._is_pressed = False  # plain words were asked for because of the same call again and again
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
+        self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
 
     @property
     def is_retry(self) -> bool:
@@ -241,7 +245,7 @@ class Turn:
         generation, request = self._generation, self._with_added(self.first.request)
         said = [*self._words.sources.said, *self.results]
         sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
-        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid)
+        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits)
         if generation.is_native:
             request = replace(request, tools=tuple(self.offer.catalog))
             return generate_native(generation.backend, request, binder, read_text=generation.reads_text)
@@ -266,6 +270,21 @@ class Turn:
             return catalog.get(catalog.meant_by(stuck.name) or "")
         names = catalog.names()
         return catalog.get(names[0]) if self._is_demanded and not self._attempts.retries and len(names) == 1 else None
+
+    def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
+        """Return the paths of the values for which a call has to wait; there has to be a reply behind the results."""
+        tool = self.offer.catalog.get(call.name)
+        if tool is None or self._is_last or call.name in self._held:
+            return ()
+        return waiting_values(call, tool, earlier, self._said)
+
+    def _said(self) -> SaidIndex:
+        """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
+        sources, index = self._words.sources, SaidIndex()
+        own = [message.content for message in (*self.first.request.messages, *self.added) if message.role == "assistant"]
+        for text in (*sources.said, *sources.described, *sources.instructions, *self.results, *own):
+            index.add(text, ValueSource(kind="system"))
+        return index
 
     # -- another reply in its place --------------------------------------------------------------------------------------------
 
@@ -340,6 +359,9 @@ class Turn:
             async with aclosing(self._run(call)) as events:
                 async for event in events:
                     yield event
+        if held := self.generated.held:
+            self._held.add(held.call.name)
+            yield CallHeld(call=held.call, paths=held.paths)
         if not calls:
             self.stop_reason = self._end_without_call(self.generated)
         elif self._has_handed_over and not any(isinstance(call, InvalidCall) for call in calls):
@@ -399,7 +421,9 @@ class Turn:
         catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
         if self.generated.calls_in_text or self._generation.backend.capabilities.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
-            text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request)
+            held = self.generated.held
+            waiting = (held.call, held.paths) if held else None
+            text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:

@@ -19,6 +19,7 @@ from ..agent.events import (
     AskedAgain,
     CallDenied,
     CallFinished,
+    CallHeld,
     CallProgress,
     CallRejected,
     CallStarted,
@@ -115,6 +116,9 @@ class Display:
                 self._reject_call(event.call)
             case CallDenied() if event.call is not self._judged:
                 self.line("denied", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
+            case CallHeld(call=call, paths=paths):
+                values = ", ".join(visible(path.removeprefix("$.")) for path in paths[:_ISSUES])
+                self.line("waits", self.say("held", name=visible(call.name), values=values), style="dim")
             case Answer():
                 self._end_run(event)
 

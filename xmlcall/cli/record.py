@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent
+from ..agent.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..agent.tool_need import ToolNeed
 from ..hosts.router import Router
 from ..prompting.results import result_text
@@ -37,6 +37,8 @@ class Record:
                 self._add(call, "denied", result=reason)
             case CallRejected(call=call):
                 self._add(call, "rejected")
+            case CallHeld(call=call):
+                self._add(call, "held")
             case Answer():
                 self.answer = event
 

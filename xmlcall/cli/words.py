@@ -10,7 +10,21 @@ __all__ = ["LABELS", "TEXTS", "Say", "speaker"]
 Say = Callable[..., str]
 """Gives a text by its key, with its placeholders filled in."""
 
-LABELS = ["call", "result", "error", "failed", "denied", "rejected", "cut", "retry", "decided", "repaired", "left out", "tokens"]
+LABELS = [
+    "call",
+    "result",
+    "error",
+    "failed",
+    "denied",
+    "rejected",
+    "waits",
+    "cut",
+    "retry",
+    "decided",
+    "repaired",
+    "left out",
+    "tokens",
+]
 
 EN = {
     **{label: label for label in LABELS},
@@ -23,6 +37,7 @@ EN = {
     "progress_of": "({done} of {total})",
     "progress": "({done})",
     "cut_call": "the reply was cut off inside a call; the model goes on with it",
+    "held": "{name} is not run yet: nobody has said {values}; the model writes it again behind the results",
     "constrained": "the next reply is constrained to a call of {name}",
     "asked_again": "the reply was empty; the model is asked once more",
     "refused_invented_results": "the model wrote results that no tool gave; it is told, and asked again",
@@ -79,6 +94,7 @@ ZH = {
     "failed": "失败",
     "denied": "未允许",
     "rejected": "无效",
+    "waits": "等待",
     "cut": "截断",
     "retry": "重试",
     "decided": "判断",
@@ -94,6 +110,7 @@ ZH = {
     "progress_of": "（{done} / {total}）",
     "progress": "（{done}）",
     "cut_call": "回复在调用中被截断，模型继续写完",
+    "held": "{name} 暂不执行：没有人说过 {values}；模型在得到结果后重新写",
     "constrained": "下一次回复被限定为调用 {name}",
     "asked_again": "回复是空的，再问模型一次",
     "refused_invented_results": "模型写出了没有任何工具给过的结果，告诉模型后再问一次",

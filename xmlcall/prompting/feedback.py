@@ -38,6 +38,7 @@ def results(
     again: Collection[str] = (),
     repeated: Collection[str] = (),
     request: str = "",
+    waiting: tuple[ToolCall, Sequence[str]] | None = None,
 ) -> str:
     """Render what came of a reply's calls, for a message of role `user`.
 
@@ -48,6 +49,7 @@ def results(
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
         request: the person's words, said again if there is feedback.
+        waiting: a call that waited for these results, and the JSON paths of the values that it has to take from them.
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
@@ -57,7 +59,9 @@ def results(
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
-    return format.render("results", items=items, retry=_retry(invalid, catalog, format, request) if invalid else "")
+    asked = [_retry(invalid, catalog, format, request)] if invalid else []
+    asked += [_again(*waiting, catalog, format)] if waiting else []
+    return format.render("results", items=items, retry="\n\n".join(asked))
 
 
 def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
@@ -115,6 +119,14 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
     request = inert_text(_shown(request), catalog)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
     return format.render("retry", request=request, example=example, has_dots=has_dots).strip()
+
+
+def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: PromptFormat) -> str:
+    """Render the request to write a call that waited for results."""
+    found = (_MEMBER.match(path) for path in paths)
+    open_names = {match[1] or match[2] for match in found if match}
+    arguments = {name: _DOTS if name in open_names else value for name, value in call.arguments.items()}
+    return format.render("waiting", name=call.name, example=write([(call.name, arguments)], catalog, format.row)).strip()
 
 
 def _shown(request: str) -> str:

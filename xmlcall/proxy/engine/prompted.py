@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from ...agent.events import LoopEvent, TurnEnded, TurnStarted
+from ...agent.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
 from ...agent.generate import REPETITION
 from ...agent.turn import Turn
 from ...errors import BackendError
@@ -116,6 +116,8 @@ class _Given:
                 return self._call(call)
             case TurnEnded(reply=reply):
                 return [*self._repeated(reply), *([] if reply.calls else self._released())]
+            case CallHeld(call=call):
+                log.info("held back a call of %r, which waits for the results of those before it", call.name)
             case _ if not self._is_retry:
                 return self._begun(event)
         return []
@@ -133,7 +135,7 @@ class _Given:
     def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
         """Take what comes of a call before it is whole."""
         match event:
-            case ToolCallStart(name=name) if name in self._turn.offer.of_caller:
+            case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
                 self._sender.start(event)
             case Markup(kind="parameter_close"):
                 return self._sender.end_parameter()

@@ -1,0 +1,274 @@
+"""Where each value of a call came from: the person, a result, the program's instructions, the tool's schema, or the model alone.
+
+A conversation is cut into words, numbers, dates and times once (`spellings`), and an index says in which text each of them
+stands. A value is found where its words are, whatever stands between them; "New York, NY" is found where "New York" is. What
+would have to be computed (a sum, "tomorrow", a translation) is not found and counts as the model's own. That is no proof of a
+mistake: the model may know it.
+
+Cost: linear in the conversation, which is read once, and in the value; a word counts for at most 100 texts.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+from ..schema.references import resolve
+from ..tools.catalog import Catalog, Tools
+from ..tools.parameters import property_schema
+from ..types.calls import Message, Tool, ToolCall
+from .spellings import Atom, atoms, number_key
+
+__all__ = ["SaidIndex", "SourceKind", "ValueSource", "provenance", "values_in"]
+
+SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
+
+_ENOUGH: Final = 0.8  # of a value's words, by their length
+_PLACES: Final = 100  # texts that are kept for one word
+_RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
+_ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}
+_SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
+
+_RESULT: Final = re.compile(r'^<result name="([^"\n]*)"[^>\n]*>$', re.MULTILINE)  # as results stand in a message of role user
+_PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_FRAME: Final = "<function_results>"
+_NAMES: Final = re.compile(r"\b[A-Z]\w*(?: (?:(?:of|and|the|for|de) ){0,2}[A-Z]\w*){1,5}")
+_ACRONYM: Final = re.compile(r"\b[A-Z]{2,5}\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSource:
+    """Where a value came from.
+
+    Args:
+        kind: `person` (said it), `result` (of a call), `system` (the program's instructions), `schema` (enum, default, examples
+            or description), `assistant` (an earlier message of the model), `trivial` (true, false, null or empty), or `invented`.
+        message: the place in the conversation of the message where it was found, from 0; None where it is in none.
+        call: the number in the conversation, from 1, of the call in whose result it was found; None if it was in none.
+        tool: of that result, or of the schema; "" if that is not known.
+    """
+
+    kind: SourceKind
+    message: int | None = None
+    call: int | None = None
+    tool: str = ""
+
+
+_INVENTED: Final = ValueSource(kind="invented")
+_TRIVIAL: Final = ValueSource(kind="trivial")
+
+
+def provenance(call: ToolCall, conversation: Iterable[Message | Mapping[str, Any]], tools: Tools = ()) -> dict[str, ValueSource]:
+    """Say where each value of a call came from.
+
+    Case, accents, punctuation and plurals do not matter, nor do other spellings of the same number, date, time or unit: "five"
+    and 5, "1.5 million" and 1500000, "20%" and 0.2, "March 5th" and 2024-03-05. If several texts have a value, the person's comes
+    first, then results, instructions, the schema, and what the model said before.
+
+    Args:
+        call: as bound.
+        conversation: what was said before the reply with the call; messages, or dicts with `role` and `content`. Results are
+            messages of role `tool`, or stand in messages of role `user` as a `ToolLoop` writes them.
+        tools: what was offered; without the call's tool no value is found in a schema.
+
+    Returns:
+        JSON path (`$.to[0].name`) -> source, for each value that is no object or list with something in it, in order.
+
+    Example:
+        `provenance(call, answer.messages, tools)["$.city"].kind` is `"person"`.
+    """
+    said = SaidIndex()
+    said.add_messages(conversation)
+    tool = Catalog.of(tools).get(call.name)
+    return {path: said.source_of(value, tool, name) for path, name, value in values_in(call.arguments)}
+
+
+def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the values of a call, each item of a list and each field of an object on its own, in order.
+
+    Args:
+        arguments: of the call.
+
+    Yields:
+        JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
+    """
+    stack = [(_member("$", name), name, value) for name, value in reversed([*arguments.items()])]
+    while stack:
+        path, name, value = stack.pop()
+        if isinstance(value, dict) and value:
+            stack += [(_member(path, key), name, each) for key, each in reversed([*value.items()])]
+        elif isinstance(value, list) and value:
+            stack += [(f"{path}[{place}]", name, value[place]) for place in reversed(range(len(value)))]
+        else:
+            yield path, name, value
+
+
+def _member(path: str, name: str) -> str:
+    """Return the path of a member, as in the issues of a call."""
+    return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}['{name}']"
+
+
+class SaidIndex:
+    """What was said, by words, numbers, dates and times."""
+
+    def __init__(self) -> None:
+        self._sources: list[ValueSource] = []
+        self._places: dict[str, list[int]] = {}
+        self._schemas: dict[tuple[str, str], SaidIndex] = {}
+        self._calls = 0
+
+    def add(self, text: str, source: ValueSource) -> None:
+        """Read a text.
+
+        Args:
+            text: by anyone.
+            source: what is told of a value that is found in it.
+        """
+        place = len(self._sources)
+        self._sources.append(source)
+        for key in _keys(text):
+            places = self._places.setdefault(key, [])
+            if len(places) < _PLACES:
+                places.append(place)
+
+    def add_messages(self, conversation: Iterable[Message | Mapping[str, Any]]) -> None:
+        """Read the messages of a conversation.
+
+        Args:
+            conversation: from its beginning.
+        """
+        called: dict[str, str] = {}
+        for place, message in enumerate(map(_as_message, conversation)):
+            called |= {call.id: call.name for call in message.tool_calls}
+            source = ValueSource(kind=_ROLES.get(message.role, "system"), message=place)
+            if message.role == "tool":
+                self._add_result(message.content, source, message.name or called.get(message.tool_call_id or "", ""))
+            elif message.role == "user" and message.content.startswith(_FRAME):
+                openers = list(_RESULT.finditer(message.content))
+                ends = [opener.start() for opener in openers[1:]] + [len(message.content)]
+                for opener, end in zip(openers, ends, strict=True):
+                    self._add_result(message.content[opener.end() : end], replace(source, kind="result"), opener[1])
+            else:
+                self.add(message.content, source)
+
+    def _add_result(self, text: str, source: ValueSource, tool: str) -> None:
+        self._calls += 1
+        self.add(text, replace(source, call=self._calls, tool=tool))
+
+    def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
+        """Say where a value came from.
+
+        Args:
+            value: a JSON value; of an object or list only whether it is empty counts.
+            tool: that it was given to.
+            parameter: in which it stands.
+        """
+        if value is None or isinstance(value, bool) or value in ("", [], {}):
+            return _TRIVIAL
+        found = self.find(value)
+        if tool is None or (found is not None and _RANK[found.kind] < _RANK["schema"]):
+            return found or _INVENTED
+        declared = self._schema(tool, parameter).find(value)
+        return declared or found or _INVENTED
+
+    def _schema(self, tool: Tool, parameter: str) -> "SaidIndex":
+        """Return what a tool says of a parameter; read once."""
+        if (known := self._schemas.get((tool.name, parameter))) is None:
+            known = self._schemas[tool.name, parameter] = SaidIndex()
+            known.add("\n".join([tool.description, *_named(tool, parameter)]), ValueSource(kind="schema", tool=tool.name))
+        return known
+
+    def find(self, value: Any) -> ValueSource | None:
+        """Return the text that has a value; None if none has enough of it.
+
+        Args:
+            value: a string or a number.
+        """
+        if isinstance(value, int | float):
+            return self._first(self._places.get(_number(value), ()))
+        parts = atoms(value) if isinstance(value, str) else []
+        head = value.partition(",")[0] if isinstance(value, str) else ""
+        return self._all_of(parts) or (self._all_of(atoms(head), 1.0) if len(head) < len(value) else None)
+
+    def _first(self, places: Iterable[int]) -> ValueSource | None:
+        """Return the source that counts most, of these the first."""
+        return min((self._sources[place] for place in places), key=lambda source: _RANK[source.kind], default=None)
+
+    def _all_of(self, parts: Sequence[Atom], enough: float = _ENOUGH) -> ValueSource | None:
+        """Return the text that has most of some words, if it has enough, or if all texts together have."""
+        telling = [part for part in parts if part.weight] or [replace(part, weight=len(part.text)) for part in parts]
+        wanted = enough * sum(part.weight for part in telling)
+        counts: Counter[int] = Counter()
+        anywhere = 0
+        for places, part in zip(self._places_of(telling), telling, strict=True):
+            counts.update(dict.fromkeys(places, part.weight))
+            anywhere += part.weight if places else 0
+        short = self._places.get("short:" + "".join(part.text[:1] for part in telling), ()) if len(telling) > 1 else ()
+        counts.update(dict.fromkeys(short, sum(part.weight for part in telling)))
+        if not counts or max(anywhere, max(counts.values())) < wanted:
+            return None
+        most = max(counts.values())
+        return self._first(place for place in sorted(counts) if counts[place] == most)
+
+    def _places_of(self, parts: Sequence[Atom]) -> list[set[int]]:
+        """Return for each word the texts that have it: as it is, as initials, or written in one word with its neighbour."""
+        found = [{*self._places.get(part.key, ()), *self._places.get(f"initials:{part.text}", ())} for part in parts]
+        for place, (one, other) in enumerate(pairwise(parts)):
+            together = self._places.get(one.text + other.text, ())
+            found[place].update(together)
+            found[place + 1].update(together)
+        return found
+
+
+def _as_message(message: Message | Mapping[str, Any]) -> Message:
+    if isinstance(message, Message):
+        return message
+    content = message.get("content")
+    named = {key: message[key] for key in ("name", "tool_call_id") if isinstance(message.get(key), str)}
+    return Message(role=message.get("role", "user"), content=content if isinstance(content, str) else "", **named)
+
+
+def _number(value: float) -> str:
+    try:
+        return number_key(float(value))
+    except OverflowError:  # a whole number beyond what a float holds
+        return ""
+
+
+def _keys(text: str) -> set[str]:
+    """Return all keys under which something in a text is looked for."""
+    keys: set[str] = set()
+    before = ""
+    for atom in atoms(text):
+        keys.update((atom.key, before + atom.text, *atom.others))
+        before = atom.text
+    keys.update(f"short:{acronym.lower()}" for acronym in _ACRONYM.findall(text))
+    for name in _NAMES.findall(text):
+        letters = "".join(word[0] for word in name.split() if word[0].isupper()).lower()
+        keys.update(f"initials:{letters[at : at + size]}" for size in (2, 3, 4) for at in range(len(letters) - size + 1))
+    return keys
+
+
+def _named(tool: Tool, parameter: str) -> Iterator[str]:
+    """Yield the texts and values that a schema has for a parameter, and for what is in it."""
+    root = tool.input_schema
+    stack, followed = [property_schema(root, parameter)], set[str]()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack += node
+        elif isinstance(node, Mapping):
+            if isinstance(reference := node.get("$ref"), str) and reference not in followed:
+                followed.add(reference)
+                stack.append(resolve(node, root))
+            for key in _SAYING:
+                yield from _scalars(node.get(key))
+            stack += [each for key, each in node.items() if key not in _SAYING]
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    for _, _, each in values_in({"": value}):
+        if isinstance(each, str | int | float) and not isinstance(each, bool):
+            yield str(each)

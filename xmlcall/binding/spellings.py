@@ -1,0 +1,314 @@
+"""One key for the many ways to write the same word, number, date or time, so that a value is found in another spelling.
+
+A text is cut into atoms in one pass. Each atom has a key, and other keys under which it may be looked for: "1.5 million" is kept
+as 1500000 and as 1.5, "20%" as 20 and as 0.2, "2 pm" as the time 14:00 and as the numbers 2 and 14. The key of a value's atom is
+the narrow one, so that "1.5 million" is not found in "1.5 billion". What would have to be computed (a sum, "tomorrow", another
+currency) has no key: it is not found.
+
+Cost: linear. The pattern has no alternatives that overlap under a repetition, and every number has a bounded length.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["Atom", "atoms", "number_key"]
+
+_LONG_WORD: Final = 64  # characters; longer ones are not kept
+_DIGITS: Final = 18  # of a number; a longer run of digits is compared as text
+_MINUS: Final = "-\u2212"
+_NEGATIVE: Final = frozenset({"minus", "negative"})
+_LONGEST_RUN: Final = 20  # words of one number
+_ENDINGS: Final = (
+    *(("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")),
+    *(("ss", "ss"), ("us", "us"), ("is", "is"), ("s", "")),
+)
+
+# Letters of scripts that put no space between words (Thai to Myanmar, Khmer, Kana, Han) are atoms of their own.
+_ALONE: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HALF_OF_DAY: Final = r"(?:\s?([ap])\.?m\b\.?)"
+_ATOM: Final = re.compile(
+    rf"(?P<word>[^\W\d_{_ALONE}][^\W_{_ALONE}]*)"
+    r"|(?P<date>([0-9]{4})[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})(?:(?![0-9])|(?=t[0-9])))"
+    r"|(?P<short>([0-9]{1,2})([-/.])([0-9]{1,2})\8([0-9]{4}|[0-9]{2})(?![0-9.]))"
+    rf"|(?P<time>([0-9]{{1,2}}):([0-9]{{2}})(?::[0-9]{{2}}(?:\.[0-9]{{1,9}})?)?{_HALF_OF_DAY}?(?![0-9]))"
+    rf"|(?P<hour>([0-9]{{1,2}}){_HALF_OF_DAY})"
+    r"|(?P<number>(?:(?<![^\W_])[-\u2212] ?)?[0-9]+(?:[.,][0-9]+)*)(?:(?:st|nd|rd|th)\b)?"
+    rf"|(?P<alone>[{_ALONE}])"
+    rf"|(?P<sign>[%$€£¥°])"
+    rf"|(?P<digits>\d[^\W_{_ALONE}]*)"
+)
+_TIME_BEHIND_DATE: Final = re.compile(r"(?<=[0-9])t(?=[0-9]{2}:[0-9]{2})")
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+_ACCENTS: Final = re.compile("[\u0300-\u036f]+")
+_INNER_NUMBER: Final = re.compile(f"[0-9]{{1,{_DIGITS}}}")
+
+_ONES: Final = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+_ORDINALS: Final = (
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth"
+)
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBERS: Final[Mapping[str, float]] = {
+    **{word: number for number, word in enumerate(f"{_ONES} eighteen nineteen".split())},
+    **{word: number for number, word in enumerate(_ORDINALS.split())},
+    **{word: 10 * number for number, word in enumerate(_TENS.split(), start=2)},
+    **{f"{word[:-1]}ieth": 10 * number for number, word in enumerate(_TENS.split(), start=2)},
+}
+_SCALES: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("%", "percent", "pct"), 0.01),
+    **dict.fromkeys(("thousand", "k"), 1e3),
+    **dict.fromkeys(("million", "mn", "m"), 1e6),
+    **dict.fromkeys(("billion", "bn", "b"), 1e9),
+    "hundred": 1e2,
+    "lakh": 1e5,
+    "crore": 1e7,
+    "trillion": 1e12,
+}
+# Words that may stand for a number beside what else they say.
+_COUNTS: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("midnight", "no"), 0),
+    **dict.fromkeys(("single", "once", "alone"), 1),
+    **dict.fromkeys(("double", "twice", "pair", "couple", "both"), 2),
+    **dict.fromkeys(("triple", "thrice"), 3),
+    **dict.fromkeys(("dozen", "noon"), 12),
+    "half": 0.5,
+    "quarter": 0.25,
+    **dict(zip("零一二三四五六七八九十两", (*range(11), 2), strict=True)),
+}
+_TIMES: Final = {"noon": "12:00", "midnight": "00:00"}
+_YEAR: Final = "january february march april may june july august september october november december"
+_MONTHS: Final = _YEAR.split()
+_DAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+# Each line: the key, and other ways to write it.
+_SAME: Final = """
+km kilometer kilometre kms|m meter metre|cm centimeter centimetre|mm millimeter millimetre|mi mile|ft foot feet|in inch inches
+kg kilogram kilo|g gram gramme|lb pound lbs|oz ounce|l liter litre|ml milliliter millilitre|h hr hour hrs|min minute mins
+s sec second secs|kb kilobyte|mb megabyte|gb gigabyte|tb terabyte|kmh kph|mph|celsius c|fahrenheit f|kelvin k
+usd $ dollar buck|eur € euro|gbp £ sterling|jpy ¥ yen|cny yuan renminbi rmb|inr rupee|% percent pct percentage
+us usa america american|uk britain british|st street|ave avenue|rd road|blvd boulevard|dr drive|apt apartment|mt mount
+"""
+_KEY_OF: Final[Mapping[str, str]] = {
+    **{word: words.split()[0] for line in _SAME.split("\n") for words in line.split("|") if words for word in words.split()},
+    **{name[:3]: name for name in (*_DAYS, *_MONTHS)},
+    "sept": "september",
+    "tues": "tuesday",
+    "thur": "thursday",
+    "thurs": "thursday",
+}
+_SMALL_WORDS: Final = (
+    "a an the of in on at to for from and or by with is are be was were my your his her its our their this that these those it "
+    "as into about i you he she we they me please t z s"
+)
+_EMPTY: Final = frozenset(_SMALL_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A word, a number, or a part of a date or time.
+
+    Args:
+        key: the narrow one, for a value.
+        others: further keys, for the text that a value is looked for in.
+        weight: how much it says, in characters; 0 for words such as "the".
+        text: as it stands in the text.
+    """
+
+    key: str
+    others: tuple[str, ...] = ()
+    weight: int = 0
+    text: str = ""
+
+
+def atoms(text: str) -> list[Atom]:
+    """Cut a text into atoms.
+
+    Args:
+        text: of any length and by anyone.
+    """
+    text = _folded(text)
+    lowered = text.lower()
+    shown = text if len(lowered) == len(text) else lowered  # capitals are known where the places are the same
+    found: list[Atom] = []
+    for match in _ATOM.finditer(_TIME_BEHIND_DATE.sub(" ", lowered)):
+        kind = match.lastgroup
+        found += [_word(match[0], shown[match.start() : match.end()])] if kind == "word" else _READERS[kind or ""](match)
+    return _with_numbers(found)
+
+
+def _folded(text: str) -> str:
+    """Bring a text into one Unicode form, without accents over letters."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
+
+
+def _word(word: str, shown: str) -> Atom:
+    known = _known(word) if len(word) <= _LONG_WORD else _known.__wrapped__(word)
+    if shown == word or len(parts := _CAMEL.split(shown)) == 1:
+        return known
+    return Atom(known.key, (*known.others, *(_known(part.lower()).key for part in parts)), known.weight, word)
+
+
+@lru_cache(maxsize=65_536)
+def _known(word: str) -> Atom:
+    """Return the atom of a word in small letters."""
+    others = [number_key(_COUNTS[word])] if word in _COUNTS else []
+    if word in _TIMES:
+        others.append(_TIMES[word])
+    if word in _NUMBERS:
+        return Atom(number_key(_NUMBERS[word]), (word, *others), len(word), word)
+    others += [number_key(float(digits)) for digits in _INNER_NUMBER.findall(word)]
+    return Atom(_KEY_OF.get(word) or _stem(word), tuple(others), 0 if word in _EMPTY else len(word), word)
+
+
+def _stem(word: str) -> str:
+    """Take off the ending of a plural, from every word in the same way: what is left need be no word."""
+    if (known := _KEY_OF.get(word.removesuffix("s"))) is not None:
+        return known
+    for ending, instead in _ENDINGS:
+        if word.endswith(ending):
+            return word.removesuffix(ending) + instead if len(word) > len(ending) + 2 else word
+    return word
+
+
+@lru_cache(maxsize=16_384)
+def _sign(sign: str, weight: int = 0) -> tuple[Atom, ...]:
+    others = (number_key(_COUNTS[sign]),) if sign in _COUNTS else ()
+    return (Atom(_KEY_OF.get(sign, sign), others, weight, sign),)
+
+
+def _date(year: str, months: Sequence[str], days: Sequence[str]) -> list[Atom]:
+    """Return the parts of a date, each on its own; of 03/05/2024 either may be the month. A year may go without saying."""
+    century = 0 if len(year) == 4 else 2000 if int(year) < 70 else 1900
+    month, *other_months = [_MONTHS[int(month) - 1] for month in months if 1 <= int(month) <= 12] or ["no month"]
+    day, *other_days = [number_key(int(day)) for day in days]
+    return [
+        Atom(number_key(century + int(year)), (), 0, year),
+        Atom(month, tuple(other_months), 3, months[0]),
+        Atom(day, tuple(other_days), 3, days[0]),
+    ]
+
+
+def _time(text: str, hours: str, minutes: str, half: str | None) -> Atom:
+    """Read a time; without a half of the day it may be in either."""
+    hour, minute = int(hours), int(minutes)
+    numbers = [number_key(hour), number_key(minute)]
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+        numbers.append(number_key(hour))
+    first, *others = [f"{each:02d}:{minute:02d}" for each in ([hour] if half or hour > 12 else [hour, (hour + 12) % 24])]
+    return Atom(first, (*others, *numbers), 4 if half or first != "00:00" else 0, text)
+
+
+def _signed(digits: str) -> Sequence[Atom]:
+    """Read a number that may have a minus sign; the sign may also be a dash, so that a text has the number without it, too."""
+    found = _numerals(digits.lstrip(_MINUS).lstrip())
+    first, negative = found[0], number_key(-float(found[0].key[1:])) if found[0].key.startswith("#") else ""
+    if digits[0] not in _MINUS or not negative:
+        return found
+    return (Atom(negative, (first.key, *first.others), first.weight, first.text), *found[1:])
+
+
+@lru_cache(maxsize=16_384)
+def _numerals(digits: str) -> tuple[Atom, ...]:
+    """Read a number; a comma or a point may be the decimal one, may part thousands, or may part numbers."""
+    if len(digits) > _DIGITS:
+        return (Atom(digits, (), len(digits), digits),)
+    *before, last = re.split("[.,]", digits)
+    if not before:
+        return (Atom(number_key(float(digits)), (), len(digits), digits),)
+    sign, groups = digits[-len(last) - 1], [*before[1:], last]
+    decimal = number_key(float(f"{''.join(before)}.{last}"))
+    if len(groups) == 1 and (sign == "." or len(last) != 3):
+        parts = [number_key(float(part)) for part in (*before, last)] if sign == "," else []
+        return (Atom(decimal, tuple(parts), len(digits), digits),)
+    if all(len(group) == 3 for group in groups):
+        return (Atom(number_key(float("".join((*before, last)))), (decimal,), len(digits), digits),)
+    if digits.count(sign) == 1 and all(len(group) == 3 for group in groups[:-1]):
+        return (Atom(decimal, (), len(digits), digits),)
+    return tuple(Atom(number_key(float(part)), (), len(part), part) for part in (*before, last))  # 1.2.3, or 1,2,3
+
+
+# Kind of atom -> what reads it.
+_READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
+    "date": lambda match: _date(match[3], (match[4],), (match[5],)),
+    "short": lambda match: _date(match[10], (match[7], match[9]), (match[9], match[7])),
+    "time": lambda match: [_time(match[0], match[12], match[13], match[14])],
+    "hour": lambda match: [_time(match[0], match[16], "0", match[17])],
+    "number": lambda match: _signed(match["number"]),
+    "alone": lambda match: _sign(match[0], 2),
+    "sign": lambda match: _sign(match[0]),
+    "digits": lambda match: (_known(match[0]),),
+}
+
+
+def number_key(value: float) -> str:
+    """Return the key of a number: 12 digits of it, so that sums of decimals that differ by rounding are the same.
+
+    Args:
+        value: any.
+    """
+    return f"#{value:.12g}"
+
+
+def _with_numbers(found: list[Atom]) -> list[Atom]:
+    """Join the words of one number: "twenty-five", "two hundred and ten", "1.5 million", "20 %"."""
+    joined: list[Atom] = []
+    at = 0
+    while at < len(found):
+        run = _run(found, at) if found[at].key.startswith("#") else 1
+        atom = _joined(found[at : at + run]) if run > 1 else found[at]
+        if at and atom.key.startswith("#") and found[at - 1].text in _NEGATIVE:
+            atom = Atom(atom.key, (*atom.others, number_key(-float(atom.key[1:]))), atom.weight, atom.text)
+        joined.append(atom)
+        at += run
+    return joined
+
+
+def _run(found: Sequence[Atom], at: int) -> int:
+    """Return how many atoms from a place on make one number."""
+    room = _room(found[at])  # a number below it may follow
+    end = at + 1
+    while end < len(found) and end - at < _LONGEST_RUN:
+        word = found[end].text.lower()
+        if word in _SCALES:
+            room = _SCALES[word]
+        elif found[end].key.startswith("#") and word in _NUMBERS and 0 < _NUMBERS[word] < room:
+            room = _room(found[end])
+        elif not (
+            word == "and" and room >= 100 and end + 1 < len(found) and 0 < _NUMBERS.get(found[end + 1].text.lower(), 0) < room
+        ):
+            break
+        end += 1
+        if _SCALES.get(word, 1) < 1:  # percent ends a number
+            break
+    return end - at
+
+
+def _room(atom: Atom) -> float:
+    number = _NUMBERS.get(atom.text.lower(), 0)
+    return 10 if number >= 20 else 0
+
+
+def _joined(run: Sequence[Atom]) -> Atom:
+    total, current, share = 0.0, 0.0, 0.0
+    for atom in run:
+        scale = _SCALES.get(atom.text.lower())
+        if scale is None:
+            current += float(atom.key[1:]) if atom.key.startswith("#") else 0
+        elif scale < 1:
+            share = scale
+        elif scale == 100:
+            current *= scale
+        else:
+            total, current = total + current * scale, 0.0
+    number = total + current
+    parts = tuple(key for atom in run for key in (atom.key, *atom.others))
+    others = (*parts, number_key(number * share)) if share else parts
+    return Atom(number_key(number), others, max(atom.weight for atom in run), run[0].text)

@@ -1,0 +1,90 @@
+"""Calls that wait for a result: a later call of a reply, with a value that the model can only have made up.
+
+Models write two calls in one reply although the second needs what the first returns, and invent that: an id, a path, a price.
+Such a value was neither said nor does the tool's schema have it. But models also know things (a country's currency) and write
+texts of their own, so that not every value that nobody said is a sign. These are:
+
+| value | a sign |
+|---|---|
+| of a parameter that may be left out | no |
+| found in the conversation, in the schema, or in an earlier call of the same reply | no |
+| true, false, null, empty, 0, 1 | no |
+| of a parameter for words of the model's own (`body`, `query`, `code`) | no |
+| a number | yes |
+| a text of several lines, or longer than a name | no |
+| a text with a digit, or with the marks of a path or an address; a name in capital letters | yes |
+| any one word, for a parameter that is named as an id (`order_id`, `path`) | yes |
+
+A call waits only for calls of other tools: several calls of one tool each have their own values.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..types.calls import Tool, ToolCall
+from .provenance import SaidIndex, values_in
+
+__all__ = ["waiting_values"]
+
+_LONGEST_NAME: Final = 4  # words
+_LONGEST: Final = 200  # characters of a path or an address
+_OWN_WORDS: Final = frozenset(
+    [
+        *("body", "caption", "code", "command", "comment", "content", "description", "expression", "formula", "function", "html"),
+        *("instruction", "instructions", "label", "markdown", "message", "note", "notes", "objective", "pattern", "prompt", "q"),
+        *("query", "question", "reason", "regex", "script", "search", "snippet", "sql", "subject", "summary", "text", "title"),
+    ]
+)
+_IDS: Final = frozenset(
+    [
+        *("account", "email", "file", "filename", "hash", "id", "ids", "key", "path", "reference", "sha", "token", "uri", "url"),
+        *("user", "username", "uuid"),
+    ]
+)
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
+_CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
+_NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
+
+
+def waiting_values(call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said: Callable[[], SaidIndex]) -> tuple[str, ...]:
+    """Return the JSON paths of the values for which a call has to wait for the result of an earlier one.
+
+    Args:
+        call: as bound.
+        tool: that it calls.
+        earlier: calls of the same reply before it that can run.
+        said: gives the conversation; asked only where it matters.
+    """
+    if all(each.name == call.name for each in earlier):
+        return ()
+    known = {_folded(value) for each in earlier for _, _, value in values_in(each.arguments)}
+    required = tool.input_schema.get("required")
+    candidates = [
+        (path, name, value)
+        for path, name, value in values_in(call.arguments)
+        if isinstance(required, list) and name in required and _may_be_result(name, value) and _folded(value) not in known
+    ]
+    if not candidates:
+        return ()
+    index = said()
+    return tuple(path for path, name, value in candidates if index.source_of(value, tool, name).kind == "invented")
+
+
+def _folded(value: Any) -> Any:
+    return value.casefold().strip() if isinstance(value, str) else repr(value)
+
+
+def _may_be_result(name: str, value: Any) -> bool:
+    """Say whether a value is of a kind that results have, and that a model does not write by itself."""
+    words = {word.lower() for word in _WORDS.findall(name)}
+    if isinstance(value, bool) or words & _OWN_WORDS:
+        return False
+    if isinstance(value, int | float):
+        return value not in (0, 1)
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST or "\n" in value:
+        return False
+    if len(value.split()) > _LONGEST_NAME or _CODE.search(value):
+        return False
+    return bool(_MARKED.search(value) or (words & _IDS and " " not in value) or (len(value) > 3 and _NAME.fullmatch(value)))
