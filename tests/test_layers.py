@@ -30,6 +30,7 @@ layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
 # -- I/O --
 layer("models", "errors")
+layer("profiles", "errors prompting")
 layer("backends", "errors types models")
 layer("hosts", "errors types schema")
 layer("agent", "errors types schema tools dialects binding parsing prompting backends hosts")

@@ -12,7 +12,9 @@ from ..dialects.tag_names import example_tag, first_tag
 from ..errors import UsageError
 from .templates import LANGUAGES, render
 
-__all__ = ["ENGLISH", "PromptFormat"]
+__all__ = ["ENGLISH", "FAMILIES", "PromptFormat"]
+
+FAMILIES: Final = ("list",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +25,16 @@ class PromptFormat:
         dialect: name of the wire format of calls, one of `DIALECTS`.
         lang: of the words, `en` or `zh`.
         parallel: whether one block may hold several calls.
+        family: of the prompt, one of `FAMILIES`.
 
     Raises:
-        UsageError: unknown dialect or language; or `auto`, which can be read but not written.
+        UsageError: unknown dialect, language or family; or `auto`, which can be read but not written.
     """
 
     dialect: str = "function_calls"
     lang: str = "en"
     parallel: bool = True
+    family: str = "list"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rendered."""
@@ -38,6 +42,8 @@ class PromptFormat:
             raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
         if self.lang not in LANGUAGES:
             raise UsageError(f"unknown language {self.lang!r}; known: {', '.join(LANGUAGES)}")
+        if self.family not in FAMILIES:
+            raise UsageError(f"unknown family of prompts {self.family!r}; known: {', '.join(FAMILIES)}")
 
     @property
     def row(self) -> Dialect:
