@@ -126,7 +126,7 @@ def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | No
     Raises:
         UsageError: one was asked for that nothing would come of.
     """
-    given, ours = options.call_threshold, ways - {"native", "origin"}
+    given, ours = options.call_threshold, ways - {"native", "native+read", "origin"}
     if given is None and ours != {"xml"}:
         return None
     if given not in (None, "off") and not ours:
