@@ -17,6 +17,7 @@ from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
 from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..errors import UsageError
+from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.placement import with_reminder, with_system
@@ -32,6 +33,7 @@ from .origin import origin_prompt
 __all__ = [
     "Settings",
     "Way",
+    "asked_by",
     "catalog_of",
     "conversation",
     "decided",
@@ -129,6 +131,21 @@ def way_of(name: str) -> Way:
     if name not in _WAYS:
         raise UsageError(f"unknown way of calling {name!r}; known: {', '.join(_WAYS)}")
     return _WAYS[name]
+
+
+def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
+    """Return the way and the settings in which a profile has a model asked.
+
+    Args:
+        profile: of the model.
+        settings: what else holds.
+    """
+    if profile.way == "native":
+        return way_of("native+read"), settings
+    threshold = None if profile.call_threshold == "off" else profile.call_threshold
+    family = None if profile.family == ENGLISH.family else profile.family
+    name = "xml" if profile.dialect == ENGLISH.dialect else profile.dialect
+    return way_of(name), replace(settings, family=family, call_threshold=threshold)
 
 
 def format_of(way: Way, settings: Settings) -> PromptFormat:
