@@ -50,7 +50,7 @@ def candidates(native_tools: bool | None) -> list[Profile]:
     """Return the ways that are compared, the default first.
 
     Args:
-        native_tools: what the server says of its own function calling; False leaves that out, since no tool would reach the model.
+        native_tools: what the server says of its own function calling; with False no tool would reach the model that way.
     """
     dialects = [replace(DEFAULT, dialect=name) for name in DIALECTS_TRIED]
     families = [replace(DEFAULT, family=name) for name in FAMILIES if name != DEFAULT.family]
@@ -195,6 +195,7 @@ class Probe:
         self._outcomes = [Outcome(profile=each) for each in candidates(backend.capabilities.native_tools)]
         self._native = next((each for each in self._outcomes if each.profile.way == "native"), None)
         self._yardstick = Outcome(profile=NATIVE) if self._native else None
+        self._runs: dict[Profile, Run] = {}
 
     async def run(self) -> Finding:
         """Measure until a way is settled on.
@@ -262,7 +263,7 @@ class Probe:
             gains = [(pairs(default, each.answers).gain, getattr(each.profile, name)) for each in changed]
             gain, value = max(gains, key=lambda each: each[0], default=(0.0, None))
             if gain > 0:
-                best = replace(best, **{name: value})
+                best = replace(best, **{name: value})  # type: ignore[arg-type]
         yield best
 
     # -- replies ---------------------------------------------------------------------------------------------------------
@@ -276,7 +277,9 @@ class Probe:
 
     async def _answered(self, outcome: Outcome, cases: Sequence[Case]) -> None:
         way, settings = asked_by(outcome.profile, Settings(max_tokens=MAX_TOKENS))
-        run = self._run_of(outcome.profile, way, settings)
+        if outcome.profile not in self._runs:
+            self._runs[outcome.profile] = self._run_of(outcome.profile, way, settings)
+        run = self._runs[outcome.profile]
         failed: list[BackendError] = []
         is_first = outcome is self._native and not outcome.verdicts
         with run.locked():
@@ -299,8 +302,8 @@ class Probe:
                 raise failed[-1]
         elif failures is None:
             raise BackendUnavailable(
-                f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): see that the model server runs, "
-                "and give the same command again to go on"
+                f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): see that the server runs, and "
+                "give the same command again to go on"
             )
 
     async def _judge(self, outcome: Outcome, run: Run, way: Way, cases: Sequence[Case]) -> None:

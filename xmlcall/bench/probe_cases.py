@@ -1,7 +1,7 @@
-"""The questions of `xmlcall probe`: our own, so that no published suite is fitted to. Catalogs, questions and answers: `probe.toml`.
+"""The questions of `xmlcall probe`: our own, so that no published suite is fitted to. They stand in `probe.toml`.
 
-They are asked in the order in which they come from here: every kind is spread evenly over the whole, so that the first part of any
-length is a sample of all.
+They are asked in the order in which they come from here: every kind is spread evenly over the whole, so that the first part of
+any length is a sample of all.
 """
 
 import hashlib

@@ -38,7 +38,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     """
     total = only_first + only_second
     tail = sum(math.comb(total, count) for count in range(min(only_first, only_second) + 1))
-    return min(2 * tail / 2**total, 1.0)
+    return min(2 * tail / (1 << total), 1.0)
 
 
 def area(higher: Sequence[float], lower: Sequence[float]) -> float:
