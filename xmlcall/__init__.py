@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .hosts.mcp.host import McpHost as McpHost
     from .parsing.parser import Parser as Parser
     from .parsing.reply import parse as parse, render as render
+    from .profiles.profile import Profile as Profile
     from .prompting.system import system_prompt as system_prompt
     from .tools.catalog import Catalog as Catalog
     from .types.calls import (
@@ -87,6 +88,7 @@ _MODULES = {
     ".agent.generate": "Continued",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal allow",
+    ".profiles.profile": "Profile",
     ".prompting.system": "system_prompt",
     ".agent.attempts": "RepairPolicy",
     ".parsing.reply": "parse render",

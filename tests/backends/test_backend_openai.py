@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -12,6 +13,7 @@ from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final
 from servers.run_server import Stage, free_port, run_server
 
 from xmlcall.backends.base import Capabilities
+from xmlcall.backends.fingerprint import of_name, of_template
 from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
 from xmlcall.errors import (
     BackendError,
@@ -157,7 +159,7 @@ async def test_how_requests_travel(url: str, fake: FakeOpenAI) -> None:
 
 async def test_a_server_that_says_nothing_of_itself(url: str) -> None:
     async with OpenAIBackend(url) as backend:
-        assert backend.capabilities == Capabilities(server="openai-compatible")
+        assert backend.capabilities == Capabilities(server="openai-compatible", fingerprints=(of_name("tiny"),))
         assert backend.model == "tiny"
 
 
@@ -181,6 +183,7 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
             constrains=True,
             chat_template=True,
             most_logprobs=1000,
+            fingerprints=(of_template("tiny", fake.props["chat_template"]),),
         )
         await generate_all(backend)
     assert fake.bodies[0]["cache_prompt"] is True
@@ -217,7 +220,8 @@ async def test_native_calls_leave_the_thinking_to_the_server(url: str, fake: Fak
 async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any) -> None:
     fake.props = {"default_generation_settings": [], "chat_template_caps": caps}
     async with OpenAIBackend(url) as backend:
-        assert backend.capabilities == Capabilities(server="llama.cpp", continues=True, constrains=True, most_logprobs=1000)
+        said = replace(backend.capabilities, fingerprints=())
+        assert said == Capabilities(server="llama.cpp", continues=True, constrains=True, most_logprobs=1000)
 
 
 async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI) -> None:

@@ -32,6 +32,7 @@ class Capabilities:
             None if that is not known.
         most_logprobs: how many of the likeliest tokens the server tells.
         model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
+        fingerprints: by what the model is known again, the surest first (see `fingerprint`); empty if by nothing.
     """
 
     server: str
@@ -45,6 +46,7 @@ class Capabilities:
     chat_template: bool | None = None
     most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
     model_file: str = ""
+    fingerprints: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

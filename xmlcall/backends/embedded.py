@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,6 +19,7 @@ from ..errors import BackendUnavailable, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
 from .context_size import context_for
+from .fingerprint import of_file
 from .openai import OpenAIBackend
 
 __all__ = ["EmbeddedBackend"]
@@ -52,6 +54,7 @@ class EmbeddedBackend:
         self._threads = threads or _restricted_cpus()
         self._name = name or ("" if callable(path) else Path(path).stem)
         self._client: OpenAIBackend | None = None
+        self._capabilities = Capabilities(server="llama.cpp")
         self._stack = AsyncExitStack()
 
     @property
@@ -62,7 +65,7 @@ class EmbeddedBackend:
     @property
     def capabilities(self) -> Capabilities:
         """What llama.cpp said of itself and the model when it was opened."""
-        return self._client.capabilities if self._client else Capabilities(server="llama.cpp")
+        return self._capabilities
 
     async def __aenter__(self) -> Self:
         path = _checked(await self._path() if callable(self._path) else Path(self._path))
@@ -74,6 +77,8 @@ class EmbeddedBackend:
             address = server.listening_address
             del server  # `_stop` holds the last reference
             self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
+            told = self._client.capabilities
+            self._capabilities = replace(told, fingerprints=(of_file(path), *told.fingerprints))
             self._stack = stack.pop_all()
         return self
 

@@ -21,6 +21,7 @@ import ollama
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .base import Capabilities, Relayed
+from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
 from .ollama_wire import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from .openai_wire import read_error
@@ -174,8 +175,10 @@ class OllamaBackend:
                     raise
                 raise self._missing([model.model or "" for model in (await client.list()).models]) from error
             running = (await client.ps()).models
+            present = (await client.list()).models
         trained = context_length_of(shown.modelinfo or {})
         loaded = [model.context_length or 0 for model in running if _tagged(model.model) == _tagged(self._model)]
+        digests = [model.digest for model in present if model.digest and _tagged(model.model) == _tagged(self._model)]
         wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *loaded, 0)
         self._num_ctx = min(wanted, trained or wanted)  # Ollama lowers it in silence
         abilities = shown.capabilities
@@ -186,6 +189,7 @@ class OllamaBackend:
             tool_role=tool_role_of(abilities or (), shown.template or ""),
             chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
+            fingerprints=tuple(of_digest(digest) for digest in digests[:1]),
         )
 
     def _missing(self, present: list[str]) -> BackendStatusError:

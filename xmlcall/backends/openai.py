@@ -25,6 +25,7 @@ import httpx2
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
+from .fingerprint import of_name, of_template
 from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, retry_after, status_error, timeouts
 from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from .sse import EventDecoder
@@ -200,11 +201,15 @@ class OpenAIBackend:
         self._model = self._model or self._only_model(status)
         if is_llama:
             self._echo = await self._open_think()
-            self._capabilities = _llama_capabilities(props, reasoning_open=bool(self._echo))
+            self._capabilities = _llama_capabilities(props, self._model, reasoning_open=bool(self._echo))
             return
         own = next((item for item in models if item.get("id") == self._model), {})
         # vLLM and SGLang add `max_model_len` to OpenAI's model object.
-        self._capabilities = Capabilities(server="openai-compatible", context_length=count(own.get("max_model_len")))
+        self._capabilities = Capabilities(
+            server="openai-compatible",
+            context_length=count(own.get("max_model_len")),
+            fingerprints=(of_name(self._model),),
+        )
 
     def _only_model(self, status: int) -> str:
         if self._models:
@@ -314,11 +319,12 @@ def _checked_key(given: str | None, url: httpx2.URL) -> str:
     return key
 
 
-def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Capabilities:
+def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open: bool) -> Capabilities:
     # llama.cpp, tools/server/README.md, GET /props. Without `supports_tool_calls` the template drops tools and their results
     # in silence; without `chat_template_caps` the server is too old to say.
     caps = mapping(props.get("chat_template_caps"))
     tools = caps.get("supports_tool_calls")
+    template, file = text_of(props.get("chat_template")), PurePath(text_of(props.get("model_path"))).name
     return Capabilities(
         server="llama.cpp",
         native_tools=tools if isinstance(tools, bool) else None,
@@ -329,6 +335,7 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
         most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
-        chat_template=text_of(props["chat_template"]) != FALLBACK_TEMPLATE if props.get("chat_template") else None,
-        model_file=PurePath(text_of(props.get("model_path"))).name,
+        chat_template=template != FALLBACK_TEMPLATE if template else None,
+        model_file=file,
+        fingerprints=(of_template(file or model, template),),
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..agent.attempts import RepairPolicy, none_can_run
 from ..agent.generate import Generated
+from ..agent.tool_need import ToolNeeds
 from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
@@ -48,6 +49,7 @@ async def execute(
     ways: Sequence[Way],
     subject: Subject,
     *,
+    cases: Sequence[Case] | None = None,
     concurrency: int = 1,
     progress: Callable[[int], None] = lambda answered: None,
     failed: Failed = lambda case, way, error: None,
@@ -58,6 +60,7 @@ async def execute(
         run: open; replies are added to it.
         ways: of calling.
         subject: what is measured.
+        cases: of the run, those that are asked now; None for all.
         concurrency: requests at the same time.
         progress: told how many more requests are answered; first, how many were before.
         failed: told of each request that got no answer.
@@ -68,11 +71,13 @@ async def execute(
     Raises:
         UsageError: from `check_ways`.
     """
-    check_ways(run.cases, ways)
-    tasks = tasks_of(run.cases)
-    messages = {(case.id, way.name): conversation(way, case, run.settings) for case in run.cases for way in ways}
-    wanted = _wanted(run, ways, messages, subject.name)
-    progress(len(run.cases) * len(ways) - len(wanted))
+    cases = run.cases if cases is None else cases
+    check_ways(cases, ways)
+    tasks = tasks_of(cases)
+    messages = {(case.id, way.name): conversation(way, case, run.settings) for case in cases for way in ways}
+    wanted = _wanted(run, cases, ways, messages, subject.name)
+    progress(len(cases) * len(ways) - len(wanted))
+    needs = None if run.settings.call_threshold is None else ToolNeeds(run.settings.call_threshold)
     limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
     async def one(case: Case, way: Way, key: str) -> None:
@@ -88,7 +93,7 @@ async def execute(
                     as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
                     answer = await _played(converse, case, way, backend, run.settings, **as_in_chat)
                 else:
-                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings)}
+                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings, needs)}
             except BackendError as error:
                 failures, in_a_row = failures + 1, in_a_row + _is_of_server(error)
                 given_up = given_up or in_a_row >= HOPELESS
@@ -121,7 +126,11 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
 
 
 def _wanted(
-    run: Run, ways: Sequence[Way], messages: Mapping[tuple[str, str], tuple[Message, ...]], model: str
+    run: Run,
+    cases: Sequence[Case],
+    ways: Sequence[Way],
+    messages: Mapping[tuple[str, str], tuple[Message, ...]],
+    model: str,
 ) -> list[tuple[Case, Way, str]]:
     """Return the requests without an answer, with their keys.
 
@@ -129,9 +138,7 @@ def _wanted(
     """
     done = run.done()
     every = [
-        (case, way, request_key(way, case, messages[case.id, way.name], run.settings, model))
-        for case in run.cases
-        for way in ways
+        (case, way, request_key(way, case, messages[case.id, way.name], run.settings, model)) for case in cases for way in ways
     ]
     begun = max((place for place, (_, _, key) in enumerate(every, 1) if key in done), default=0)
     return [each for each in (*every[begun:], *every[:begun]) if each[2] not in done]
@@ -172,7 +179,7 @@ async def _played(
     """
     started = backend.clock()
     options: dict[str, Any] = {
-        "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
+        "mode": ("native" if way.reads_text else "native-only") if way.is_native else "xml",
         "dialect": format_of(way, settings).dialect,
         "lang": settings.lang,
         "family": format_of(way, settings).family,
@@ -190,12 +197,17 @@ async def _played(
 
 
 async def _patiently(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
+    case: Case,
+    way: Way,
+    messages: tuple[Message, ...],
+    backend: "PatientBackend",
+    settings: Settings,
+    needs: ToolNeeds | None,
 ) -> list[dict[str, Any]]:
     """Answer a case; begin it again if a reply broke off."""
     for pause in (*PATIENCE.pauses, None):
         try:
-            return await _rounds(case, way, messages, backend, settings)
+            return await _rounds(case, way, messages, backend, settings, needs)
         except ContextOverflow:
             return [{"text": "", "finish_reason": "context_overflow"}]
         except BackendError as error:
@@ -206,12 +218,17 @@ async def _patiently(
 
 
 async def _rounds(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings
+    case: Case,
+    way: Way,
+    messages: tuple[Message, ...],
+    backend: "PatientBackend",
+    settings: Settings,
+    needs: ToolNeeds | None,
 ) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
     started = backend.clock()
-    need = await need_of(way, case, backend, settings)
+    need = await need_of(way, case, backend, settings, needs)
     asked = backend.clock() - started
     begun = need.begun if need is not None else ""
     if need is not None:
@@ -243,7 +260,7 @@ async def _reply(
             first = backend.clock() - started if first is None else first
             last = event
     assert isinstance(last, Generated)
-    calls = [_kept_call(call.raw) for call in last.reply.calls] if way.is_native else []
+    calls = [_kept_call(call.raw) for call in last.reply.calls if call.raw.dialect == "native"]
     kept = {
         "text": last.raw,
         "reasoning": last.server_reasoning,

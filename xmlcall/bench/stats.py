@@ -1,5 +1,10 @@
-"""The statistics of reports: Wilson intervals for rates, exact McNemar tests for pairs, ROC areas, best assignments; by SciPy."""
+"""The statistics of reports: Wilson intervals and exact McNemar tests; ROC areas, slopes and best assignments by SciPy.
 
+The first two are a line of arithmetic each, and needed wherever figures are shown; SciPy is an extra.
+"""
+
+import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +22,11 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     """
     if not total:
         return 0.0, 1.0
-    interval = _scipy_stats().binomtest(count, total).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(interval.low), float(interval.high)
+    z = statistics.NormalDist().inv_cdf(0.975)
+    share, weight = count / total, z * z / total
+    middle = share + weight / 2
+    half = z * math.sqrt(share * (1 - share) / total + weight / (4 * total))
+    return max((middle - half) / (1 + weight), 0.0), min((middle + half) / (1 + weight), 1.0)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -28,9 +36,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
         only_first: pairs in which only the first is right.
         only_second: pairs in which only the second is right.
     """
-    if not only_first + only_second:
-        return 1.0
-    return float(_scipy_stats().binomtest(only_first, only_first + only_second, 0.5).pvalue)
+    total = only_first + only_second
+    tail = sum(math.comb(total, count) for count in range(min(only_first, only_second) + 1))
+    return min(2 * tail / (1 << total), 1.0)
 
 
 def area(higher: Sequence[float], lower: Sequence[float]) -> float:

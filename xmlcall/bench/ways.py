@@ -1,8 +1,8 @@
 """The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
 
 A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
-the server's function calling; `origin` is the kind of prompt that browser extensions paste into a chat, worded anew: many
-rules, a fenced block, every value a string.
+the server's function calling, `native+read` also reads what that left in the text; `origin` is the kind of prompt that browser
+extensions paste into a chat, worded anew: many rules, a fenced block, every value a string.
 """
 
 import hashlib
@@ -17,19 +17,23 @@ from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
 from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..errors import UsageError
+from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.placement import with_reminder, with_system
+from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
 from ..types.tool import Tool
 from .case import Case
+from .history import follows_result, said
 from .origin import origin_prompt
 
 __all__ = [
     "Settings",
     "Way",
+    "asked_by",
     "catalog_of",
     "conversation",
     "decided",
@@ -83,11 +87,13 @@ class Way:
         name: what people type.
         dialect: the wire format that the prompt asks for; "" for the server's own function calling.
         asked: codes of repairs that are none here, because the prompt asks for what they mend.
+        reads_text: calls count that the server's own function calling left in the text.
     """
 
     name: str
     dialect: str
     asked: frozenset[str] = frozenset()
+    reads_text: bool = False
 
     @property
     def is_native(self) -> bool:
@@ -105,6 +111,7 @@ _WAYS = {
     for way in (
         Way(name="xml", dialect="function_calls"),
         Way(name="native", dialect=""),
+        Way(name="native+read", dialect="", reads_text=True),
         # Asks for a block in a fence, and for the attribute call_id.
         Way(name="origin", dialect="function_calls", asked=frozenset({"code-fence", "attribute-style"})),
         *(Way(name=name, dialect=name) for name in DIALECTS),
@@ -116,7 +123,7 @@ def way_of(name: str) -> Way:
     """Return a way by its name.
 
     Args:
-        name: `xml`, `native`, `origin` or the name of a dialect.
+        name: `xml`, `native`, `native+read`, `origin` or the name of a dialect.
 
     Raises:
         UsageError: there is no such way.
@@ -124,6 +131,21 @@ def way_of(name: str) -> Way:
     if name not in _WAYS:
         raise UsageError(f"unknown way of calling {name!r}; known: {', '.join(_WAYS)}")
     return _WAYS[name]
+
+
+def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
+    """Return the way and the settings in which a profile has a model asked.
+
+    Args:
+        profile: of the model.
+        settings: what else holds.
+    """
+    if profile.way == "native":
+        return way_of("native+read"), settings
+    threshold = None if profile.call_threshold == "off" else profile.call_threshold
+    family = None if profile.family == ENGLISH.family else profile.family
+    name = "xml" if profile.dialect == ENGLISH.dialect else profile.dialect
+    return way_of(name), replace(settings, family=family, call_threshold=threshold)
 
 
 def format_of(way: Way, settings: Settings) -> PromptFormat:
@@ -150,15 +172,23 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
         settings: of the run.
         needs_tool: False if it was decided that the question needs no tool.
     """
-    messages = [Message(role=message["role"], content=message["content"]) for message in case.messages]
+    catalog, format = catalog_of(case), format_of(way, settings)
+    messages = said(case.messages, catalog, None if way.is_native else format)
     if way.is_native:
         return tuple(messages)
-    catalog = catalog_of(case)
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
-    format = format_of(way, settings)
     reminder = prompt.reminder(catalog, format, needs_tool=needs_tool) if settings.reminder else ""
+    if follows_result(case.messages):
+        return with_system(prompt.tool_prompt(catalog, format), _reminded_before(reminder, messages, settings))
     return with_system(prompt.tool_prompt(catalog, format), with_reminder(reminder, messages))
+
+
+def _reminded_before(reminder: str, messages: Sequence[Message], settings: Settings) -> tuple[Message, ...]:
+    """Return a conversation that goes on behind a result: its question has a reminder only where nothing was decided of it."""
+    asked = [place for place, each in enumerate(messages, 1) if each.role == "user" and not is_result_message(each.content)]
+    kept = "" if settings.call_threshold is not None else reminder
+    return (*with_reminder(kept, messages[: asked[-1]]), *messages[asked[-1] :])
 
 
 def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -194,7 +224,7 @@ def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> 
     return conversation(way, case, replace(settings, reminder=not need.begun and settings.reminder), needs_tool=need.needs_tool)
 
 
-async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) -> ToolNeed | None:
+async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, needs: ToolNeeds | None = None) -> ToolNeed | None:
     """Ask a model whether a case needs a tool, if the settings have a threshold for that.
 
     Args:
@@ -202,14 +232,17 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
         case: the question.
         backend: open.
         settings: of the run.
+        needs: decides; it keeps what it found out for the cases that follow. None takes one for this case alone.
 
     Raises:
         BackendError: the model server failed, or tells no probabilities.
     """
-    if settings.call_threshold is None or not (way.is_ours and settings.reminder):
+    if settings.call_threshold is None or not (way.is_ours and settings.reminder) or follows_result(case.messages):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case), format_of(way, settings).row)
+    return await (needs or ToolNeeds(settings.call_threshold)).ask(
+        backend, request, catalog_of(case), format_of(way, settings).row
+    )
 
 
 def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
@@ -251,7 +284,7 @@ def generation(
     )
     binder = Binder(catalog=catalog, unsaid=format_of(way, settings).shows.unsaid if way.is_ours else "")
     if way.is_native:
-        return generate_native(backend, request, binder, read_text=False)  # what is measured is the server's own reading
+        return generate_native(backend, request, binder, read_text=way.reads_text)
     return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)
 
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",
+    "probe": "find out how a model is best asked for calls",
+    "profiles": "list, show and remove what is known of how models are asked",
     "bench": "measure how well a model calls tools",
 }
 

@@ -128,7 +128,7 @@ def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | No
     Raises:
         UsageError: one was asked for that nothing would come of.
     """
-    given, ours = options.call_threshold, ways - {"native", "origin"}
+    given, ours = options.call_threshold, ways - {"native", "native+read", "origin"}
     if given is None and ours != {"xml"}:
         return None
     if given not in (None, "off") and not ours:
@@ -237,7 +237,7 @@ class Bar:
         self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
         self._task = self._progress.add_task("", total=total)
         self._total, self._what = total, what
-        self._answered, self._told = 0, time.monotonic()
+        self._answered, self._told, self._told_of = 0, time.monotonic(), 0
 
     def __enter__(self) -> "Bar":
         self._progress.start()
@@ -251,8 +251,14 @@ class Bar:
         self._answered += answered
         self._progress.advance(self._task, answered)
         if not self._console.is_terminal and time.monotonic() - self._told > LINE_SECONDS:
-            self._told = time.monotonic()
-            complain(f"{self._answered} of {self._total} {self._what}")
+            complain(f"{self._answered} of {self._total} {self._what}, {self._left()}")
+            self._told, self._told_of = time.monotonic(), self._answered
+
+    def _left(self) -> str:
+        """Say how long the rest takes, if it goes on as since the last line."""
+        lately = max(self._answered - self._told_of, 1)
+        minutes = (self._total - self._answered) * (time.monotonic() - self._told) / lately / 60
+        return f"about {max(round(minutes), 1)} min left"
 
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
         """Tell of a request without an answer."""

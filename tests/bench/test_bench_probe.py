@@ -1,0 +1,383 @@
+"""The probe: what it chooses of planted models, what it keeps, and its questions."""
+
+import asyncio
+import functools
+import hashlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xmlcall import UsageError, bind, render
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench.case import Case, judge_case
+from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, rungs, settled
+from xmlcall.bench.history import said
+from xmlcall.bench.oracle import calling, oracle_calls
+from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, most_replies
+from xmlcall.bench.probe_cases import WITHOUT_CALL, probe_cases
+from xmlcall.bench.probe_report import found_json, native_words, sentences, table_of_probe
+from xmlcall.bench.store import RunError, read_run
+from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
+from xmlcall.errors import BackendStatusError, BackendUnavailable
+from xmlcall.parsing.reply import parse
+from xmlcall.profiles.profile import Profile
+from xmlcall.types.calls import ToolCall
+from xmlcall.types.completion import Chunk, CompletionRequest
+
+CASES = probe_cases()
+WORDS = Chunk(text="In plain words: it depends.")
+
+
+@functools.cache
+def asked_for() -> dict[str, tuple[Case, Way]]:
+    """Return what each conversation of a probe asks."""
+    ways = [asked_by(profile, Settings()) for profile in candidates(None)]
+    return {repr(conversation(way, case, settings)): (case, way) for way, settings in ways for case in CASES}
+
+
+class Planted(ScriptedBackend):
+    """A model that answers a share of the cases rightly, which depends on the way it is asked in.
+
+    Args:
+        rates: way -> of 100 cases, how many.
+        leaks: whether calls of its own function calling are left in the text.
+        fails: told of each request; may raise.
+    """
+
+    def __init__(
+        self,
+        rates: dict[str, int],
+        *,
+        capabilities: Capabilities | None = None,
+        leaks: bool = False,
+        fails: Callable[[CompletionRequest], None] = lambda request: None,
+    ) -> None:
+        super().__init__([], capabilities=capabilities or Capabilities(server="scripted", fingerprints=("model:1",)))
+        self._rates, self._leaks, self._fails = rates, leaks, fails
+        self.asked: list[str] = []
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        await asyncio.sleep(0)
+        if request.top_logprobs:
+            yield Chunk(text="I", finish_reason="length")  # a server that tells no probabilities
+            return
+        self._fails(request)
+        case, way = asked_for()[repr(request.messages)]
+        self.asked.append(f"{case.id} {way.name}")
+        for chunk in self._reply(case, way):
+            yield chunk
+        yield Chunk(finish_reason="stop")
+
+    def _reply(self, case: Case, way: Way) -> list[Chunk]:
+        place = int(hashlib.sha256(case.id.encode()).hexdigest(), 16) % 100
+        is_right = place < self._rates.get(way.name, self._rates[""])
+        if (case.expects == "no_call") is is_right:
+            return [WORDS]
+        calls = oracle_calls(case) or [(case.tools[0].name, {})]
+        if way.is_native and not self._leaks:
+            return calling(calls, catalog_of(case), way)
+        return calling(calls, catalog_of(case), way_of("hermes") if way.is_native else way)
+
+
+async def found(backend: Planted, folder: Path) -> Finding:
+    async with backend:
+        return await Probe(backend, CASES, folder).run()
+
+
+# -- what is chosen ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ({"": 40, "hermes": 80}, "hermes, list, threshold auto"),
+        ({"": 30, "native+read": 90}, "native"),
+        ({"": 60}, "xml, list, threshold auto"),
+        ({"": 60, "qwen": 63}, "xml, list, threshold auto"),
+        ({"": 20, "xml": 70}, "xml, list, threshold auto"),
+        ({"": 0}, "xml, list, threshold auto"),
+    ],
+)
+async def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(tmp_path: Path, rates: dict[str, int], chosen: str) -> None:
+    finding = await found(Planted(rates), tmp_path)
+    assert finding.chosen.profile.words == chosen
+    assert finding.won == (chosen != "xml, list, threshold auto")
+    assert all(len(each.verdicts) >= RUNG for each in finding.outcomes)
+    assert len(finding.outcomes[0].verdicts) >= max(len(each.verdicts) for each in finding.outcomes)
+    text = sentences(finding)[0]
+    assert ("no other way is better" in text) == (not finding.won)
+    header, rows = table_of_probe(finding)
+    assert "chosen" in rows[0][0]
+    assert all(len(row) == len(header) for row in rows)
+    told = found_json(finding, finding.profile("m", ["model:1"], CASES))
+    assert told["chosen"] == chosen
+    assert told["profile"]["measured"]["figures"][0]["way"] == chosen
+
+
+async def test_no_case_of_the_test_had_a_part_in_the_choice(tmp_path: Path) -> None:
+    backend = Planted({"": 50, "qwen": 62})
+    finding = await found(backend, tmp_path)
+    dropped = [each for each in finding.outcomes if each not in (finding.best, finding.outcomes[0])]
+    judged = {case for each in dropped for case in each.verdicts}
+    assert finding.test.total <= len(CASES) - len(judged)
+
+
+async def test_it_never_asks_more_than_it_says(tmp_path: Path) -> None:
+    backend = Planted({"": 50, "hermes": 55})
+    finding = await found(backend, tmp_path)
+    assert len(backend.asked) == finding.replies <= most_replies(len(candidates(None)), len(CASES))
+
+
+async def test_settings_that_gain_together_join(tmp_path: Path) -> None:
+    """A threshold is no lever here: the server tells no probabilities, so that `off` gains nothing."""
+    finding = await found(Planted({"": 30, "hermes": 60}), tmp_path)
+    assert {each.profile.words for each in finding.outcomes} == {each.words for each in candidates(None)}
+
+
+# -- the server's own function calling ---------------------------------------------------------------------------------
+
+
+async def test_calls_that_leak_as_text_are_told_of(tmp_path: Path) -> None:
+    finding = await found(Planted({"": 50}, leaks=True), tmp_path)
+    assert finding.native.told == 0
+    assert finding.native.leaked > 0
+    assert "does not write calls as its template says" in native_words(finding.native)
+    assert finding.yardstick is not None
+    assert finding.yardstick.figure().calls.right == 0
+
+
+async def test_a_template_without_tools_is_not_asked(tmp_path: Path) -> None:
+    backend = Planted({"": 50}, capabilities=Capabilities(server="llama.cpp", native_tools=False))
+    finding = await found(backend, tmp_path)
+    assert finding.yardstick is None
+    assert "chat template has no tools" in sentences(finding)[1]
+    assert not any("native" in asked for asked in backend.asked)
+
+
+async def test_a_server_that_refuses_tools_is_asked_once(tmp_path: Path) -> None:
+    refused: list[CompletionRequest] = []
+
+    def refuse(request: CompletionRequest) -> None:
+        if request.tools:
+            refused.append(request)
+            raise BackendStatusError("tools need --jinja", backend="m", status_code=400)
+
+    finding = await found(Planted({"": 50}, fails=refuse), tmp_path)
+    assert len(refused) == 1
+    assert native_words(finding.native) == "the server refuses tools: tools need --jinja"
+    assert "native was left out" in sentences(finding)[-1]
+    assert all(each.verdicts for each in finding.outcomes if each.profile.way == "xml")
+
+
+def test_calling_again_behind_a_result_is_told_of() -> None:
+    native = Native(offered=True, calls=10, told=10, results=5, again=4)
+    assert "in 4 of 5 cases" in native_words(native)
+    assert "text" not in native_words(native)
+
+
+# -- stopped, and gone on with ------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """As if the process had been killed."""
+
+
+def stopping_after(replies: int) -> Callable[[CompletionRequest], None]:
+    left = iter(range(replies))
+
+    def stop(request: CompletionRequest) -> None:
+        if next(left, None) is None:
+            raise Stopped
+
+    return stop
+
+
+async def test_what_is_measured_is_taken_up(tmp_path: Path) -> None:
+    whole = Planted({"": 50, "hermes": 70})
+    expected = await found(whole, tmp_path / "whole")
+    first = Planted({"": 50, "hermes": 70}, fails=stopping_after(57))
+    with pytest.raises(Stopped):
+        await found(first, tmp_path / "part")
+    assert len(first.asked) == 57
+    second = Planted({"": 50, "hermes": 70})
+    finding = await found(second, tmp_path / "part")
+    assert sorted(first.asked + second.asked) == sorted(whole.asked)
+    assert (finding.chosen.profile, finding.test, finding.replies) == (
+        expected.chosen.profile,
+        expected.test,
+        expected.replies,
+    )
+
+
+def list_of(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+async def test_other_cases_begin_another_folder_and_runs_can_be_read(tmp_path: Path) -> None:
+    await found(Planted({"": 50}), tmp_path)
+    folders = list_of(tmp_path)
+    assert {read_run(folder).about["suite"] for folder in folders} == {"probe"}
+    backend = Planted({"": 50})
+    async with backend:
+        await Probe(backend, CASES[:-1], tmp_path).run()
+    assert len(list_of(tmp_path)) == 2 * len(folders)
+
+
+async def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        await found(Planted({"": 50}, fails=stopping_after(1)), tmp_path)
+    for folder in list_of(tmp_path):
+        (folder / "cases.jsonl").write_text("{}\n")
+    with pytest.raises(RunError, match="is damaged"):
+        await found(Planted({"": 50}), tmp_path)
+
+
+async def test_a_server_that_is_gone_ends_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from xmlcall.backends.retrying import Patience
+    from xmlcall.bench import runner
+
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(0.0,), longest=0.0))
+
+    def gone(request: CompletionRequest) -> None:
+        raise BackendUnavailable("cannot connect")
+
+    with pytest.raises(BackendUnavailable, match="cannot connect"):
+        await found(Planted({"": 50}, fails=gone), tmp_path)
+
+
+# -- the arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def answers(text: str) -> dict[str, bool]:
+    return {str(place): sign == "+" for place, sign in enumerate(text) if sign != " "}
+
+
+def test_pairs_are_of_cases_that_both_answered() -> None:
+    found = pairs(answers("++-- "), answers("+-+-+"))
+    assert found == Pairs(total=4, only_first=1, only_second=1)
+    assert (found.gain, found.p) == (0.0, 1.0)
+    assert pairs({}, answers("+")).gain == 0.0
+
+
+@pytest.mark.parametrize(
+    ("challengers", "left"),
+    [
+        ({"a": "+---", "b": "++--", "c": "++++", "d": "----"}, ["c", "b"]),
+        ({"a": "+---"}, ["a"]),
+        ({"a": "+---", "b": "-+--", "c": "--+-"}, ["a"]),  # of equal ones the first
+        ({}, []),
+    ],
+)
+def test_the_worse_half_is_dropped(challengers: dict[str, str], left: list[str]) -> None:
+    assert kept(answers("+---"), {name: answers(text) for name, text in challengers.items()}) == left
+
+
+@pytest.mark.parametrize(("count", "times"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 2), (8, 3)])
+def test_how_often_is_halved(count: int, times: int) -> None:
+    assert rungs(count) == times
+
+
+@pytest.mark.parametrize(
+    ("only_first", "only_second", "is_last", "won"),
+    [
+        (0, 12, False, True),
+        (12, 0, False, False),
+        (3, 3, False, False),
+        (2, 7, False, None),
+        (2, 7, True, False),
+        (0, 8, True, True),
+    ],
+)
+def test_a_test_ends_when_it_is_clear(only_first: int, only_second: int, is_last: bool, won: bool | None) -> None:
+    assert settled(Pairs(total=40, only_first=only_first, only_second=only_second), is_last=is_last) is won
+
+
+def test_the_chance_of_a_false_winner() -> None:
+    """Two equal ways, three looks: at most one test in twenty is won (Monte Carlo with a fixed seed)."""
+    import random
+
+    dice, wins, tests = random.Random(7), 0, 2000
+    for _ in range(tests):
+        pair, begun = [0, 0], 0
+        for look in looks(90):
+            for _ in range(begun, look):
+                first, second = dice.random() < 0.6, dice.random() < 0.6
+                pair[0] += first and not second
+                pair[1] += second and not first
+            begun = look
+            won = settled(Pairs(total=look, only_first=pair[0], only_second=pair[1]), is_last=look == 90)
+            if won is not None:
+                wins += won
+                break
+    assert wins / tests < 0.05
+    assert CLEAR < 0.05
+
+
+# -- the questions -----------------------------------------------------------------------------------------------------
+
+
+def test_there_are_enough_questions_of_each_kind() -> None:
+    assert len(CASES) >= 150
+    assert len({case.id for case in CASES}) == len(CASES)
+    assert len({str(case.messages) for case in CASES}) == len(CASES)
+    for category in ("single", "several", "parallel", "follow_up", *WITHOUT_CALL):
+        of_kind = [case for case in CASES if case.category == category]
+        assert len(of_kind) >= 14
+        assert any(case.id.startswith("zh-") for case in of_kind)
+        assert any(case.category == category for case in CASES[:RUNG])
+    assert len([case for case in CASES if case.id.startswith("zh-")]) >= 25
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_right_answer_binds_and_is_judged_right(case: Case) -> None:
+    calls = oracle_calls(case) if case.expects == "calls" else []
+    assert bool(calls) == (case.category not in WITHOUT_CALL)
+    assert len(calls) > 1 if case.category == "parallel" else len(calls) <= 1
+    catalog = catalog_of(case)
+    if calls:
+        reply = parse(render([{"name": name, "arguments": arguments} for name, arguments in calls], catalog), catalog)
+        bound = [bind(call.raw, catalog) for call in reply.calls]
+        assert [(call.name, call.arguments) for call in bound if isinstance(call, ToolCall)] == calls
+        assert not reply.repairs
+    assert judge_case(case, calls) == ""
+
+
+def test_a_right_value_was_said() -> None:
+    """What nobody said could only be guessed. Numbers, which may stand in words, enumerations and codes of currencies aside."""
+    for case in CASES:
+        words = " ".join(str(message) for message in case.messages).lower()
+        for answer in case.answers:
+            ((tool, values),) = answer.items()
+            declared = catalog_of(case)[tool].input_schema["properties"]
+            for name, accepted in values.items():
+                texts = [value.lower() for value in accepted if isinstance(value, str)]
+                if texts and "" not in texts and "enum" not in declared[name] and not name.endswith("currency"):
+                    assert any(text in words for text in texts) or name in ("check_in", "date", "month", "time"), (case.id, name)
+
+
+async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
+    case = next(case for case in CASES if case.category == "answered")
+    catalog = catalog_of(case)
+    text = said(case.messages, catalog, format_of(way_of("hermes"), Settings()))
+    assert [message.role for message in text] == ["user", "assistant", "user"]
+    assert "<tool_call>" in text[1].content
+    assert text[2].content.startswith("<function_results>")
+    native = said(case.messages, catalog, None)
+    assert [message.role for message in native][:3] == ["user", "assistant", "tool"]
+    assert native[1].tool_calls[0].id == native[2].tool_call_id
+    reminded, decided = (conversation(way_of("xml"), case, Settings(call_threshold=threshold)) for threshold in (None, "auto"))
+    assert len(reminded[1].content) > len(decided[1].content)
+    assert reminded[-1] == decided[-1]
+
+
+def test_a_profile_is_asked_by_its_settings() -> None:
+    way, settings = asked_by(Profile(model="m", dialect="qwen", call_threshold=1.5), Settings(max_tokens=9))
+    assert (way.name, settings.call_threshold, settings.max_tokens, settings.family) == ("qwen", 1.5, 9, None)
+    way, settings = asked_by(Profile(model="m", call_threshold="off"), Settings())
+    assert (way.name, settings.call_threshold) == ("xml", None)
+    assert asked_by(Profile(model="m", way="native"), Settings())[0].name == "native+read"
+    with pytest.raises(UsageError):
+        replace(Profile(model="m"), dialect="auto")

@@ -1,0 +1,373 @@
+"""In which way a model is best asked for calls: measured on cases of our own (`probe_cases`), by successive halving (`halving`).
+
+Each candidate's replies are a run of its own in the folder of the probe (`store`), so that what is measured is kept, taken up
+by the next start, and can be read with `xmlcall bench report` and `show`. A run's folder is named after all that its replies
+depend on; other prompts or cases begin another.
+
+The candidates are rows: the default, and what differs from it in one setting. Two join after the first halving, made of what
+was measured: a threshold in numbers, and the settings together that each gained something. The server's own function calling is
+asked once and read twice: as the server tells its calls, which is the yardstick, and with those that it left in the text, which
+is a way.
+"""
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from ..agent.tool_need import ToolNeed
+from ..backends.base import Backend
+from ..errors import BackendError, BackendUnavailable
+from ..profiles.profile import Figure, Measurement, Profile, Rate
+from ..prompting.families import FAMILIES
+from ..types.completion import Usage
+from . import runner
+from .calibrate import Measured, calibration
+from .case import Case
+from .funnel import Verdict, judge_reply
+from .halving import Answers, Pairs, kept, looks, pairs, settled
+from .stats import wilson
+from .store import Run, create_or_resume
+from .subjects import model_subject
+from .suites import fingerprint
+from .ways import Settings, Way, asked_by, prompt_hash, way_of
+
+__all__ = ["DIALECTS_TRIED", "RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "most_replies"]
+
+RUNG: Final = 30  # cases between two halvings
+DIALECTS_TRIED: Final = ("hermes", "qwen")  # which most small models were trained on
+MAX_TOKENS: Final = 256  # of a reply: the longest right one has 120
+DEFAULT: Final = Profile(model="default")
+NATIVE: Final = Profile(model="native", way="native")
+_JOINING: Final = 2  # a calibrated threshold, and the best settings together
+
+
+def candidates(native_tools: bool | None) -> list[Profile]:
+    """Return the ways that are compared, the default first.
+
+    Args:
+        native_tools: what the server says of its own function calling; with False no tool would reach the model that way.
+    """
+    dialects = [replace(DEFAULT, dialect=name) for name in DIALECTS_TRIED]
+    families = [replace(DEFAULT, family=name) for name in FAMILIES if name != DEFAULT.family]
+    native = [] if native_tools is False else [NATIVE]
+    return [DEFAULT, *families, *dialects, replace(DEFAULT, call_threshold="off"), *native]
+
+
+def most_replies(count: int, cases: int) -> int:
+    """Say how many replies a probe needs at most.
+
+    Args:
+        count: of the candidates, with the default.
+        cases: how many there are.
+    """
+    total, left, asked = count * RUNG, max((count - 1) // 2, 1) + _JOINING, RUNG
+    while left > 1:
+        total, left, asked = total + (left + 1) * RUNG, max(left // 2, 1), asked + RUNG
+    return total + 2 * max(cases - asked, 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a candidate has answered.
+
+    Args:
+        profile: its settings.
+        verdicts: by case.
+        problem: why it was not measured, or not to the end; "" if it was.
+    """
+
+    profile: Profile
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def answers(self) -> Answers:
+        """Which cases it has right."""
+        return {case: verdict.is_right for case, verdict in self.verdicts.items()}
+
+    def figure(self) -> Figure:
+        """Return its rates."""
+        return Figure(way=self.profile.words, calls=self._rate(needs_call=True), none=self._rate(needs_call=False))
+
+    def _rate(self, *, needs_call: bool) -> Rate:
+        counted = [each.is_right for each in self.verdicts.values() if (each.case.expects != "no_call") is needs_call]
+        low, high = wilson(sum(counted), len(counted))
+        return Rate(right=sum(counted), total=len(counted), low=round(low, 4), high=round(high, 4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Native:
+    """How the server's own function calling went.
+
+    Args:
+        offered: whether the server takes tools for this model.
+        reason: why it does not; "" if it does.
+        calls: replies to cases that need a call.
+        told: of these, those whose calls the server told as such.
+        leaked: those whose calls stand in the text.
+        results: cases that go on behind a result and need no further call.
+        again: of these, those with a call.
+    """
+
+    offered: bool
+    reason: str = ""
+    calls: int = 0
+    told: int = 0
+    leaked: int = 0
+    results: int = 0
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a probe found.
+
+    Args:
+        outcomes: of all candidates, the default first.
+        yardstick: the server's own function calling, as it tells its calls; None where it was not measured.
+        best: the candidate that was left beside the default.
+        test: the default and that one, on cases that no choice was made by.
+        won: whether it replaces the default.
+        native: how the server's own function calling went.
+        replies: how many were measured or taken up.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    yardstick: Outcome | None
+    best: Outcome
+    test: Pairs
+    won: bool
+    native: Native
+    replies: int
+
+    @property
+    def chosen(self) -> Outcome:
+        """The candidate whose settings go into the profile."""
+        return self.best if self.won else self.outcomes[0]
+
+    def profile(self, model: str, fingerprints: Sequence[str], cases: Sequence[Case]) -> Profile:
+        """Return the profile that follows.
+
+        Args:
+            model: its name.
+            fingerprints: of the model.
+            cases: of the probe.
+        """
+        others = [each for each in self.outcomes if each is not self.chosen and each.verdicts]
+        measured = Measurement(
+            on=datetime.datetime.now(datetime.UTC).date().isoformat(),
+            version=version("xmlcall"),
+            cases=f"{len(cases)} questions of xmlcall probe ({fingerprint(cases)})",
+            figures=tuple(each.figure() for each in (self.chosen, *others)),
+        )
+        return replace(self.chosen.profile, model=model, fingerprints=tuple(fingerprints), measured=measured)
+
+
+class Probe:
+    """A probe of one model.
+
+    Args:
+        backend: open.
+        cases: in the order in which they are asked.
+        folder: of the runs.
+        concurrency: requests at a time.
+        progress: told how many more replies there are.
+        note: told in a sentence what was decided.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        cases: Sequence[Case],
+        folder: Path,
+        *,
+        concurrency: int = 1,
+        progress: Callable[[int], None] = lambda answered: None,
+        note: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self._backend, self._cases, self._folder = backend, list(cases), folder
+        self._concurrency, self._progress, self._note = concurrency, progress, note
+        self._outcomes = [Outcome(profile=each) for each in candidates(backend.capabilities.native_tools)]
+        self._native = next((each for each in self._outcomes if each.profile.way == "native"), None)
+        self._yardstick = Outcome(profile=NATIVE) if self._native else None
+        self._runs: dict[Profile, Run] = {}
+
+    async def run(self) -> Finding:
+        """Measure until a way is settled on.
+
+        Raises:
+            BackendError: the model server failed.
+            UsageError, RunError: the folder cannot be used.
+        """
+        default, *challengers = self._outcomes
+        asked = 0
+        while asked == 0 or len(challengers) > 1:
+            await self._answer([default, *challengers], self._cases[asked : asked + RUNG])
+            names = {each.profile.words: each.answers for each in challengers if each.verdicts}
+            left = kept(default.answers, names)
+            challengers = [each for name in left for each in challengers if each.profile.words == name]
+            self._note(f"after {min(asked + RUNG, len(self._cases))} cases: {', '.join(left)} beside the default")
+            if asked == 0:
+                challengers += self._joining()
+            asked += RUNG
+        best = challengers[0]
+        test, won = await self._test(default, best, self._cases[asked:])
+        return Finding(
+            outcomes=tuple(self._outcomes),
+            yardstick=self._yardstick,
+            best=best,
+            test=test,
+            won=won,
+            native=self._native_story(),
+            replies=sum(len(each.verdicts) for each in self._outcomes),
+        )
+
+    async def _test(self, default: Outcome, best: Outcome, cases: Sequence[Case]) -> tuple[Pairs, bool]:
+        """Hold the best against the default on cases that no choice was made by."""
+        found, begun, ids = pairs({}, {}), 0, {case.id for case in cases}
+        for look in looks(len(cases)):
+            await self._answer([default, best], cases[begun:look])
+            begun = look
+            first, second = ({case: right for case, right in each.answers.items() if case in ids} for each in (default, best))
+            found = pairs(first, second)
+            if (won := settled(found, is_last=look == len(cases))) is not None:
+                return found, won
+        return found, False
+
+    # -- candidates that are made of what was measured -----------------------------------------------------------------
+
+    def _joining(self) -> list[Outcome]:
+        """Return the candidates that join after the first cases."""
+        known = {each.profile.words for each in self._outcomes}
+        new = [Outcome(profile=each) for each in (*self._calibrated(), *self._together()) if each.words not in known]
+        self._outcomes += new
+        return new
+
+    def _calibrated(self) -> Iterator[Profile]:
+        """Yield the default with the threshold that its first answers suggest, if the server tells probabilities."""
+        rows = [row for verdict in self._outcomes[0].verdicts.values() for row in _measured(verdict)]
+        if len({row.needs_tool for row in rows}) == 2:
+            yield replace(DEFAULT, call_threshold=calibration(rows).threshold)
+
+    def _together(self) -> Iterator[Profile]:
+        """Yield the settings that each gained something over the default, in one."""
+        default = self._outcomes[0].answers
+        best = DEFAULT
+        for name in ("dialect", "family", "call_threshold"):
+            changed = [each for each in self._outcomes if getattr(each.profile, name) != getattr(DEFAULT, name)]
+            gains = [(pairs(default, each.answers).gain, getattr(each.profile, name)) for each in changed]
+            gain, value = max(gains, key=lambda each: each[0], default=(0.0, None))
+            if gain > 0:
+                best = replace(best, **{name: value})  # type: ignore[arg-type]
+        yield best
+
+    # -- replies ---------------------------------------------------------------------------------------------------------
+
+    async def _answer(self, outcomes: Sequence[Outcome], cases: Sequence[Case]) -> None:
+        """Let candidates answer cases, those with the same tools one after another: the server has read their prompt by then."""
+        cases = sorted(cases, key=lambda case: [tool.name for tool in case.tools])
+        for outcome in outcomes:
+            if cases and not outcome.problem:
+                await self._answered(outcome, cases)
+
+    async def _answered(self, outcome: Outcome, cases: Sequence[Case]) -> None:
+        way, settings = asked_by(outcome.profile, Settings(max_tokens=MAX_TOKENS))
+        if outcome.profile not in self._runs:
+            self._runs[outcome.profile] = self._run_of(outcome.profile, way, settings)
+        run = self._runs[outcome.profile]
+        failed: list[BackendError] = []
+        is_first = outcome is self._native and not outcome.verdicts
+        with run.locked():
+            for part in (cases[:1], cases[1:]) if is_first else (cases,):  # a server that refuses tools says so at once
+                failures = await runner.execute(
+                    run,
+                    [way],
+                    model_subject(self._backend),
+                    cases=part,
+                    concurrency=self._concurrency,
+                    progress=self._progress,
+                    failed=lambda case, way, error: failed.append(error),
+                )
+                if failures is None or failures == len(part):
+                    break
+        await self._judge(outcome, run, way, cases)
+        if not outcome.verdicts and failed:
+            outcome.problem = str(failed[-1])
+            if outcome is not self._native:
+                raise failed[-1]
+        elif failures is None:
+            raise BackendUnavailable(
+                f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): see that the server runs, and "
+                "give the same command again to go on"
+            )
+
+    async def _judge(self, outcome: Outcome, run: Run, way: Way, cases: Sequence[Case]) -> None:
+        wanted = {case.id for case in cases}
+        for case, row in run.of_way(way.name):
+            if case.id in wanted:
+                outcome.verdicts[case.id] = await self._verdict(case, row, way, run.settings)
+                if outcome is self._native and self._yardstick is not None:
+                    self._yardstick.verdicts[case.id] = await self._verdict(case, row, way_of("native"), run.settings)
+
+    async def _verdict(self, case: Case, row: Mapping[str, Any], way: Way, settings: Settings) -> Verdict:
+        return await judge_reply(row, case, way, settings, reasoning_open=self._backend.capabilities.reasoning_open)
+
+    def _run_of(self, profile: Profile, way: Way, settings: Settings) -> Run:
+        about: dict[str, Any] = {
+            "xmlcall": version("xmlcall"),
+            "suite": "probe",
+            "model": self._backend.model,
+            "server": self._backend.capabilities.server,
+            "reasoning_open": self._backend.capabilities.reasoning_open,
+            "cases": fingerprint(self._cases),
+            "ways": [way.name],
+            "prompts": {way.name: prompt_hash(way, settings)},
+            "settings": settings.to_json(),
+        }
+        depends = hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        name = profile.words.replace(", ", "-").replace(" ", "-")
+        return create_or_resume(self._folder / f"{name}-{depends}", about | {"started": started}, self._cases)
+
+    # -- the server's own function calling --------------------------------------------------------------------------------
+
+    def _native_story(self) -> Native:
+        if self._native is None:
+            return Native(offered=False, reason=_NO_TOOLS.get(self._backend.capabilities.server, _NO_TOOLS[""]))
+        if self._native.problem:
+            return Native(offered=False, reason=f"the server refuses tools: {self._native.problem}")
+        assert self._yardstick is not None
+        needed = [case for case, verdict in self._native.verdicts.items() if verdict.case.expects != "no_call"]
+        told = [case for case in needed if self._yardstick.verdicts[case].reply.calls]
+        read = [case for case in needed if self._native.verdicts[case].reply.calls]
+        ended = [each for each in self._native.verdicts.values() if each.case.category == "answered"]
+        return Native(
+            offered=True,
+            calls=len(needed),
+            told=len(told),
+            leaked=len({*read} - {*told}),
+            results=len(ended),
+            again=sum(bool(each.reply.calls) for each in ended),
+        )
+
+
+_NO_TOOLS: Final = {
+    "llama.cpp": "the model's chat template has no tools: llama.cpp drops them in silence, and the model never sees them",
+    "ollama": "Ollama says that this model does not support tools, and refuses them",
+    "": "the server says that this model has no function calling",
+}
+
+
+def _measured(verdict: Verdict) -> Iterator[Measured]:
+    """Yield what a kept reply tells of the call threshold, if it tells anything."""
+    kept_round = verdict.row["rounds"][0]
+    if (odds := kept_round.get("log_odds")) is None or "threshold" not in kept_round:
+        return
+    need = ToolNeed(log_odds=odds, threshold=0.0, moved=kept_round.get("moved"), named=kept_round.get("named"), usage=Usage())
+    case = verdict.case
+    yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=need.score)

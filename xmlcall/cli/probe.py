@@ -1,0 +1,147 @@
+"""`xmlcall probe`: find out in which way a model is best asked for calls, and keep that as its profile."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .bench_run import Bar, opened
+from .exits import INTERRUPTED, OK, complain, run_async
+from .jsonform import json_text
+from .options import number
+from .plain import visible
+
+if TYPE_CHECKING:
+    from ..bench.case import Case
+    from ..bench.probe import Finding
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Find out, by measuring, in which way a model is best asked for calls, and keep that as its profile."
+EPILOG = """examples:
+  xmlcall probe
+  xmlcall probe ollama:gemma3:4b
+  xmlcall probe http://127.0.0.1:8080/v1 --concurrency 4
+  xmlcall probe path/to.gguf --dry-run
+
+It takes some minutes with a small model. What was measured is kept: stopped, the same command goes on. `run`, `chat`, `serve` and
+`bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
+"""
+
+_SECONDS_A_REPLY = (0.7, 1.5)  # of models of 0.5 and 1.5 billion parameters, on two cores, with the prompt in the server's cache
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", default="local", help="as for `xmlcall run --model` (default: local)"
+    )
+    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument(
+        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where what is measured is kept (default: a folder of the user's cache)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="tell what would be measured, and how long that may take")
+    parser.add_argument("--json", action="store_true", help="print JSON: chosen, won, test, ways, native, profile, replies")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        return run_async(_run(options))
+    except KeyboardInterrupt:
+        complain("interrupted; what was measured is kept: give the same command again to go on")
+        return INTERRUPTED
+
+
+async def _run(options: argparse.Namespace) -> int:
+    from ..bench.probe import Probe, candidates, most_replies
+    from ..bench.probe_cases import probe_cases
+
+    cases = probe_cases()
+    if options.dry_run:
+        return _plan(options, cases)
+    async with AsyncExitStack() as stack:
+        backend = await opened(stack, options)
+        most = most_replies(len(candidates(backend.capabilities.native_tools)), len(cases))
+        bar = stack.enter_context(Bar(most, "replies at most"))
+        folder = options.out or _folder(backend)
+        probe = Probe(
+            backend,
+            cases,
+            folder,
+            concurrency=options.concurrency,
+            progress=bar.advance,
+            note=lambda said: complain(visible(said)),
+        )
+        finding = await probe.run()
+    _keep(options, backend, finding, cases)
+    return OK
+
+
+def _folder(backend: Any) -> Path:
+    import platformdirs
+
+    known = next(iter(backend.capabilities.fingerprints), backend.model)
+    return platformdirs.user_cache_path("xmlcall") / "probe" / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
+
+
+def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
+    """Print what was found and write the profile."""
+    from ..bench.probe_report import found_json, sentences
+    from ..profiles.folder import file_of
+    from ..profiles.toml_file import write_profile
+
+    profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
+    file = file_of(backend.model)
+    if options.json:
+        print(json_text({**found_json(finding, profile), "file": str(file)}))
+    else:
+        _print_table(finding)
+        for sentence in sentences(finding):
+            print(visible(sentence))
+    write_profile(profile, file)
+    complain(f"the profile is in {file}; it is used from now on (`xmlcall profiles rm {file.stem}` removes it)")
+
+
+def _print_table(finding: "Finding") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..bench.probe_report import table_of_probe
+
+    header, rows = table_of_probe(finding)
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 180)
+    console.print(table)
+
+
+def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
+    """Tell the plan; no model is opened for it."""
+    from ..bench.probe import RUNG, candidates, most_replies
+
+    ways = [each.words for each in candidates(None)]
+    most = most_replies(len(ways), len(cases))
+    minutes = [most * seconds / 60 for seconds in _SECONDS_A_REPLY]
+    if options.json:
+        print(json_text({"ways": ways, "cases": len(cases), "most_replies": most, "minutes": [round(each) for each in minutes]}))
+        return OK
+    shown = visible(options.model.rpartition("@")[2])  # what stands before may be a password
+    print(f"{len(ways)} ways of asking {shown}, and up to two made of what is measured:")
+    for way in ways:
+        print(f"  {way}")
+    print(
+        f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is held against"
+    )
+    print("the default on the rest.")
+    sizes = f"{minutes[0]:.0f} minutes with a model of 0.5 billion parameters on two cores, {minutes[1]:.0f} with one of 1.5"
+    print(f"At most {most} replies: {sizes}.")
+    return OK

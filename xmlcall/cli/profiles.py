@@ -1,0 +1,119 @@
+"""`xmlcall profiles`: what is known of how models are asked for calls."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+
+from ..errors import UsageError
+from ..profiles.folder import FoundProfile, folder, listed, named
+from ..profiles.profile import Figure, Rate
+from .exits import OK, complain
+from .jsonform import json_text
+from .plain import visible
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "List, show and remove profiles: how models are asked for calls. `xmlcall probe` measures one."
+EPILOG = """examples:
+  xmlcall profiles list
+  xmlcall profiles show qwen2.5-coder-0.5b
+  cp theirs.toml "$(xmlcall profiles path)"
+
+They are kept in $XMLCALL_PROFILES, else in the user's configuration folder. Those that ship with xmlcall are used where you have
+none.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list", json=False)
+    for action, (_, summary, takes_name) in _ACTIONS.items():
+        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
+        if takes_name is not None:
+            added.add_argument("name", metavar="NAME", nargs=None if takes_name else "?", help="as in `xmlcall profiles list`")
+        added.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return _ACTIONS[options.action or "list"][0](options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    every = list(listed())
+    if options.json:
+        print(json_text({"folder": str(folder()), "profiles": [_described(found) for found in every]}))
+        return OK
+    for found in every:
+        settings = found.profile.words if found.profile else "cannot be read"
+        measured = f"  measured {found.profile.measured.on}" if found.profile and found.profile.measured else ""
+        print(visible(f"{found.name:28} {found.source:8} {settings}{measured}"))
+        if found.problem:
+            complain(found.problem)
+    return OK
+
+
+def _described(found: FoundProfile) -> dict[str, object]:
+    told = {"name": found.name, "source": found.source, "path": str(found.path), "problem": found.problem}
+    return told | {"profile": asdict(found.profile) if found.profile else None}
+
+
+def _show(options: argparse.Namespace) -> int:
+    found = named(options.name)
+    assert found.profile is not None
+    if options.json:
+        print(json_text(_described(found)))
+        return OK
+    profile, measured = found.profile, found.profile.measured
+    rows = [
+        ("profile", f"{found.name} ({found.source})"),
+        ("model", profile.model),
+        ("asked by", profile.words),
+        ("found by", ", ".join(profile.fingerprints) or "its name only"),
+        (
+            "measured",
+            f"{measured.on}, xmlcall {measured.version}, {measured.cases}" if measured else "not yet: these are defaults",
+        ),
+    ]
+    for label, text in rows:
+        print(visible(f"{label:9} {text}"))
+    for figure in measured.figures if measured else ():
+        print(visible(f"  {_figure(figure)}"))
+    return OK
+
+
+def _figure(figure: Figure) -> str:
+    return f"{figure.way}: right calls {_rate(figure.calls)}; rightly none {_rate(figure.none)}"
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.right} of {rate.total} [{100 * rate.low:.0f}-{100 * rate.high:.0f} %]"
+
+
+def _path(options: argparse.Namespace) -> int:
+    path = named(options.name).path if options.name else folder()
+    print(json_text({"path": str(path)}) if options.json else path)
+    return OK
+
+
+def _remove(options: argparse.Namespace) -> int:
+    found = next((each for each in listed() if each.name == options.name and each.source == "yours"), None)
+    if found is None:
+        named(options.name)
+        raise UsageError(f"{options.name} ships with xmlcall and is not removed; `--profile off` does without")
+    try:
+        found.path.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot remove {found.path}: {error.strerror or error}") from error
+    print(json_text({"name": found.name, "removed": True}) if options.json else f"removed {found.name} from {folder()}")
+    return OK
+
+
+# Action -> what runs it, its summary, whether it needs a name (None: it takes none).
+_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], str, bool | None]] = {
+    "list": (_list, "list the profiles, yours and those that ship with xmlcall", None),
+    "show": (_show, "show the settings of a profile, and what was measured", True),
+    "path": (_path, "print where a profile's file is, or the folder of yours", False),
+    "rm": (_remove, "remove a profile of yours", True),
+}

@@ -1,0 +1,1 @@
+"""How each model is asked for calls: what was measured for it, found again by its fingerprint."""

@@ -1,0 +1,132 @@
+"""A profile: the way in which a model is asked for calls, and the figures that speak for it. Plain data.
+
+The language of the prompt is no part of it: that is the person's. What is not said has today's default, so that a profile can
+be as short as the name of a model and one setting.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ..errors import UsageError
+from ..prompting.format import ENGLISH, PromptFormat
+
+__all__ = ["WAYS", "CallThreshold", "Figure", "Measurement", "Profile", "ProfileWay", "Rate", "way_in_words"]
+
+ProfileWay = Literal["xml", "native"]
+WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native")
+
+CallThreshold = float | Literal["auto", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How many of some questions were answered rightly.
+
+    Args:
+        right: how many.
+        total: of how many.
+        low: lower end of the 95 % interval, a share from 0 to 1.
+        high: its upper end.
+    """
+
+    right: int
+    total: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What one way of asking reached.
+
+    Args:
+        way: in words, as in `way_in_words`.
+        calls: of questions that need a call, those with exactly the right calls.
+        none: of questions that need none, those without.
+    """
+
+    way: str
+    calls: Rate
+    none: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What a profile rests on.
+
+    Args:
+        on: the day, as YYYY-MM-DD.
+        version: of xmlcall.
+        cases: which questions, and how many.
+        figures: of the ways that were compared, the chosen one first.
+    """
+
+    on: str
+    version: str
+    cases: str
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How a model is asked for calls.
+
+    Args:
+        model: its name, for people.
+        fingerprints: by which it is known again (`Capabilities.fingerprints`); one in common is enough.
+        way: `xml`: tools are offered in the prompt; `native`: by the server's own function calling, whose text is read, too.
+        dialect: the wire format of calls that the prompt asks for, in the way `xml`.
+        family: of the prompt, in the way `xml`.
+        call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
+        constrain: whether a call that the model has begun is held to its tool's schema, where the server can do that.
+        measured: what speaks for these settings; None where they are defaults that nobody measured.
+
+    Raises:
+        UsageError: a setting that there is not.
+    """
+
+    model: str
+    fingerprints: tuple[str, ...] = ()
+    way: ProfileWay = "xml"
+    dialect: str = ENGLISH.dialect
+    family: str = ENGLISH.family
+    call_threshold: CallThreshold = "auto"
+    constrain: bool = False
+    measured: Measurement | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be used."""
+        if self.way not in WAYS:
+            raise UsageError(f"way: expected one of {', '.join(WAYS)}, got {self.way!r:.80}")
+        PromptFormat(dialect=self.dialect, family=self.family)
+        if not _is_threshold(self.call_threshold):
+            raise UsageError(f"call_threshold: expected a finite number, 'auto' or 'off', got {self.call_threshold!r:.80}")
+
+    @property
+    def words(self) -> str:
+        """The settings in a few words."""
+        return way_in_words(self.way, self.dialect, self.family, self.call_threshold, constrain=self.constrain)
+
+
+def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold, *, constrain: bool = False) -> str:
+    """Say how a model is asked: `xml, list, threshold auto`; our own wire format goes without its name.
+
+    Args:
+        way: of `WAYS`.
+        dialect: as in `Profile`.
+        family: as in `Profile`.
+        call_threshold: as in `Profile`.
+        constrain: as in `Profile`.
+    """
+    if way == "native":
+        return "native"
+    threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"
+    parts = ["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"]
+    return ", ".join([*parts, *(["constrained"] if constrain else [])])
+
+
+def _is_threshold(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ("auto", "off")
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
