@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         UsageError as UsageError,
         XmlcallError as XmlcallError,
     )
+    from .grammars.calls import grammar as grammar, loosened as loosened
     from .hosts.config import HttpServer as HttpServer, StdioServer as StdioServer, load_servers as load_servers
     from .hosts.local import LocalHost as LocalHost
     from .hosts.mcp.host import McpHost as McpHost
@@ -73,6 +74,7 @@ _MODULES = {
     ".binding.bind": "bind",
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
+    ".grammars.calls": "grammar loosened",
     ".hosts.config": "HttpServer StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".types.events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",

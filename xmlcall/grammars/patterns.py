@@ -1,7 +1,7 @@
 r"""Patterns of schemas as expressions: those that need no look at what stands around them.
 
-What is read: characters, classes, `.`, `\d`, `\w`, `\s` as ECMA-262 has them, groups, alternatives, and counts. What is not (looks
-ahead and behind, back references, `\p{...}`, anchors inside, long counts) makes the whole pattern unknown, and the caller
+What is read: characters, classes, `.`, `\d`, `\w`, `\s` as ECMA-262 has them, groups, alternatives, and counts. What is not
+(looks ahead and behind, back references, `\p{...}`, anchors inside, long counts) makes the whole pattern unknown, and the caller
 loosens the value. A pattern that is not anchored may stand anywhere in the text.
 """
 
