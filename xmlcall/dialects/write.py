@@ -18,7 +18,7 @@ from ..types.calls import Tool
 from . import DIALECTS, Dialect
 from .tag_patterns import is_escaped
 
-__all__ = ["beginning", "filled", "json_text", "marks_all", "parameter_parts", "write"]
+__all__ = ["beginning", "filled", "json_texts", "marks_all", "parameter_parts", "write"]
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 
@@ -92,8 +92,8 @@ def marks_all(dialect: Dialect) -> bool:
     return dialect.string_mark is not None and dialect.string_mark.written == dialect.written["parameter_open"]
 
 
-def json_text(value: Any, dialect: Dialect) -> str:
-    """Write a JSON value as it stands inside a call.
+def json_texts(value: Any, dialect: Dialect) -> list[str]:
+    """Write a JSON value as it may stand in a longer one, of which other parts decide whether its `<` and `&` are escaped.
 
     Args:
         value: any JSON value; a string gets its quotes.
@@ -102,7 +102,10 @@ def json_text(value: Any, dialect: Dialect) -> str:
     Raises:
         UsageError: it is no JSON value.
     """
-    return _entities(_json(value, dialect), dialect)
+    plain = _json(value, dialect)
+    escaped = plain.replace("<", "\\u003c")
+    both = escaped.replace("&", "\\u0026") if dialect.open_entities else escaped
+    return list(dict.fromkeys(_entities(text, dialect) for text in (plain, escaped, both)))
 
 
 def _entities(text: str, dialect: Dialect) -> str:

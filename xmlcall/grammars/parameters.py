@@ -96,7 +96,8 @@ class Parameters:
     def _listed(self, name: str, schema: Mapping[str, Any]) -> Iterator[Expression]:
         for value in self._values.enumerated(schema):
             opener, text, closer = parameter_parts(name, value, self._tool, self._catalog, self._row)
-            yield sequence(opener, self._pad, text, self._pad, closer)
+            pad = self._pad if text == text.strip("\r\n") else EMPTY
+            yield sequence(opener, pad, text, pad, closer)
 
     def _texts(self, name: str, found: list[Branch], path: str) -> Iterator[Expression]:
         """Yield a parameter that has room for a string."""

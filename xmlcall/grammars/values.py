@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ..dialects import Dialect
-from ..dialects.write import json_text
+from ..dialects.write import json_texts
 from ..schema.validation import is_valid
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
@@ -37,6 +37,7 @@ SPACE: Final = choice(EMPTY, " ", sequence("\n", repeat(characters(" \t"), 0, 20
 """White space between the parts of a call."""
 
 DIGITS: Final = 17  # behind the first one of a number
+TWICE: Final = "a name may come twice in an object"
 MOST_OPTIONAL: Final = 40  # properties of an object of which any may come first
 _DIGIT: Final = characters(("0", "9"))
 _HEX: Final = characters(("0", "9"), ("a", "f"), ("A", "F"))
@@ -114,7 +115,7 @@ class Values:
             "array": self._array,
             "object": self._object,
             ENUMERATED: lambda schema, path: choice(*map(self.text, self.enumerated(schema))),
-            ANYTHING: lambda schema, path: self._anything(),
+            ANYTHING: lambda schema, path: self._anything(path),
         }
 
     def of(self, schema: Any, path: str) -> Expression:
@@ -146,9 +147,9 @@ class Values:
         listed = [schema["const"]] if "const" in schema else schema["enum"]
         return [value for value in listed if is_valid(self._validator, value, schema)]
 
-    def text(self, value: Any) -> str:
+    def text(self, value: Any) -> Expression:
         """Write a JSON value."""
-        return json_text(value, self._row)
+        return choice(*json_texts(value, self._row))
 
     def _string(self, schema: Mapping[str, Any], path: str) -> Expression:
         return self._rules.define("string", sequence('"', self._inside(schema, path), '"'))
@@ -200,7 +201,7 @@ class Values:
         allowed = schema.get("additionalProperties", not schema.get("properties"))
         if allowed is False and not schema.get("patternProperties"):
             return sequence("{", self._space, "}")
-        self._loosened.note(path, "a name may come twice")
+        self._loosened.note(path, TWICE)
         member = self._any_member(allowed if not schema.get("patternProperties") else True, path)
         listed = optional(sequence(member, repeat(sequence(",", self._space, member))))
         return sequence("{", self._space, listed, self._space, "}")
@@ -208,7 +209,8 @@ class Values:
     def _any_member(self, schema: Any, path: str) -> Expression:
         return self._rules.define("member", sequence(self._string({}, path), ":", self._space, self.of(schema, f"{path}.*")))
 
-    def _anything(self) -> Expression:
+    def _anything(self, path: str) -> Expression:
+        self._loosened.note(path, TWICE)
         rule, is_new = self._rules.reserve("anything", "anything")
         if not is_new:
             return rule
