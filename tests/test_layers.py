@@ -18,7 +18,7 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types loosejson schema tools dialects binding parsing prompting"
+CORE = "errors types loosejson schema tools dialects binding parsing prompting grammars"
 layer("errors", "")
 layer("types", "errors")
 layer("loosejson", "types")
@@ -28,6 +28,7 @@ layer("dialects", "errors types tools")
 layer("binding", "types loosejson schema tools")
 layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
+layer("grammars", "errors types schema tools dialects")
 # -- I/O --
 layer("models", "errors")
 layer("profiles", "errors prompting")
@@ -35,6 +36,8 @@ layer("backends", "errors types models")
 layer("hosts", "errors types schema")
 layer("agent", "errors types schema tools dialects binding parsing prompting backends hosts")
 layer("bench", "errors types tools dialects parsing prompting profiles models backends hosts agent")
+layer("agent", "errors types schema tools dialects binding parsing prompting grammars backends hosts")
+layer("bench", "errors types tools dialects parsing prompting models backends hosts agent")
 layer("proxy", "errors types schema tools dialects binding parsing prompting backends hosts agent")
 layer("clients", "errors types backends proxy")
 layer("cli", " ".join(LAYERS))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         UsageError as UsageError,
         XmlcallError as XmlcallError,
     )
+    from .grammars.calls import grammar as grammar, loosened as loosened
     from .hosts.config import HttpServer as HttpServer, StdioServer as StdioServer, load_servers as load_servers
     from .hosts.local import LocalHost as LocalHost
     from .hosts.mcp.host import McpHost as McpHost
@@ -77,6 +78,7 @@ _MODULES = {
     ".binding.provenance": "ValueSource provenance",
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
+    ".grammars.calls": "grammar loosened",
     ".hosts.config": "HttpServer StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".types.events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",

@@ -18,7 +18,7 @@ from ..types.calls import Tool
 from . import DIALECTS, Dialect
 from .tag_patterns import is_escaped
 
-__all__ = ["beginning", "write"]
+__all__ = ["beginning", "filled", "json_texts", "marks_all", "parameter_parts", "write"]
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 
@@ -47,7 +47,7 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     block = dialect.written.get("block_open", "")
     # A model goes on best where its own tokens end: behind a bare `"X"` small ones write ` ,`, which no training text has.
     call = '{"name": "{name}", "arguments":' if dialect.is_json else dialect.written["call_open"] + "\n"
-    begun = _filled(call, name) if name else call.partition("{name}")[0]
+    begun = filled(call, name) if name else call.partition("{name}")[0]
     return f"{block}\n{begun}" if block else begun
 
 
@@ -63,26 +63,63 @@ def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Di
     if dialect.json_body:
         body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
     else:
-        body = [_parameter(key, value, catalog.get(name), catalog, dialect) for key, value in arguments.items()]
-    return "\n".join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
+        tool = catalog.get(name)
+        body = ["".join(parameter_parts(key, value, tool, catalog, dialect)) for key, value in arguments.items()]
+    return "\n".join([filled(written["call_open"], name), *body, filled(written["call_close"], name)])
 
 
-def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
+def parameter_parts(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> tuple[str, str, str]:
+    """Write a parameter: its opener, its value and its closer.
+
+    Args:
+        name: of the parameter.
+        value: of the parameter.
+        tool: that it belongs to; None if that is not known.
+        catalog: that the tool is in.
+        dialect: a wire format with a tag for each parameter.
+    """
     is_string = isinstance(value, str)
     plain = value if is_string else _json(value, dialect)
     mark = dialect.string_mark if is_string else dialect.json_mark
     opener = dialect.written["parameter_open"]
-    marks_all = dialect.string_mark is not None and dialect.string_mark.written == opener  # DSML
-    if mark is not None and (marks_all or needs_mark(value, plain, name, tool, catalog)):
+    if mark is not None and (marks_all(dialect) or needs_mark(value, plain, name, tool, catalog)):
         opener = mark.written
-    opener = _filled(opener, name)
-    text = _string(value, dialect) if is_string else plain
-    if dialect.entities:
-        text = text.translate(_ENTITIES)
-    return f"{opener}{text}{_filled(dialect.written['parameter_close'], name)}"
+    text = _entities(_string(value, dialect) if is_string else plain, dialect)
+    return filled(opener, name), text, filled(dialect.written["parameter_close"], name)
 
 
-def _filled(tag: str, name: str) -> str:
+def marks_all(dialect: Dialect) -> bool:
+    """Say whether every parameter of a format carries a mark of its type, as in DSML."""
+    return dialect.string_mark is not None and dialect.string_mark.written == dialect.written["parameter_open"]
+
+
+def json_texts(value: Any, dialect: Dialect) -> list[str]:
+    """Write a JSON value as it may stand in a longer one, of which other parts decide whether its `<` and `&` are escaped.
+
+    Args:
+        value: any JSON value; a string gets its quotes.
+        dialect: the wire format.
+
+    Raises:
+        UsageError: it is no JSON value.
+    """
+    plain = _json(value, dialect)
+    escaped = plain.replace("<", "\\u003c")
+    both = escaped.replace("&", "\\u0026") if dialect.open_entities else escaped
+    return list(dict.fromkeys(_entities(text, dialect) for text in (plain, escaped, both)))
+
+
+def _entities(text: str, dialect: Dialect) -> str:
+    return text.translate(_ENTITIES) if dialect.entities else text
+
+
+def filled(tag: str, name: str) -> str:
+    """Write a tag of a row.
+
+    Args:
+        tag: as in `Dialect.written`.
+        name: of the tool or the parameter, which `{name}` stands for.
+    """
     return tag.replace("{name}", name)
 
 
