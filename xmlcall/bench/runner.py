@@ -115,7 +115,7 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
         raise UsageError(
-            "tasks of several turns and conversations are played with --way xml, native or the name of a wire format, "
+            "tasks of several turns and conversations are played with --way xml, native, native+read or the name of a wire format, "
             f"not {others[0]}"
         )
 
@@ -165,14 +165,14 @@ async def _played(
     Args:
         play: which plays it, with options of `ToolLoop`.
         case: what is played.
-        way: `native`, or one with our prompt.
+        way: native, or one with our prompt.
         backend: open.
         settings: of the run.
         more: options in place of those that follow from the settings.
     """
     started = backend.clock()
     options: dict[str, Any] = {
-        "mode": "native-only" if way.is_native else "xml",  # what a task measures is the server's own reading
+        "mode": "xml" if not way.is_native else "native" if way.reads_text else "native-only",
         "dialect": format_of(way, settings).dialect,
         "lang": settings.lang,
         "parallel": settings.parallel,
@@ -242,7 +242,7 @@ async def _reply(
             first = backend.clock() - started if first is None else first
             last = event
     assert isinstance(last, Generated)
-    calls = [_kept_call(call.raw) for call in last.reply.calls] if way.is_native else []
+    calls = [_kept_call(call.raw) for call in last.reply.calls if call.raw.dialect == "native"]  # others stand in the text
     kept = {
         "text": last.raw,
         "reasoning": last.server_reasoning,

@@ -1,7 +1,7 @@
 """The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
 
 A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
-the server's function calling; `origin` is the kind of prompt that browser extensions paste into a chat, worded anew: many
+the server's function calling; with `native+read` calls that the server left in the text count, too; `origin` is the kind of prompt that browser extensions paste into a chat, worded anew: many
 rules, a fenced block, every value a string.
 """
 
@@ -81,11 +81,13 @@ class Way:
         name: what people type.
         dialect: the wire format that the prompt asks for; "" for the server's own function calling.
         asked: codes of repairs that are none here, because the prompt asks for what they mend.
+        reads_text: whether our parser reads the text, if the server found no call itself.
     """
 
     name: str
     dialect: str
     asked: frozenset[str] = frozenset()
+    reads_text: bool = True
 
     @property
     def is_native(self) -> bool:
@@ -102,7 +104,8 @@ _WAYS = {
     way.name: way
     for way in (
         Way(name="xml", dialect="function_calls"),
-        Way(name="native", dialect=""),
+        Way(name="native", dialect="", reads_text=False),
+        Way(name="native+read", dialect=""),
         # Asks for a block in a fence, and for the attribute call_id.
         Way(name="origin", dialect="function_calls", asked=frozenset({"code-fence", "attribute-style"})),
         *(Way(name=name, dialect=name) for name in DIALECTS),
@@ -114,7 +117,7 @@ def way_of(name: str) -> Way:
     """Return a way by its name.
 
     Args:
-        name: `xml`, `native`, `origin` or the name of a dialect.
+        name: `xml`, `native`, `native+read`, `origin` or the name of a dialect.
 
     Raises:
         UsageError: there is no such way.
@@ -244,7 +247,7 @@ def generation(
     )
     binder = Binder(catalog=catalog)
     if way.is_native:
-        return generate_native(backend, request, binder, read_text=False)  # what is measured is the server's own reading
+        return generate_native(backend, request, binder, read_text=way.reads_text)
     return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)
 
 
