@@ -115,8 +115,8 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
         raise UsageError(
-            "tasks of several turns and conversations are played with --way xml, native, native+read or the name of a wire format, "
-            f"not {others[0]}"
+            "tasks of several turns and conversations are played with --way xml, native, native+read or the name of a wire "
+            f"format, not {others[0]}"
         )
 
 

@@ -1,8 +1,8 @@
 """The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
 
 A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
-the server's function calling; with `native+read` calls that the server left in the text count, too; `origin` is the kind of prompt that browser extensions paste into a chat, worded anew: many
-rules, a fenced block, every value a string.
+the server's function calling; in `native+read` calls that the server left in the text count, too; `origin` is the kind of prompt
+that browser extensions paste into a chat, worded anew: many rules, a fenced block, every value a string.
 """
 
 import hashlib
