@@ -61,7 +61,7 @@ def test_a_large_result_keeps_its_beginning_its_end_its_frame_and_the_instructio
     assert short.endswith(whole.content[whole.content.index("END\n</result>") :])
     assert f"[... {cut.left_out:,} characters of this result are left out here: " in short
     assert (cut.name, cut.characters, cut.characters - cut.left_out in LENGTHS) == ("read_file", len(text), True)
-    assert estimate(fitted.messages) > 1400, "more was cut than had to be"
+    assert 1200 < estimate(fitted.messages) < 1400, "about 0.7 of the room"
 
 
 def test_old_results_go_before_old_turns_and_before_new_results() -> None:
@@ -91,7 +91,7 @@ def test_a_large_new_result_takes_at_most_half_from_the_conversation() -> None:
     text = contents(fitted)
     assert fitted.fits
     assert "answer 59" in text
-    assert text.count("word ") * 5 > 0.35 * 2000 * 3
+    assert text.count("word ") * 5 > 0.25 * 2000 * 3
 
 
 def test_results_of_one_message_share_what_is_left() -> None:
@@ -154,11 +154,15 @@ def test_results_in_messages_of_their_own() -> None:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_notes_are_in_the_language_of_the_prompts(lang: str) -> None:
     messages = [*turn(0, "r" * 2000) * 20, person("Go."), model("call"), told("x" * 9000, lang=lang)]
-    text = contents(fit(messages, 1200, lang=lang))
+    rounds = [model("call"), told("x" * 900, lang=lang)] * 20
+    text = contents(fit(messages, 1200, lang=lang)) + contents(fit([person("Go."), *rounds], 1200, lang=lang))
     for name in ("shortened", "left_out"):
         before, _, behind = source(lang, name).strip().partition("{{ count }}")
         assert before in text
         assert behind in text
+    for line in source(lang, "earlier").splitlines():
+        if "{{ text }}" in line:
+            assert line.partition("{{ text }}")[0].removeprefix("{{ name }}") in text
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
