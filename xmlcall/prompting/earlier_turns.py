@@ -71,7 +71,7 @@ def line_of(turn: Sequence[Message], lang: str) -> Line:
     """
     asked = "" if turn[0].role == "assistant" else turn[0].content
     standing = _standing(asked)
-    parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked else ["-"]
+    parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
     returned = list(_returned(turn))
     parts += [_part(lang, "returned").format(name=_begin(name, RETURNED), text=text) for name, text in returned[:CALLS]]
     if len(returned) > CALLS:

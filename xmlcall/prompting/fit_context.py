@@ -53,7 +53,7 @@ EARLIER: Final = 0.2
 
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
-TOKENS_A_NOTE: Final = 40
+TOKENS_A_NOTE: Final = 60
 CHARACTERS_A_TOKEN: Final = 3.2
 """Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
 
