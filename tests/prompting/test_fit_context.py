@@ -245,7 +245,7 @@ def test_a_cut_makes_room(messages: list[Message], limit: int) -> None:
     fitted, fixed = fit(messages, limit), estimate(messages[:1])
     before = fit(messages[:-1], limit).messages
     if fitted.messages[: len(before)] != before and len(messages[-1].content) < 100:
-        assert estimate(fitted.messages) - fixed < 0.75 * (limit - fixed) or fitted.messages[-1].content != messages[-1].content
+        assert estimate(fitted.messages) - fixed < 0.75 * (limit - fixed)
 
 
 @given(CONVERSATIONS)
