@@ -25,6 +25,7 @@ from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
 from ..types.tool import Tool
 from .case import Case
+from .history import as_native, as_text
 from .origin import origin_prompt
 
 __all__ = [
@@ -146,13 +147,12 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
         settings: of the run.
         needs_tool: False if it was decided that the question needs no tool.
     """
-    messages = [Message(role=message["role"], content=message["content"]) for message in case.messages]
     if way.is_native:
-        return tuple(messages)
-    catalog = catalog_of(case)
+        return tuple(as_native(case.messages))
+    catalog, format = catalog_of(case), format_of(way, settings)
+    messages = list(as_text(case.messages, catalog, format))
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
-    format = format_of(way, settings)
     reminder = prompt.reminder(catalog, format, needs_tool=needs_tool) if settings.reminder else ""
     return with_system(prompt.tool_prompt(catalog, format), with_reminder(reminder, messages))
 
