@@ -428,7 +428,14 @@ async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("wheel")
 @pytest.mark.parametrize(
-    ("name", "way", "right"), [("oracle", "xml", 10), ("oracle", "native", 10), ("garbage", "xml", 0), ("mutator", "xml", 4)]
+    ("name", "way", "right"),
+    [
+        ("oracle", "xml", 10),
+        ("oracle", "native", 10),
+        ("oracle", "native+read", 10),
+        ("garbage", "xml", 0),
+        ("mutator", "xml", 4),
+    ],
 )
 @pytest.mark.parametrize("feedback", [0, 1])
 async def test_the_stand_ins_play_tasks(tmp_path: Path, name: str, way: str, right: int, feedback: int) -> None:

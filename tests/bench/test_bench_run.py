@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_harness import model_server
+from servers.fake_openai import DONE, chunk, llama_props
+from servers.fake_openai import reply as steps_of
 
 from xmlcall import Tool, UsageError
 from xmlcall.backends import openai_wire as openai
+from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
@@ -75,12 +79,39 @@ async def of_stand_in(folder: Path, name: str, *ways: str, **settings: Any) -> d
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["xml", "native", "origin", "hermes", "qwen", "glm"])
+@pytest.mark.parametrize("way", ["xml", "native", "native+read", "origin", "hermes", "qwen", "glm"])
 async def test_the_oracle_is_right(tmp_path: Path, way: str) -> None:
     found = (await of_stand_in(tmp_path / "run", "oracle", way))[way]
     assert all(found[stage] == (14 if stage == "completed" else 10,) * 2 for stage in STAGES)
     assert found["task_correct"] == (14, 14)
     assert found["refused_rightly"] == (4, 4)
+
+
+LEAKED = '```json\n{"name": "add", "arguments": {"a": 0, "b": 1}}\n```'
+TOLD = {"index": 0, "id": "x", "function": {"name": "add", "arguments": '{"a": 0, "b": 1}'}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "native", "read"),
+    [
+        (steps_of(LEAKED), "unread_call", ""),
+        ([*steps_of(LEAKED)[:-3], chunk({"tool_calls": [TOLD]}), chunk({}, "tool_calls"), DONE], "", ""),
+        (steps_of("I cannot add."), "prose_only", "prose_only"),
+    ],
+    ids=["in the text", "found by the server, too", "no call"],
+)
+async def test_calls_that_a_server_left_in_the_text_count_where_it_is_read(
+    tmp_path: Path, steps: Any, native: str, read: str
+) -> None:
+    """The server is given the tools in both ways; kept replies are judged as the live ones."""
+    with model_server("never") as (url, fake):
+        fake.steps, fake.props = steps, llama_props(tools=True)
+        run = start(tmp_path / "run", "native", "native+read", cases=CASES[:1])
+        async with OpenAIBackend(url) as backend:
+            found = await answered(run, model_subject(backend))
+    assert [[tool["function"]["name"] for tool in body["tools"]] for body in fake.bodies] == [["add"], ["add"]]
+    for each in (found, await judged(read_run(run.folder))):
+        assert {way: verdicts[0].failure for way, verdicts in each.items()} == {"native": native, "native+read": read}
 
 
 @pytest.mark.parametrize("feedback", [0, 2])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.fit_context import LENGTHS, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.fit_context import LENGTHS, TOKENS_A_NOTE, Cut, Fitted, Scale, estimate, estimate_tools, fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.templates import LANGUAGES, source
 from xmlcall.proxy.formats.bodies import call_of
@@ -61,7 +61,7 @@ def test_a_large_result_keeps_its_beginning_its_end_its_frame_and_the_instructio
     assert short.endswith(whole.content[whole.content.index("END\n</result>") :])
     assert f"[... {cut.left_out:,} characters of this result are left out here: " in short
     assert (cut.name, cut.characters, cut.characters - cut.left_out in LENGTHS) == ("read_file", len(text), True)
-    assert estimate(fitted.messages) > 1400, "more was cut than had to be"
+    assert 1200 < estimate(fitted.messages) < 1400, "about 0.7 of the room"
 
 
 def test_old_results_go_before_old_turns_and_before_new_results() -> None:
@@ -72,7 +72,7 @@ def test_old_results_go_before_old_turns_and_before_new_results() -> None:
     assert "c" * 5000 in contents(fitted)
 
 
-def test_the_oldest_turns_are_left_out_with_a_note() -> None:
+def test_the_oldest_turns_are_told_in_a_line_each() -> None:
     chat = [message for number in range(60) for message in turn(number, f"result {number} " * 30)]
     fitted = fit([SYSTEM, *chat, person("And now?")], 2000)
     kept = [message.content for message in fitted.messages]
@@ -80,6 +80,8 @@ def test_the_oldest_turns_are_left_out_with_a_note() -> None:
     assert fitted.left_out % 4 == 0
     assert kept[0] == SYSTEM.content
     assert kept[1].startswith(f"[{fitted.left_out} earlier messages of this conversation are left out: ")
+    newest = fitted.left_out // 4 - 1
+    assert f'\n- Asked: "question {newest}" read_file returned: "result {newest} result {newest} ' in kept[1]
     assert kept[1].endswith(f"\n\nquestion {fitted.left_out // 4}")
     assert kept[-2:] == ["answer 59", "And now?"]
     assert not fitted.cuts
@@ -91,7 +93,7 @@ def test_a_large_new_result_takes_at_most_half_from_the_conversation() -> None:
     text = contents(fitted)
     assert fitted.fits
     assert "answer 59" in text
-    assert text.count("word ") * 5 > 0.35 * 2000 * 3
+    assert text.count("word ") * 5 > 0.25 * 2000 * 3
 
 
 def test_results_of_one_message_share_what_is_left() -> None:
@@ -153,12 +155,36 @@ def test_results_in_messages_of_their_own() -> None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_notes_are_in_the_language_of_the_prompts(lang: str) -> None:
-    messages = [*turn(0, "r" * 2000) * 20, person("Go."), model("call"), told("x" * 9000, lang=lang)]
-    text = contents(fit(messages, 1200, lang=lang))
+    messages = [*turn(0), *turn(1, "r" * 2000) * 3, person("Go."), model("call"), told("x" * 9000, lang=lang)]
+    rounds = [model("call"), told("x" * 900, lang=lang)] * 20
+    text = contents(fit(messages, 1200, lang=lang)) + contents(fit([person("Go."), *rounds], 1200, lang=lang))
     for name in ("shortened", "left_out"):
         before, _, behind = source(lang, name).strip().partition("{{ count }}")
         assert before in text
         assert behind in text
+    for line in source(lang, "earlier").splitlines():
+        if "{{ text }}" in line:
+            assert line.partition("{{ text }}")[0].removeprefix("{{ name }}") in text
+
+
+def test_of_results_the_longest_go_first_and_of_these_the_oldest() -> None:
+    sizes = [6000, 20_000, 18_000, 5000]
+    chat = [message for number, size in enumerate(sizes) for message in turn(number, f"result {number} " + "x" * size)]
+    for size, expected in [(1000, [1]), (6000, [1, 2]), (8000, [0, 1, 2]), (11_000, [0, 1, 2, 3])]:
+        sent = fit([SYSTEM, *chat, person("?" * round(size * 3.2))], 16_500).messages
+        assert [number for number in range(4) if len(sent[3 + 4 * number].content) < 3000] == expected
+
+
+def test_a_persons_standing_instructions_stay_when_lines_go() -> None:
+    said = [f"Tell me a tale of number {number}. Make it long, please." for number in range(400)]
+    said[5] = "Thanks!\n\nFrom now on, call me Captain. And now the weather."
+    chat = [message for text in said for message in (person(text), model("A tale. " * 20))]
+    fitted = fit([SYSTEM, *chat, person("And now?")], 2000)
+    block = fitted.messages[1].content
+    assert fitted.fits
+    assert "From now on, call me Captain." in block
+    assert "number 4." not in block
+    assert block.count("\n- Asked: ") < 60
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
@@ -202,6 +228,24 @@ def test_what_comes_out_fits_or_says_that_it_does_not(messages: list[Message], l
     roles = [message.role for message in fitted.messages[1:]]
     assert all(a != b for a, b in itertools.pairwise(roles)), "templates want turns"
     assert fitted.messages[-1].content.rpartition("</result>")[2].endswith(messages[-1].content.rpartition("</result>")[2])
+
+
+@given(CONVERSATIONS, st.integers(300, 6000))
+def test_what_was_sent_once_is_sent_again_until_the_next_cut(messages: list[Message], limit: int) -> None:
+    """Each request is the one before with what came since, wherever that fits, as if every cut was remembered."""
+    ends = [place for place, message in enumerate(messages) if message.role == "assistant"] + [len(messages)]
+    for before, now in itertools.pairwise(ends):
+        goes_on = (*fit(messages[:before], limit).messages, *messages[before:now])
+        if estimate(goes_on) + 2 * TOKENS_A_NOTE <= limit:
+            assert fit(messages[:now], limit).messages == goes_on
+
+
+@given(CONVERSATIONS, st.integers(1000, 6000))
+def test_a_cut_makes_room(messages: list[Message], limit: int) -> None:
+    fitted, fixed = fit(messages, limit), estimate(messages[:1])
+    before = fit(messages[:-1], limit).messages
+    if fitted.messages[: len(before)] != before and len(messages[-1].content) < 100:
+        assert estimate(fitted.messages) - fixed < 0.75 * (limit - fixed)
 
 
 @given(CONVERSATIONS)

@@ -143,9 +143,11 @@ class RetryAsked:
 class Shortened:
     """The model is not sent all of the conversation, because its context is smaller; `Answer.messages` has all of it.
 
+    It is told once for each cut: until the next one, the requests of the turns that follow are cut at the same places.
+
     Args:
         results: that are sent in part.
-        messages: how many, the oldest, are not sent.
+        messages: how many, the oldest, are not sent themselves, but in a line for their turn.
     """
 
     results: tuple[Cut, ...]

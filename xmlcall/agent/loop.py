@@ -11,7 +11,7 @@ Calls of one reply run one after the other, in the order written: the second may
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
@@ -105,6 +105,7 @@ class ToolLoop:
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._catalog: Catalog | None = None
         self._scale = Scale()
+        self._told = _ToldCuts()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -169,9 +170,8 @@ class ToolLoop:
         if not opened or opened[-1].role not in ("user", "tool"):
             raise UsageError("the last message must be the person's (role 'user') or a result")
         shortened: list[Shortened] = []
-        turn = await self._turn(
-            opened, FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=_teller(shortened))
-        )
+        on_cut = self._told.teller(len(opened), shortened)
+        turn = await self._turn(opened, FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut))
         while not turn.stop_reason:
             if turn.count:
                 self._renew(turn, await self.catalog())
@@ -267,14 +267,33 @@ def _last_request(messages: Iterable[Message]) -> str:
     return said[-1] if said else ""
 
 
-def _teller(shortened: list[Shortened]) -> Callable[[Fitted], None]:
-    """Return what notes how a request was shortened; the same is told once."""
-    told: set[Shortened] = set()
+@dataclass(slots=True)
+class _ToldCuts:
+    """The cuts that were told: what is cut stays cut in the turns that follow, and is told once.
 
-    def tell(fitted: Fitted) -> None:
-        event = Shortened(results=fitted.cuts, messages=fitted.left_out)
-        if event not in told:
-            told.add(event)
-            shortened.append(event)
+    Args:
+        events: of the conversation that was last gone on with.
+        length: of that, in messages; one that is not longer is another one.
+    """
 
-    return tell
+    events: set[Shortened] = field(default_factory=set)
+    length: int = 0
+
+    def teller(self, length: int, shortened: list[Shortened]) -> Callable[[Fitted], None]:
+        """Return what notes how requests of a run are shortened.
+
+        Args:
+            length: of the conversation that the run begins with, in messages.
+            shortened: gets what is to be told.
+        """
+        if length <= self.length:
+            self.events.clear()
+        self.length = length
+
+        def tell(fitted: Fitted) -> None:
+            event = Shortened(results=fitted.cuts, messages=fitted.left_out)
+            if event not in self.events:
+                self.events.add(event)
+                shortened.append(event)
+
+        return tell

@@ -20,7 +20,8 @@ class Case:
     Args:
         id: unique in its suite.
         category: part of the suite that it belongs to; samples are drawn evenly from all.
-        messages: the conversation so far, each with `role` and `content`, the person's question last.
+        messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
+            before stand in it as in `history`.
         tools: what is offered.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
             judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
@@ -57,10 +58,12 @@ def case_to_json(case: Case) -> dict[str, Any]:
     return {name: value for name, value in asdict(case).items() if value or name not in _CONVERSATIONAL}
 
 
-# Ids of cases that are alike: a question among catalogs of several sizes; BFCL's questions of real users about the same tools,
-# whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four variants; the turns of one
-# conversation, which are `CONVERSATION#NUMBER`.
-_GROUPED = re.compile(r"(catalog)-\d+-(\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_turn)_[a-z_]+_(\d+)|(.+)#\d+")
+# Ids of cases that are alike: a question among catalogs of several sizes, or at several turns of a conversation; BFCL's questions
+# of real users about the same tools, whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four
+# variants; the turns of one conversation, which are `CONVERSATION#NUMBER`.
+_GROUPED = re.compile(
+    r"(catalog)-\d+-(\d+)|(long)-\d+-\d+-([a-z]+-\d+)|(live_[a-z_]+)_\d+-(\d+)-\d+|(multi_turn)_[a-z_]+_(\d+)|(.+)#\d+"
+)
 
 
 def group_of(case: Case) -> str:

@@ -120,8 +120,8 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
         raise UsageError(
-            "tasks of several turns and conversations are played with --way xml, native or the name of a wire format, "
-            f"not {others[0]}"
+            "tasks of several turns and conversations are played with --way xml, native, native+read or the name of a wire "
+            f"format, not {others[0]}"
         )
 
 
@@ -172,7 +172,7 @@ async def _played(
     Args:
         play: which plays it, with options of `ToolLoop`.
         case: what is played.
-        way: `native`, or one with our prompt.
+        way: native, or one with our prompt.
         backend: open.
         settings: of the run.
         more: options in place of those that follow from the settings.

@@ -22,6 +22,7 @@ from .bfcl import AST_CATEGORIES, read_cases
 from .case import Case, case_to_json
 from .catalog import catalog_cases
 from .data import bfcl_wheel
+from .long import long_cases
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
 from .smoke import smoke_cases
 from .talk import talk_cases
@@ -129,9 +130,13 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "bfcl-report": (_report, "300 others of bfcl-core, to report what was chosen; 60 need no call"),
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
     "catalog": (catalog_cases, "the right tool among 1, 10, 50, 100 and 200 real ones; 200"),
+    "long": (long_cases, "the same calls at turn 1, 5, 10, 20 and 40 of a conversation, with 10 and 50 tools; 320"),
     "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),
 }
 """Name -> how to get its cases, and a line about it."""
+
+_IN_BLOCKS = frozenset({"long"})
+"""Suites whose cases of one category have a long prompt in common: in turns, nothing of it would stay in the server's cache."""
 
 
 def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
@@ -149,7 +154,11 @@ def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half 
     """
     if suite not in SUITES:
         raise UsageError(f"unknown suite {suite!r}; known: {', '.join(SUITES)}")
-    return sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)
+    drawn = sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)
+    if suite not in _IN_BLOCKS:
+        return drawn
+    categories = list(dict.fromkeys(case.category for case in drawn))
+    return sorted(drawn, key=lambda case: categories.index(case.category))
 
 
 def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:

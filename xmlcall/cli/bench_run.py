@@ -17,7 +17,10 @@ from .exits import FAILED, OK, complain, run_async
 from .options import add_call_threshold, add_family_option, call_threshold_of, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..agent.tool_need import Threshold
+    from ..bench.ways import Way
 
 __all__ = ["Bar", "declare", "execute", "opened", "threshold_of"]
 
@@ -41,8 +44,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         dest="ways",
         action="append",
         metavar="WAY",
-        help="xml: our prompt; native: the server's function calling; origin: the prompt of browser extensions; or the name of a "
-        "wire format, such as hermes (may be repeated; default: xml)",
+        help="xml: our prompt; native: the server's function calling; native+read: the same, and calls that it left in the text; "
+        "origin: the prompt of browser extensions; or the name of a wire format, such as hermes (may be repeated; default: xml)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
     parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")
@@ -76,7 +79,7 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.ways import Settings, way_of
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
-    options.call_threshold = threshold_of(options, {way.name for way in ways})
+    options.call_threshold = threshold_of(options, ways)
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     _check(options, cases, is_stand_in=options.model in STAND_INS)
     settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
@@ -118,21 +121,23 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
 
 
-def threshold_of(options: argparse.Namespace, ways: set[str]) -> "Threshold | None":
+def threshold_of(options: argparse.Namespace, ways: "Sequence[Way]") -> "Threshold | None":
     """Return the call threshold of a run; by default one only for our own format, as in `xmlcall run`.
 
     Args:
         options: of the run.
-        ways: their names.
+        ways: of the run.
 
     Raises:
         UsageError: one was asked for that nothing would come of.
     """
-    given, ours = options.call_threshold, ways - {"native", "native+read", "origin"}
+    given, ours = options.call_threshold, {way.name for way in ways if way.is_ours}
     if given is None and ours != {"xml"}:
         return None
     if given not in (None, "off") and not ours:
-        raise UsageError(f"--call-threshold is for our own prompt; --way {' --way '.join(sorted(ways))} has none")
+        raise UsageError(
+            f"--call-threshold is for our own prompt; --way {' --way '.join(sorted(way.name for way in ways))} has none"
+        )
     return call_threshold_of(options)
 
 

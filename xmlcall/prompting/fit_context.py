@@ -1,49 +1,59 @@
 """A conversation made to fit into the model's context, as little of it lost as can be.
 
-Only what is sent is cut; the conversation itself stays whole. In this order, until it fits:
+Only what is sent is cut; the conversation itself stays whole. A conversation that is too large is cut down to `KEPT` of the room,
+in this order, until it is that small:
 
-1. results of earlier turns are shortened hard: what they said is mostly in the answer that followed;
-2. the oldest turns are left out whole, the person's message with all replies to it;
-3. results of this turn are shortened to what is left, each to the same length at most: those tools have run, so nobody may
-   have to run them again;
-4. the oldest calls of this turn are left out with their results.
+1. results of earlier turns are shortened hard, the longest first, the oldest of these first: what they said is mostly in the
+   answer that followed;
+2. results of this turn are shortened to what is left, each to the same length at most; earlier turns leave them half of the room
+   at least: those tools have run, so nobody may have to run them again;
+3. the oldest turns are told in a line each (`earlier_turns`), all in one block;
+4. the oldest calls of this turn are left out with their results;
+5. the oldest lines of that block go, those with the person's standing instructions last.
 
 System messages at the head, the person's last message and the newest results always stay. A shortened result keeps its beginning
 and its end, its frame, and the instruction behind the frame, and says how much is missing.
 
-A server reads anew what differs from the request before. So places of cuts come from fixed grids: results are cut to lengths of
-`LENGTHS`, turns are left out in steps of a quarter of the room. A conversation that grows is then cut at the same places many
-times in a row. What is decided depends on the conversation alone, not on earlier requests.
+A server reads anew what differs from the request before. So a cut makes room for many turns, and what was cut stays as it is
+until the next cut: the requests between two cuts begin with the same text. Nothing is remembered for that. Which cuts were made
+before follows from the conversation alone: it is gone through from its beginning, as if each of its requests were made again. So
+it is in a proxy, too, whose callers send the whole conversation each time. The cost is linear in the conversation.
 
 Tokens are estimated from characters: no server's tokenizer is at hand here. `Scale` keeps what a server told of its own count.
 """
 
+import bisect
 import functools
 import itertools
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..types.calls import Message, Tool
+from .earlier_turns import Line, block, line_of
 from .result_frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
 from .templates import render
 
 __all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
 
-LENGTHS: Final = tuple(round(256 * (4 / 3) ** step) for step in range(60))
-"""To which a result may be shortened, in characters; a step is a quarter less."""
+LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
+"""To which a result may be shortened, in characters."""
 
 OLD_RESULT: Final = 1024
 """Characters that a result of an earlier turn keeps."""
 
-STEP: Final = 0.25
-"""Of the room beside the system messages: how much of the earlier turns is left out at a time."""
+KEPT: Final = 0.7
+"""Of the room beside the system messages: how much of it a cut leaves filled."""
+
+EARLIER: Final = 0.2
+"""Of the same room: what the lines of earlier turns may take. If they take more, half of that stays."""
 
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
-TOKENS_A_NOTE: Final = 40
+TOKENS_A_NOTE: Final = 60
 CHARACTERS_A_TOKEN: Final = 3.2
 """Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
 
@@ -75,7 +85,7 @@ class Fitted:
     Args:
         messages: the conversation.
         cuts: results that were shortened.
-        left_out: messages that are missing.
+        left_out: messages that are missing, or told in a line for their turn.
         fits: False if even this is too much, by the estimate.
     """
 
@@ -138,19 +148,18 @@ class Scale:
             self.rate = 1.25 * max(least, self.context_length / max(estimated, 1.0))
 
 
-def estimate(messages: Iterable[Message]) -> float:
+def estimate(messages: Iterable[Message]) -> int:
     """Estimate how many tokens messages have.
 
     Args:
         messages: with their calls and pictures.
     """
-    return sum(
-        TOKENS_A_MESSAGE
-        + TOKENS_A_PICTURE * len(message.images)
-        + _tokens_of(message.content)
-        + sum(_tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
-        for message in messages
-    )
+    return sum(map(_size, messages))  # of whole numbers: sums are the same in any order
+
+
+def _size(message: Message) -> int:
+    text = _tokens_of(message.content) + sum(_tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
+    return TOKENS_A_MESSAGE + TOKENS_A_PICTURE * len(message.images) + math.ceil(text)
 
 
 def estimate_tools(tools: Iterable[Tool]) -> float:
@@ -177,15 +186,6 @@ def _json(value: object) -> str:
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Messages that stay or go together, results in them shortened or not."""
-
-    messages: tuple[Message, ...]
-    cuts: tuple[Cut, ...]
-    size: float
-
-
 def fit(messages: Sequence[Message], limit: float, *, lang: str = "en") -> Fitted:
     """Return the conversation as it fits.
 
@@ -199,79 +199,183 @@ def fit(messages: Sequence[Message], limit: float, *, lang: str = "en") -> Fitte
     """
     if estimate(messages) <= limit:
         return Fitted(messages=tuple(messages))
-    head, turns, rounds = _split(messages)
-    room = limit - estimate(head) - TOKENS_A_NOTE
-    old = [_shortened(turn, OLD_RESULT, lang) for turn in turns]
-    now = [_shortened(each, LENGTHS[-1], lang) for each in rounds]
-    if _size(old + now) > room:
-        least = [_shortened(each, LENGTHS[0], lang) for each in rounds]
-        share = 1 - STEP if _size(now) <= STEP * room else 0.5
-        old = _without_oldest(old, min(share * room, room - _size(least)), step=STEP * room)
-        now = _longest(rounds, room - _size(old), lang) or least
-    if _size(now) > room:
-        now = [*now[:1], *_without_oldest(now[1:-1], room - _size(now[:1] + now[-1:]), step=STEP * room), *now[1:][-1:]]
-    gone_turns, gone_rounds = len(turns) - len(old), len(rounds) - len(now)
-    kept = (*head, *_noted(old, now, _count(turns[:gone_turns]), _count(rounds[1 : 1 + gone_rounds]), lang))
-    cuts = tuple(cut for part in (*old, *now) for cut in part.cuts)
-    return Fitted(messages=kept, cuts=cuts, left_out=len(messages) - len(kept), fits=estimate(kept) <= limit)
-
-
-def _split(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Sequence[Message]], list[Sequence[Message]]]:
-    """Return the head, the earlier turns, and this turn: the person's message, then each reply with the results of its calls."""
     head = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
-    starts = [place for place in range(head, len(messages)) if _is_person(messages[place])]
-    last = starts[-1] if starts else head
-    turns = _between(messages, head, starts, last)
-    replies = (place for place in range(last, len(messages) - 1) if messages[place].role == "assistant")  # the very last goes on
-    return messages[:head], turns, _between(messages, last, replies, len(messages))
+    view = _View(limit - estimate(messages[:head]), lang)
+    for message in messages[head:]:
+        if message.role == "assistant":  # it was asked for with what stands before it
+            view.fit()
+        view.add(message)
+    view.fit()
+    kept = (*messages[:head], *view.messages())
+    return Fitted(messages=kept, cuts=view.cuts(), left_out=len(messages) - len(kept), fits=estimate(kept) <= limit)
 
 
-def _between(messages: Sequence[Message], begin: int, starts: Iterable[int], end: int) -> list[Sequence[Message]]:
-    """Cut messages before each of `starts`."""
-    places = [begin, *(place for place in starts if begin < place < end), end]
-    return [messages[a:b] for a, b in itertools.pairwise(places) if a < b]
+@dataclass(slots=True)
+class _Part:
+    """A message, and how it is sent: its results are shortened to `length` characters."""
+
+    whole: Message
+    sent: Message
+    size: int
+    length: int
+    cuts: tuple[Cut, ...] = ()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A person's message and what follows it, without the calls that are left out."""
+
+    messages: list[Message] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def left_out(self) -> int:
+        return len(self.messages) - len(self.parts)
+
+
+class _View:
+    """What is sent of a conversation that grows; sizes are kept up to date as parts change.
+
+    Args:
+        room: tokens.
+        lang: of notes.
+    """
+
+    def __init__(self, room: float, lang: str) -> None:
+        self._room, self._lang = room, lang
+        self._turns: deque[_Turn] = deque()
+        self._lines: deque[tuple[Line, int]] = deque()  # of the turns before, with their sizes
+        self._told = 0  # size of all lines
+        self._gone = 0  # messages before the first turn
+        self._size = 0
+
+    def add(self, message: Message) -> None:
+        """Add a message at the end."""
+        if not self._turns or _is_person(message):
+            self._turns.append(_Turn())
+        turn, size = self._turns[-1], _size(message)
+        turn.messages.append(message)
+        turn.parts.append(_Part(message, message, size, len(message.content)))
+        self._grow(turn, size)
+
+    def fit(self) -> None:
+        """Cut, if there is more than room for."""
+        if self._size <= self._room or not self._turns:
+            return
+        now = self._turns[-1]
+        goal = max(KEPT * self._room, (self._room + now.parts[0].size) / 2)  # a long question leaves less to cut
+        self._shorten_old(goal)
+        least = sum(_shortened(part, LENGTHS[0], self._lang).size for part in now.parts)
+        old = self._size - now.size
+        for_now = min(now.size, max(goal - old, goal / 2, least))
+        while len(self._turns) > 1 and self._size - now.size > goal - for_now:
+            self._leave_turn_out()
+        self._shorten_now(goal - (self._size - now.size))
+        self._leave_calls_out(goal)
+        if self._size > self._room:
+            self._drop_lines(0)
+
+    def messages(self) -> list[Message]:
+        """Return what is sent."""
+        sent = [_noted(turn, self._lang) for turn in self._turns]
+        if self._gone and sent:
+            first, *rest = sent[0]
+            told = block([line for line, _ in self._lines], self._gone, self._lang)
+            sent[0] = [replace(first, content=f"{told}\n\n{first.content}"), *rest]
+        return list(itertools.chain.from_iterable(sent))
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """Return how results are shortened."""
+        return tuple(cut for turn in self._turns for part in turn.parts for cut in part.cuts)
+
+    def _grow(self, turn: _Turn, size: int) -> None:
+        turn.size += size
+        self._size += size
+
+    def _shorten_old(self, goal: float) -> None:
+        """Shorten results of earlier turns: by powers of two the longest first, the oldest of these first."""
+        parts = [(turn, part) for turn in itertools.islice(self._turns, len(self._turns) - 1) for part in turn.parts]
+        long = [each for each in parts if each[1].length > OLD_RESULT and _has_results(each[1].whole)]
+        for turn, part in sorted(long, key=lambda each: -each[1].length.bit_length()):
+            if self._size <= goal:
+                return
+            self._shorten(turn, part, OLD_RESULT)
+
+    def _shorten_now(self, room: float) -> None:
+        """Shorten results of this turn as little as needed, to the same length at most."""
+        turn = self._turns[-1]
+        if turn.size <= room:
+            return
+        parts = [part for part in turn.parts if _has_results(part.whole)]
+        others = turn.size - sum(part.size for part in parts)
+        sizes = functools.partial(_sizes, parts, self._lang)
+        fitting = bisect.bisect_right(LENGTHS, room - others, key=sizes) if parts else 0
+        for part in parts:
+            self._shorten(turn, part, LENGTHS[max(fitting - 1, 0)])
+
+    def _shorten(self, turn: _Turn, part: _Part, length: int) -> None:
+        before, shorter = part.size, _shortened(part, length, self._lang)
+        part.sent, part.size, part.length, part.cuts = shorter.sent, shorter.size, shorter.length, shorter.cuts
+        self._grow(turn, part.size - before)
+
+    def _leave_turn_out(self) -> None:
+        """Tell the oldest turn in a line; if the lines take too much, leave out some of them."""
+        turn = self._turns.popleft()
+        if not self._gone:
+            self._size += TOKENS_A_NOTE
+        self._gone += len(turn.messages)
+        line = line_of(turn.messages, self._lang)
+        size = math.ceil(_tokens_of(line.text)) + 1
+        self._lines.append((line, size))
+        self._told += size
+        self._size += size - turn.size
+        if self._told > EARLIER * self._room:
+            self._drop_lines(EARLIER * self._room / 2)
+
+    def _drop_lines(self, room: float) -> None:
+        """Drop the oldest lines until the others fit, those with standing instructions last."""
+        for is_standing in (False, True):
+            kept: deque[tuple[Line, int]] = deque()
+            for line, size in self._lines:
+                if self._told > room and line.is_standing == is_standing:
+                    self._told -= size
+                    self._size -= size
+                else:
+                    kept.append((line, size))
+            self._lines = kept
+
+    def _leave_calls_out(self, goal: float) -> None:
+        """Leave out the oldest replies of this turn with the results of their calls, but never the newest."""
+        turn = self._turns[-1]
+        replies = [place for place, part in enumerate(turn.parts[:-1]) if part.whole.role == "assistant" and place]
+        had_note, end = bool(turn.left_out), 0
+        for begin, end in itertools.pairwise(replies):
+            if self._size <= goal:
+                end = begin
+                break
+            self._grow(turn, -sum(part.size for part in turn.parts[begin:end]))
+        if replies and end:
+            del turn.parts[replies[0] : end]
+        if turn.left_out and not had_note:
+            self._grow(turn, TOKENS_A_NOTE)
 
 
 def _is_person(message: Message) -> bool:
     return message.role == "user" and not is_result_message(message.content)
 
 
-def _size(parts: Iterable[_Part]) -> float:
-    return sum(part.size for part in parts)
+def _has_results(message: Message) -> bool:
+    return message.role == "tool" or (message.role == "user" and is_result_message(message.content))
 
 
-def _count(pieces: Iterable[Sequence[Message]]) -> int:
-    return sum(len(piece) for piece in pieces)
-
-
-def _without_oldest(parts: list[_Part], room: float, *, step: float) -> list[_Part]:
-    """Leave out parts from the oldest on, in whole steps, until the others fit."""
-    excess = _size(parts) - room
-    if excess <= 0:
-        return parts
-    goal = math.ceil(excess / step) * step if step > 0 else math.inf
-    sums = itertools.accumulate(part.size for part in parts)
-    return parts[next((number + 1 for number, gone in enumerate(sums) if gone >= goal), len(parts)) :]
-
-
-def _longest(rounds: Sequence[Sequence[Message]], room: float, lang: str) -> list[_Part] | None:
-    """Shorten results as little as needed; None if no length is short enough."""
-    ceiling = max(room, 0) * CHARACTERS_A_TOKEN  # longer ones cannot fit: not worth a try
-    for length in reversed(LENGTHS):
-        if length <= ceiling and _size(parts := [_shortened(each, length, lang) for each in rounds]) <= room:
-            return parts
-    return None
-
-
-def _noted(old: list[_Part], now: list[_Part], gone_turns: int, gone_rounds: int, lang: str) -> list[Message]:
-    """Return the messages of the parts, with a note behind the place where some are missing."""
-    first = [message for part in (*old, *now[:1]) for message in part.messages]
-    note = _note(lang, "left_out")
-    if gone_turns and first:
-        first[0] = replace(first[0], content=f"{note.format(count=gone_turns)}\n\n{first[0].content}")
-    if gone_rounds and first:
-        first[-1] = replace(first[-1], content=f"{first[-1].content}\n\n{note.format(count=gone_rounds)}")
-    return first + [message for part in now[1:] for message in part.messages]
+def _noted(turn: _Turn, lang: str) -> list[Message]:
+    """Return the messages of a turn as they are sent, with a note behind the first if calls are left out."""
+    first, *rest = [part.sent for part in turn.parts]
+    if turn.left_out:
+        note = _note(lang, "left_out").format(count=turn.left_out)
+        first = replace(first, content=f"{first.content}\n\n{note}")
+    return [first, *rest]
 
 
 @functools.cache
@@ -283,11 +387,18 @@ def _note(lang: str, name: str) -> str:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def _shortened(messages: Iterable[Message], length: int, lang: str) -> _Part:
-    """Shorten each result in messages to `length` characters."""
+def _sizes(parts: Iterable[_Part], lang: str, length: int) -> int:
+    """Return the size of parts whose results are shortened to `length` characters."""
+    return sum(_shortened(part, length, lang).size for part in parts)
+
+
+def _shortened(part: _Part, length: int, lang: str) -> _Part:
+    """Shorten each result in a message to `length` characters; what is shorter stays as it is."""
+    if length >= part.length:
+        return part
     cuts: list[Cut] = []
-    written = tuple(_with_short_results(message, length, lang, cuts) for message in messages)
-    return _Part(written, tuple(cuts), estimate(written))
+    sent = _with_short_results(part.whole, length, lang, cuts)
+    return _Part(part.whole, sent, _size(sent), length, tuple(cuts))
 
 
 def _with_short_results(message: Message, length: int, lang: str, cuts: list[Cut]) -> Message:

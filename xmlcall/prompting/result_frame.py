@@ -30,6 +30,7 @@ __all__ = [
     "inert_text",
     "is_result_message",
     "items_in",
+    "named_results",
     "results_told",
 ]
 
@@ -93,6 +94,15 @@ def results_told(frame: str) -> list[str]:
         frame: as a model was given it.
     """
     return [text.removeprefix("\n").removesuffix("\n") for _, text, ended in _parts(frame) if ended]
+
+
+def named_results(frame: str) -> list[tuple[str, str]]:
+    """Return the name of each tool in a frame with what it told, errors too.
+
+    Args:
+        frame: as a model was given it.
+    """
+    return [(name.partition('"')[2].partition('"')[0], text) for name, text, ended in _parts(frame) if ended]
 
 
 def _parts(frame: str) -> Iterable[tuple[str, str, bool]]:

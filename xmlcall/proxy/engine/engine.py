@@ -11,6 +11,7 @@ import asyncio
 import fnmatch
 import itertools
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -103,8 +104,9 @@ class Engine:
         self.backend = Retrying(backend)
         self.strict = strict
         self._said: set[str] = set()  # what was mended in requests, and told
+        self._cuts_told: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
         self._scale = Scale()
-        self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=_log_cut)
+        self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=self._log_cut)
         self.router = Router(hosts)
         self.mode = mode
         self._allowed = tuple(allowed)
@@ -158,6 +160,14 @@ class Engine:
         if note not in self._said and len(self._said) < NOTES_LIMIT:
             self._said.add(note)
             log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
+
+    def _log_cut(self, fitted: Fitted) -> None:
+        """Tell whoever runs the proxy, once for each cut; without names, which others chose."""
+        told = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
+        if told not in self._cuts_told:
+            self._cuts_told.append(told)
+            what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
+            log.info(what, *told)
 
     @property
     def wire(self) -> str:
@@ -398,13 +408,6 @@ def _is_open_question(request: ChatRequest) -> bool:
     """Say whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
     since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
     return request.choice.mode == "auto" and {message.role for message in since} == {"user"}
-
-
-def _log_cut(fitted: Fitted) -> None:
-    """Tell whoever runs the proxy; without names, which others chose."""
-    missing = sum(cut.left_out for cut in fitted.cuts)
-    what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
-    log.info(what, len(fitted.cuts), missing, fitted.left_out)
 
 
 def _is_simple(request: ChatRequest) -> bool:
