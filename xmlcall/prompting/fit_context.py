@@ -30,7 +30,7 @@ from ..types.calls import Message, Tool
 from .result_frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
 from .templates import render
 
-__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
+__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit", "tokens_of"]
 
 LENGTHS: Final = tuple(round(256 * (4 / 3) ** step) for step in range(60))
 """To which a result may be shortened, in characters; a step is a quarter less."""
@@ -147,8 +147,8 @@ def estimate(messages: Iterable[Message]) -> float:
     return sum(
         TOKENS_A_MESSAGE
         + TOKENS_A_PICTURE * len(message.images)
-        + _tokens_of(message.content)
-        + sum(_tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
+        + tokens_of(message.content)
+        + sum(tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
         for message in messages
     )
 
@@ -159,11 +159,15 @@ def estimate_tools(tools: Iterable[Tool]) -> float:
     Args:
         tools: of the request.
     """
-    return sum(_tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
+    return sum(tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
 
 
-def _tokens_of(text: str) -> float:
-    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one."""
+def tokens_of(text: str) -> float:
+    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one.
+
+    Args:
+        text: of a prompt.
+    """
     data = text.encode("utf-8", "surrogatepass")
     ascii_length = len(data.translate(None, _NOT_ASCII))
     digits = len(data) - len(data.translate(None, _DIGITS))

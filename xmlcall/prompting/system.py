@@ -16,6 +16,7 @@ __all__ = [
     "after_empty",
     "begin",
     "demand",
+    "example_call",
     "json_answer",
     "language_of",
     "plain_request",
@@ -67,11 +68,17 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
     """
     catalog = Catalog.of(tools)
     offered = [{"tool": tool, "parameters": parameters_of(tool)} for tool in catalog]
-    return format.render("system", tools=offered, example=_example(catalog, format), instructions=instructions or {})
+    example = example_call(catalog, format)
+    return format.render("system", grade="whole", tools=offered, example=example, instructions=instructions or {})
 
 
-def _example(catalog: Catalog, format: PromptFormat) -> str:
-    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
+def example_call(catalog: Catalog, format: PromptFormat) -> str:
+    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked.
+
+    Args:
+        catalog: the tools.
+        format: how the model is spoken to.
+    """
     calls = [(tool.name, example_arguments(tool)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)
 

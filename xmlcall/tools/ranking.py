@@ -22,8 +22,8 @@ from .outline import ShownParameter, parameters_of
 
 __all__ = ["Ranking", "words_in"]
 
-WEIGHTS: Final = {"name": 4.0, "description": 2.0, "parameters": 1.0, "details": 1.0}
-"""Columns of the index, and what a word in each counts."""
+WEIGHTS: Final = {"name": 3.0, "description": 1.0, "parameters": 1.0, "details": 0.5}
+"""Columns of the index, and what a word in each counts; other weights find as many tools (docs/decisions/prompt.md)."""
 
 LONGEST_TEXT: Final = 4000  # characters of one column of a tool
 LONGEST_REQUEST: Final = 2000  # characters: of a longer one its beginning and its end
