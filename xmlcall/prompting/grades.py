@@ -41,7 +41,7 @@ __all__ = ["FITTING", "Grade", "ToolPrompt", "budget_for", "tool_prompt_within"]
 Grade = Literal["whole", "signatures", "lines", "names"]
 
 USUAL: Final = 4000
-"""Tokens for tools where nobody says: a quarter of a small context, an eighth of a large one, and between them this."""
+"""Tokens for tools where nobody says; at most half of a small context, and an eighth of a large one."""
 
 FITTING: Final = 3
 """How many tools are described behind a person's words; benchmarks/results/ranking.md has how often the right one is among them."""
@@ -64,7 +64,7 @@ def budget_for(context_length: int | None) -> int:
     """
     if context_length is None:
         return USUAL
-    return min(context_length // 4, max(USUAL, context_length // 8))
+    return min(context_length // 2, max(USUAL, context_length // 8))
 
 
 @dataclass(frozen=True, kw_only=True)
