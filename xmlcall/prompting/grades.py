@@ -87,6 +87,11 @@ class ToolPrompt:
     room: int = 0
     own: str = ""
 
+    @property
+    def describing(self) -> tuple[Tool, ...]:
+        """Our own tool, if there is one."""
+        return tuple(tool for tool in self.catalog if tool.name == self.own)
+
     def fitting(self, request: str, first: Iterable[str] = ()) -> str:
         """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
 
@@ -153,7 +158,9 @@ def tool_prompt_within(
     def rendered(grade: Grade, listed: str, left_out: int = 0) -> str:
         values = {"own": {"tool": own, "parameters": parameters_of(own)}, "count": len(catalog), "left_out": left_out}
         example = example_call(catalog, format)
-        return format.render("system", grade=grade, listed=listed, tools=[], example=example, **values, instructions=instructions or {})
+        return format.render(
+            "system", grade=grade, listed=listed, tools=[], example=example, **values, instructions=instructions or {}
+        )
 
     def prompt(grade: Grade, listed: str, left_out: int = 0) -> ToolPrompt:
         system = rendered(grade, listed, left_out)
@@ -253,4 +260,3 @@ def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
 
 def _shown(tools: Iterable[Tool]) -> list[dict[str, Tool | Sequence[ShownParameter]]]:
     return [{"tool": tool, "parameters": parameters_of(tool)} for tool in tools]
-

@@ -35,7 +35,9 @@ def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) ->
         describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
         messages: what was said so far.
     """
-    spoken = (at for at in reversed(range(len(messages))) if messages[at].role == "user" and not is_result_message(messages[at].content))
+    spoken = (
+        at for at in reversed(range(len(messages))) if messages[at].role == "user" and not is_result_message(messages[at].content)
+    )
     at = next(spoken, None)
     if at is None or not (text := describe(messages[at].content)):
         return tuple(messages)

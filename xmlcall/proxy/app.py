@@ -41,6 +41,7 @@ def create_app(
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
+    tool_tokens: int | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -60,6 +61,8 @@ def create_app(
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
+        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
+            part. None goes by the model's context.
 
     Raises:
         UsageError: no such form of model.
@@ -76,6 +79,7 @@ def create_app(
         reminder=reminder,
         call_threshold=call_threshold,
         strict=strict,
+        tool_tokens=tool_tokens,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
 
