@@ -32,10 +32,7 @@ Half = Literal["tuning", "report", "all"]
 _CORE = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
 _TUNING = {
     **dict.fromkeys(("simple_python", "multiple", "parallel", "parallel_multiple"), 30),
-    "live_simple": 20,
-    "live_multiple": 40,
-    "irrelevance": 40,
-    "live_irrelevance": 20,
+    **{"live_simple": 20, "live_multiple": 40, "irrelevance": 40, "live_irrelevance": 20},
 }
 _REPORT = dict.fromkeys(_CORE, 60)
 _TUNING_SEED, _REPORT_SEED, _EARLIER_SEEDS = 7, 2611, (1, 7)

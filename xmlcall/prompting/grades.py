@@ -44,7 +44,7 @@ USUAL: Final = 4000
 """Tokens for tools where nobody says; at most half of a small context, and an eighth of a large one."""
 
 FITTING: Final = 3
-"""How many tools are described behind a person's words; benchmarks/results/ranking.md has how often the right one is among them."""
+"""How many tools are described behind a person's words; how often the right one is among them: benchmarks/results/ranking.md."""
 
 SHARE: Final = 8  # one part in so many of the budget is for those descriptions
 DESCRIBED: Final = 5  # tools in one answer of the tool that describes them
@@ -156,10 +156,16 @@ def tool_prompt_within(
     offered = Catalog([*catalog, own])
 
     def rendered(grade: Grade, listed: str, left_out: int = 0) -> str:
-        values = {"own": {"tool": own, "parameters": parameters_of(own)}, "count": len(catalog), "left_out": left_out}
-        example = example_call(catalog, format)
         return format.render(
-            "system", grade=grade, listed=listed, tools=[], example=example, **values, instructions=instructions or {}
+            "system",
+            grade=grade,
+            tools=[],
+            count=len(catalog),
+            listed=listed,
+            left_out=left_out,
+            own=_shown([own])[0],
+            example=example_call(catalog, format),
+            instructions=instructions or {},
         )
 
     def prompt(grade: Grade, listed: str, left_out: int = 0) -> ToolPrompt:

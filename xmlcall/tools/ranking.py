@@ -1,10 +1,10 @@
 """Which tools fit a request best, found without a model: BM25 over their names, descriptions and parameters.
 
-SQLite's full-text index (FTS5, https://sqlite.org/fts5.html) counts and weighs. Here texts are cut into words before it sees them:
+SQLite's full-text index (FTS5, https://sqlite.org/fts5.html) counts and weighs. Texts are cut into words before it sees them:
 names at case and separators (`getWeather`, `get_weather` and `get-weather` are the same two words), and Chinese, which has no
 spaces, into pairs of neighbouring characters. English words are reduced to their stems by the index (Porter).
 
-What comes from others is hostile. Texts are cut to a length, and a request becomes quoted words, so that nothing in it is a query.
+What comes from others is hostile. Texts are cut to a length, and a request becomes quoted words, so that none of it is a query.
 Of tools that fit equally well the first of the catalog comes first, so that the same request always gives the same tools.
 
 Cost: an index is made once for a catalog, a request takes milliseconds (10,000 tools: benchmarks/ranking.py).

@@ -276,7 +276,7 @@ class Engine:
         """Answer with tools that are offered in the prompt."""
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
         prompts, _ = self._prompts(catalog, request)
-        allowed = self._allowed(request, offered, catalog, prompts)
+        allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         turn = Turn(
@@ -322,8 +322,9 @@ class Engine:
             bare = replace(reminded, messages=written(request.messages)) if is_open else None
             shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
-            ways = {"reminded": reminded, "bare": bare, "shown": shown}
-            first = await decided(self._needs, self._fitted, allowed, self._format, **ways, lang=lang)
+            first = await decided(
+                self._needs, self._fitted, allowed, self._format, reminded=reminded, bare=bare, shown=shown, lang=lang
+            )
         if schema is None:
             return first
         words = prompt.json_answer(schema, self._format)
@@ -363,7 +364,7 @@ class Engine:
         budget = self._tool_tokens or budget_for(self.backend.capabilities.context_length)
         return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()), budget)
 
-    def _allowed(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
+    def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
         """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
         own = prompts.describing if request.choice.mode == "auto" else ()
