@@ -2,9 +2,9 @@
 
     python benchmarks/ranking.py [--write]
 
-The questions are BFCL's of one tool (`simple_python`, `multiple`, `live_simple`, `live_multiple`, without disputed ones) and the 40
-of the suite `catalog`. Each is asked among 10, 50, 200 and 1,000 tools: those that it comes with, filled up with others of the same
-source, drawn with a seed. Tools that have the right one's name, whatever its spelling, are left out. Beside BM25 stands a plain
+The questions are BFCL's of one tool (`simple_python`, `multiple`, `live_simple`, `live_multiple`, without disputed ones) and
+the 40 of the suite `catalog`. Each is asked among 10, 50, 200 and 1,000 tools: those that it comes with, filled up with others of
+the same source, drawn with a seed. Tools that have the right one's name, whatever its spelling, are left out. Beside BM25 stands a plain
 overlap of words: how many different words of the request a tool has. Weights were chosen on the half `tuning`; the table has the
 other one.
 """

@@ -35,10 +35,8 @@ def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) ->
         describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
         messages: what was said so far.
     """
-    spoken = (
-        at for at in reversed(range(len(messages))) if messages[at].role == "user" and not is_result_message(messages[at].content)
-    )
-    at = next(spoken, None)
+    places = [at for at, message in enumerate(messages) if message.role == "user" and not is_result_message(message.content)]
+    at = places[-1] if places else None
     if at is None or not (text := describe(messages[at].content)):
         return tuple(messages)
     return (*messages[:at], replace(messages[at], content=f"{messages[at].content}\n\n{text}"), *messages[at + 1 :])
