@@ -110,7 +110,7 @@ def many_tools(count: int) -> list[Any]:
     return [tool_of(number) for number in range(count)]
 
 
-@pytest.mark.parametrize("n_ctx", [3000, 1500])
+@pytest.mark.parametrize("n_ctx", [3000, 2000])
 async def test_a_catalog_larger_than_the_context_is_shown_in_part(n_ctx: int) -> None:
     with model_server("A fox.") as (url, fake):
         fake.n_ctx, fake.props = n_ctx, llama_props(n_ctx=n_ctx)

@@ -19,7 +19,8 @@ from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.placement import with_reminder, with_system
+from ..prompting.grades import ToolPrompt, tool_prompt_within
+from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
@@ -36,7 +37,9 @@ __all__ = [
     "format_of",
     "generation",
     "need_of",
+    "offered_of",
     "prompt_hash",
+    "read_catalog",
     "sent",
     "unreminded",
     "way_of",
@@ -57,6 +60,8 @@ class Settings:
         feedback: how many times a reply without a valid call is answered with what is wrong.
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
             in the ways that have a reminder; or `auto` (see `tool_need`).
+        tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
+            leaves it to `ToolLoop` in tasks and conversations.
     """
 
     lang: str = "en"
@@ -67,6 +72,7 @@ class Settings:
     seed: int = 1
     feedback: int = 0
     call_threshold: Threshold | None = None
+    tool_tokens: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -134,7 +140,9 @@ def format_of(way: Way, settings: Settings) -> PromptFormat:
     return PromptFormat(dialect=way.dialect or ENGLISH.dialect, lang=settings.lang, parallel=settings.parallel)
 
 
-def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool = True) -> tuple[Message, ...]:
+def conversation(
+    way: Way, case: Case, settings: Settings, *, needs_tool: bool = True, describes: bool = True
+) -> tuple[Message, ...]:
     """Return the messages of a case as the model gets them.
 
     Args:
@@ -142,16 +150,17 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
         case: the question.
         settings: of the run.
         needs_tool: False if it was decided that the question needs no tool.
+        describes: whether tools that fit the question are described behind it, where tools are shown in part.
     """
     messages = [Message(role=message["role"], content=message["content"]) for message in case.messages]
     if way.is_native:
         return tuple(messages)
-    catalog = catalog_of(case)
     if way.name == "origin":
-        return with_system(origin_prompt(catalog), messages)
-    format = format_of(way, settings)
-    reminder = prompt.reminder(catalog, format, needs_tool=needs_tool) if settings.reminder else ""
-    return with_system(prompt.tool_prompt(catalog, format), with_reminder(reminder, messages))
+        return with_system(origin_prompt(catalog_of(case)), messages)
+    offered = offered_of(way, case, settings)
+    reminder = prompt.reminder(offered.catalog, offered.format, needs_tool=needs_tool) if settings.reminder else ""
+    shown = with_fitting(offered.fitting, messages) if describes and needs_tool else messages
+    return with_system(offered.system, with_reminder(reminder, shown))
 
 
 def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -202,7 +211,34 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings) ->
     if settings.call_threshold is None or not (way.is_ours and settings.reminder):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog_of(case), format_of(way, settings).row)
+    shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))
+    catalog, row = read_catalog(way, case, settings), format_of(way, settings).row
+    return await ToolNeeds(settings.call_threshold).ask(backend, request, catalog, row, shown=shown)
+
+
+def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
+    """Return how the tools of a case are described to the model.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    catalog, format = catalog_of(case), format_of(way, settings)
+    if settings.tool_tokens is not None and way.is_ours:
+        return tool_prompt_within(settings.tool_tokens, catalog, format)
+    return ToolPrompt(catalog=catalog, grade="whole", system=prompt.tool_prompt(catalog, format), format=format)
+
+
+def read_catalog(way: Way, case: Case, settings: Settings) -> Catalog:
+    """Return the tools that a reply may call: those of the case, and one of ours where those are shown in part.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    return catalog_of(case) if settings.tool_tokens is None else offered_of(way, case, settings).catalog
 
 
 def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
@@ -213,7 +249,7 @@ def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
         case: the question.
         settings: of the run.
     """
-    return conversation(way, case, replace(settings, reminder=False))
+    return conversation(way, case, replace(settings, reminder=False), describes=False)
 
 
 def catalog_of(case: Case) -> Catalog:
@@ -234,7 +270,7 @@ def generation(
         settings: of the run.
         begun: how the reply begins, written for the model.
     """
-    catalog = catalog_of(case)
+    catalog = read_catalog(way, case, settings)
     request = CompletionRequest(
         messages=messages,
         tools=tuple(catalog) if way.is_native else (),
