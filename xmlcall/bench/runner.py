@@ -239,7 +239,7 @@ async def _rounds(
 async def _described(
     case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
 ) -> tuple[Generated, dict[str, Any], tuple[Message, ...]]:
-    """Generate a reply; where it asks for descriptions of tools and nothing else, answer, and generate another one, as a loop would.
+    """Generate a reply; where it only asks for descriptions of tools, answer, and generate another one, as a loop would.
 
     Returns:
         The last reply, as it is read and as it is kept, and the conversation that it answers.
