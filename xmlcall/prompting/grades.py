@@ -102,12 +102,13 @@ class ToolPrompt:
         if not self.own:
             return ""
         names = dict.fromkeys((*first, *self._ranking.best(request, FITTING)))
-        left, whole, brief = float(self.room), list[Tool](), list[str]()
+        frame = tokens_of(self._described(()))
+        left, whole, brief = self.room - frame, list[Tool](), list[str]()
         for tool in filter(None, map(self.catalog.get, list(names)[:FITTING])):
-            size = tokens_of(self._described([tool]))
+            size = tokens_of(self._described([tool])) - frame
             if size <= left:
                 whole.append(tool)
-            elif (size := tokens_of(line := _brief(tool))) <= left:
+            elif (size := tokens_of(f"\n{(line := _brief(tool))}\n")) <= left:
                 brief.append(line)
             else:
                 continue
