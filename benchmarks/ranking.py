@@ -3,10 +3,10 @@
     python benchmarks/ranking.py [--write]
 
 The questions are BFCL's of one tool (`simple_python`, `multiple`, `live_simple`, `live_multiple`, without disputed ones) and
-the 40 of the suite `catalog`. Each is asked among 10, 50, 200 and 1,000 tools: those that it comes with, filled up with others of
-the same source, drawn with a seed. Tools that have the right one's name, whatever its spelling, are left out. Beside BM25 stands a plain
-overlap of words: how many different words of the request a tool has. Weights were chosen on the half `tuning`; the table has the
-other one.
+the 40 of the suite `catalog`. Each is asked among 10, 50, 200 and 1,000 tools: those that it comes with, filled up with others
+of the same source, drawn with a seed. Tools that have the right one's name, whatever its spelling, are left out. Beside BM25
+stands a plain overlap of words: how many different words of the request a tool has. Weights were chosen on the half `tuning`;
+the table has the other one.
 """
 
 import argparse
@@ -145,9 +145,9 @@ def page(half: str) -> str:
 
 TEMPLATE = """# The right tool among the first k
 
-Made by `python benchmarks/ranking.py --write`, {day}, {machine}. No model is asked. Each figure is
-the share of questions, in percent, whose right tool is among the first k of the ranking. Questions
-are drawn with a seed; weights were chosen on others.
+Made by `python benchmarks/ranking.py --write`, {day}, {machine}. No model is asked. Each
+figure is the share of questions, in percent, whose right tool is among the first k of the ranking.
+Questions are drawn with a seed; weights were chosen on others.
 
 | questions | n | tools | ranking | 1 | 3 | 5 | 8 |
 |---|---|---|---|---|---|---|---|
