@@ -55,21 +55,18 @@ def create_app(
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
-            leaves it to the model.
+        call_threshold: log-odds of a call, or `auto` (see `tool_need`); None leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
-            part. None goes by the model's context.
+        tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
 
     Raises:
         UsageError: no such form of model.
     """
-    backend = connect(model) if isinstance(model, str) else model
     engine = Engine(
-        backend,
+        connect(model) if isinstance(model, str) else model,
         hosts,
         mode=mode,
         allowed=allowed,
