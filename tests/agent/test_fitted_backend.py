@@ -99,7 +99,7 @@ async def test_the_servers_own_function_calling_is_sent_what_fits_too() -> None:
     assert fake.bodies[-1]["messages"][-1]["role"] == "tool"
 
 
-async def test_a_catalog_larger_than_the_context_is_told_with_what_to_do() -> None:
+def many_tools(count: int) -> list[Any]:
     def tool_of(number: int) -> Any:
         def tool(text: str) -> str:
             return text
@@ -107,10 +107,24 @@ async def test_a_catalog_larger_than_the_context_is_told_with_what_to_do() -> No
         tool.__name__, tool.__doc__ = f"tool_{number}", "Do something with a text. " * 20
         return tool
 
+    return [tool_of(number) for number in range(count)]
+
+
+@pytest.mark.parametrize("n_ctx", [3000, 2000])
+async def test_a_catalog_larger_than_the_context_is_shown_in_part(n_ctx: int) -> None:
+    with model_server("A fox.") as (url, fake):
+        fake.n_ctx, fake.props = n_ctx, llama_props(n_ctx=n_ctx)
+        events = await run(url, Message(role="user", content="Hi"), tools=many_tools(60))
+    assert isinstance(events[-1], Answer)
+    assert len(fake.bodies) == 1
+    assert "tool_59" in sent(fake)[0]
+
+
+async def test_a_catalog_that_is_shown_whole_at_any_cost_is_told_with_what_to_do() -> None:
     with model_server("never") as (url, fake):
         fake.n_ctx = 3000
         with pytest.raises(ContextOverflow) as caught:
-            await run(url, Message(role="user", content="Hi"), tools=[tool_of(number) for number in range(60)])
+            await run(url, Message(role="user", content="Hi"), tools=many_tools(60), tool_tokens=100_000)
     message = str(caught.value)
     assert f"about {caught.value.prompt_tokens:,} tokens" in message
     for words in ("the context holds 3,000", "fewer tools", '"includeTools"', "`llama-server -c N`"):

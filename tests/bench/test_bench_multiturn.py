@@ -111,7 +111,7 @@ def blocks(case: MultiTurnCase, turns: Turns, together: bool) -> list[str]:
 
 
 def play(case: MultiTurnCase, backend: Backend, **options: Any) -> dict[str, Any]:
-    return asyncio.run(run_case(case, backend, **options))
+    return asyncio.run(run_case(case, backend, **{"tool_tokens": 100_000, **options}))  # tools whole, so that prompts show them
 
 
 def play_turns(case: MultiTurnCase, turns: Turns, together: bool = False) -> dict[str, Any]:

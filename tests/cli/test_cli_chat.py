@@ -192,6 +192,20 @@ def test_a_server_that_fails_costs_a_line(tmp_path: Path) -> None:
     assert notice.startswith("xmlcall: exit: ")
 
 
+def test_tools_that_are_shown_in_part_cost_a_line(tmp_path: Path) -> None:
+    describing = (
+        '<function_calls><invoke name="describe_tools"><parameter name="names">["echo"]</parameter></invoke></function_calls>'
+    )
+    with model_server("One.", describing, "Two.") as (url, fake):
+        given = ("--mcp", configured(tmp_path), "--model", url, "--tool-tokens", "500")
+        done = run_cli("chat", *given, home=tmp_path, stdin="1\nEcho this.\n")
+    assert (done.returncode, done.stdout) == (0, "One.\nTwo.\n")
+    notice, *calls = done.stderr.splitlines()
+    assert re.fullmatch(r"xmlcall: 1 tools are more than the model should read .*: it sees .* \(see --tool-tokens\)", notice)
+    assert "xmlcall.describe_tools" in calls[0]
+    assert "### echo" in fake.bodies[-1]["messages"][-1]["content"]
+
+
 def test_tools_come_in_pages_and_one_by_name(tmp_path: Path) -> None:
     with model_server() as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "tall"), "--model", url, home=tmp_path) as terminal:

@@ -49,6 +49,7 @@ async def decided(
     *,
     reminded: CompletionRequest,
     bare: CompletionRequest | None,
+    shown: CompletionRequest | None = None,
     lang: str,
 ) -> FirstRequest:
     """Ask the model whether the person's words need a tool, and prepare what follows from that.
@@ -59,17 +60,18 @@ async def decided(
         catalog: what may be called.
         format: of the prompt.
         reminded: the conversation, the person's words last, with the usual reminder.
-        bare: the same without a reminder; None where nothing is to be decided.
+        bare: the same without a reminder and without descriptions of tools behind the words; None where nothing is to be decided.
+        shown: the same with those descriptions; None if there are none.
         lang: language of what asks for plain words: the person's.
 
     Raises:
         BackendError: from the stream.
     """
-    need = await needs.ask(backend, bare, catalog, format.row) if needs is not None and bare is not None else None
+    need = await needs.ask(backend, bare, catalog, format.row, shown=shown) if needs is not None and bare is not None else None
     if need is None or bare is None or not need.is_sure:
         return FirstRequest(request=reminded, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
     plain = replace(bare, messages=with_reminder(aside, bare.messages))
     if need.begun:
-        return FirstRequest(request=bare, begun=need.begun, otherwise=reminded, plain=plain, need=need)
+        return FirstRequest(request=shown or bare, begun=need.begun, otherwise=reminded, plain=plain, need=need)
     return FirstRequest(request=reminded if need.needs_tool else plain, need=need)

@@ -24,7 +24,8 @@ from ..hosts.router import Router
 from ..prompting import system as prompt
 from ..prompting.fit_context import Fitted, Scale
 from ..prompting.format import PromptFormat
-from ..prompting.placement import with_reminder, with_system, without_reminder
+from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
+from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
@@ -67,6 +68,8 @@ class ToolLoop:
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
         timeout: seconds for each call; None leaves it to the host.
+        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
+            part (see `grades`). None goes by the model's context.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class ToolLoop:
         temperature: float | None = None,
         seed: int | None = None,
         timeout: float | None = None,
+        tool_tokens: int | None = None,
     ) -> None:
         if mode not in _MODES:
             raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
@@ -103,7 +107,9 @@ class ToolLoop:
         self._reminder_wanted = reminder
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
+        self._tool_tokens = tool_tokens
         self._catalog: Catalog | None = None
+        self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._scale = Scale()
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
@@ -135,7 +141,16 @@ class ToolLoop:
 
     async def system_prompt(self) -> str:
         """Return the tool prompt as the model gets it in mode `xml`."""
-        return self._system(await self.catalog())
+        return (await self.tool_prompt()).system
+
+    async def tool_prompt(self) -> ToolPrompt:
+        """Return how the tools on offer are described to the model in mode `xml`; rendered once for the same tools."""
+        catalog, instructions = await self.catalog(), dict(self.router.instructions())
+        if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
+            budget = self._tool_tokens or budget_for(self.backend.capabilities.context_length)
+            offered = tool_prompt_within(budget, catalog, self._format, instructions=instructions)
+            self._offered = (catalog, instructions, offered)
+        return self._offered[2]
 
     async def ask(self, question: str) -> Answer:
         """Run a conversation of one question to its end.
@@ -174,7 +189,7 @@ class ToolLoop:
         turn = await self._turn(opened, FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut))
         while not turn.stop_reason:
             if turn.count:
-                self._renew(turn, await self.catalog())
+                await self._renew(turn)
             async with aclosing(turn.step()) as events:
                 async for event in events:
                     while shortened:
@@ -186,47 +201,54 @@ class ToolLoop:
         yield Answer(text=text, stop_reason=turn.stop_reason, messages=said, turns=turn.count, usage=turn.usage)
 
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
-        catalog = await self.catalog()
-        request = _last_request(opened)
+        request, offered = _last_request(opened), await self._offer()
         return Turn(
             Generation(backend=backend, format=self._format, is_native=self._mode != "xml", reads_text=self._mode == "native"),
-            Offer(catalog=catalog, calling=self._calling),
+            offered,
             self._limits,
-            Words(request=request, sources=self._sources(opened, catalog)),
-            partial(self._decided, opened, backend, catalog),
+            Words(request=request, sources=self._sources(opened, offered.catalog)),
+            partial(self._decided, opened, backend, offered.calling.offered),
         )
 
-    async def _decided(self, opened: list[Message], backend: FittedBackend, catalog: Catalog) -> FirstRequest:
-        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
+    async def _offer(self) -> Offer:
+        """Return the tools of a turn; where the prompt does not offer them, they are as their servers list them."""
         if self._mode != "xml":
+            return Offer(catalog=await self.catalog(), calling=self._calling)
+        offered = await self.tool_prompt()
+        return Offer(catalog=offered.catalog, calling=replace(self._calling, offered=offered))
+
+    async def _decided(self, opened: list[Message], backend: FittedBackend, offered: ToolPrompt | None) -> FirstRequest:
+        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
+        if offered is None:
             return FirstRequest(request=replace(self._sampling, messages=tuple(opened)))
-        reminder, system = self._reminder(catalog), self._system(catalog)
+        reminder, system = self._reminder(offered.catalog), offered.system
         bare = without_reminder(reminder, opened)
+        shown = with_fitting(offered.fitting, bare)
         is_asked = bool(reminder) and bare[-1].role == "user" and not is_result_message(bare[-1].content)
         return await decided(
             self._needs if is_asked else None,
             backend,
-            catalog,
+            offered.catalog,
             self._format,
-            reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, bare))),
+            reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
             bare=replace(self._sampling, messages=with_system(system, bare)),
+            shown=replace(self._sampling, messages=with_system(system, shown)),
             lang=prompt.language_of(_last_request(opened), self._format.lang),
         )
 
-    def _renew(self, turn: Turn, catalog: Catalog) -> None:
+    async def _renew(self, turn: Turn) -> None:
         """Offer the tools that a server has by now; only the tool prompt changes."""
-        before = turn.offer.catalog
-        if catalog is before:
+        before, turn.offer = turn.offer, await self._offer()
+        was, now = before.calling.offered, turn.offer.calling.offered
+        if was is None or now is None or was is now:
             return
-        turn.offer = replace(turn.offer, catalog=catalog)
 
         def offered(request: CompletionRequest) -> CompletionRequest:
             first, *rest = request.messages
-            own = first.content.removeprefix(self._system(before))
-            return replace(request, messages=(replace(first, content=self._system(catalog) + own), *rest))
+            own = first.content.removeprefix(was.system)
+            return replace(request, messages=(replace(first, content=now.system + own), *rest))
 
-        if self._mode == "xml":
-            turn.first = turn.first.changed(offered)
+        turn.first = turn.first.changed(offered)
 
     def _kept(self, opened: list[Message], turn: Turn) -> tuple[Message, ...]:
         """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""
@@ -238,9 +260,6 @@ class ToolLoop:
         if not self._reminder_wanted or self._mode != "xml":
             return ""
         return prompt.reminder(catalog, self._format)
-
-    def _system(self, catalog: Catalog) -> str:
-        return prompt.tool_prompt(catalog, self._format, instructions=dict(self.router.instructions()))
 
     def _sources(self, opened: Iterable[Message], catalog: Catalog) -> Sources:
         """Return the texts by others that a call must not be copied from."""

@@ -7,19 +7,24 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
+from ..prompting.grades import ToolPrompt
 from ..prompting.results import denial, not_run
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Issue, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Issue, TextContent, ToolCall, ToolResult
 from .attempts import Attempts
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
 
-__all__ = ["Calling", "outcome"]
+__all__ = ["OURS", "Calling", "outcome"]
+
+OURS: Final = "xmlcall"
+"""Stands for a server's name where a tool is our own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,7 @@ class Calling:
         timeout: seconds for each; None leaves it to the host.
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
+        offered: how tools were offered; it answers calls of the tool that describes them.
     """
 
     router: Router
@@ -39,6 +45,7 @@ class Calling:
     timeout: float | None = None
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None
+    offered: ToolPrompt | None = None
 
     async def run(self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
         """Check, approve and run a call.
@@ -58,6 +65,10 @@ class Calling:
             assert isinstance(call, InvalidCall)
             yield CallRejected(call=call)
             return
+        if self.is_own(call.name):
+            async for event in self._describe(call, attempts):
+                yield event
+            return
         if self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
             yield CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
             return
@@ -72,6 +83,20 @@ class Calling:
         async with aclosing(self._running(call)) as events:
             async for event in events:
                 yield event
+
+    def is_own(self, name: str) -> bool:
+        """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""
+        return self.offered is not None and name == self.offered.own
+
+    async def _describe(self, call: ToolCall, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
+        assert self.offered is not None
+        if (times := attempts.count(call)) > attempts.policy.max_repeats:
+            attempts.stop("repeated_call")
+            yield CallDenied(call=call, reason=denial("repeated", self.format, count=times))
+            return
+        yield CallStarted(call=call, host=OURS, host_tool=call.name)
+        text = TextContent(text=self.offered.describe(call.arguments))
+        yield CallFinished(call=call, result=ToolResult(content=(text,), call_id=call.id))
 
     async def _decide(self, proposal: Proposal, attempts: Attempts) -> Decision:
         limits = attempts.policy

@@ -25,8 +25,9 @@ prompt. A conversation's first message is asked about once for both.
 """
 
 import math
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
@@ -240,11 +241,8 @@ def divergence(here: Shares, habit: Shares) -> float:
 
 
 def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
-    fitting = {
-        token: math.exp(max(min(logprob, 0.0), -700.0))
-        for token, logprob in candidates
-        if any(_goes_on_with(rest, token) for rest in left.values())
-    }
+    goes_on = _with_any(left.values())
+    fitting = {token: math.exp(max(min(logprob, 0.0), -700.0)) for token, logprob in candidates if goes_on(token)}
     whole = math.fsum(fitting.values())
     return {token: share / whole for token, share in fitting.items() if share / whole > 0}
 
@@ -275,6 +273,19 @@ def _after(left: Names, token: str) -> dict[str, str]:
 def _goes_on_with(rest: str, token: str) -> bool:
     """Say whether a token is the beginning of what is left of a name, or all of it and more."""
     return bool(token) and (rest.startswith(token) or token.startswith(rest.rstrip("\n")))
+
+
+def _with_any(rests: Iterable[str]) -> Callable[[str], bool]:
+    """Return `_goes_on_with` for any of many names: a search among them in order, and not a look at each."""
+    ordered = sorted(rests)
+    whole = {rest.rstrip("\n") for rest in ordered}
+
+    def goes_on(token: str) -> bool:
+        at = bisect_left(ordered, token)
+        begins_one = at < len(ordered) and ordered[at].startswith(token)
+        return bool(token) and (begins_one or any(token[:end] in whole for end in range(len(token) + 1)))
+
+    return goes_on
 
 
 def _begun(request: CompletionRequest, written: str) -> CompletionRequest:

@@ -117,7 +117,15 @@ class ToolNeeds:
         self._finding = asyncio.Lock()
         self._choices = ToolChoices()
 
-    async def ask(self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect) -> ToolNeed | None:
+    async def ask(
+        self,
+        backend: Backend,
+        request: CompletionRequest,
+        catalog: Catalog,
+        dialect: Dialect,
+        *,
+        shown: CompletionRequest | None = None,
+    ) -> ToolNeed | None:
         """Ask a model whether a person's last words need a tool, and if they do, which.
 
         Args:
@@ -125,6 +133,8 @@ class ToolNeeds:
             request: the conversation behind the tool prompt, the person's words last, without a reminder.
             catalog: what is offered.
             dialect: the wire format in which a call is begun for the model, where the server goes on from there.
+            shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen
+                by that, but not whether any is needed, since talk would have no such descriptions.
 
         Returns:
             None where `auto` cannot tell: the server tells no probabilities, or the model's say nothing.
@@ -143,7 +153,7 @@ class ToolNeeds:
         need = await self._weighed(await ask_need(backend, request, threshold), backend, request, catalog, dialect)
         if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
             return replace(need, usage=spent + need.usage)
-        tool, choosing = await self._choices.choose(backend, request, catalog, dialect)
+        tool, choosing = await self._choices.choose(backend, shown or request, catalog, dialect)
         return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(dialect, tool))
 
     async def _weighed(

@@ -375,7 +375,7 @@ class Turn:
             self._has_handed_over = True
             self.answered.append((call, None))
             return
-        self.has_run = self.has_run or isinstance(call, ToolCall)
+        self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
         async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts)) as events:
             async for event in events:
                 yield event

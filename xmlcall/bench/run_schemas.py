@@ -34,6 +34,7 @@ _ROUND = _object(
     need_usage=_USAGE,
     seconds=_NUMBER,
     first_event_seconds=_NUMBER,
+    described=_array(_STRING),
     log_odds=_NUMBER_OR_NOT,
     moved=_NUMBER_OR_NOT,
     named=_NUMBER_OR_NOT,

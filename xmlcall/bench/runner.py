@@ -22,15 +22,15 @@ from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.feedback import results
-from ..types.calls import Message, RawCall
-from ..types.completion import Chunk, CompletionRequest
+from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
+from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case
 from .multiturn import MultiTurnCase, run_case
 from .store import Run, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, catalog_of, conversation, decided, format_of, generation, need_of
+from .ways import Settings, Way, conversation, decided, format_of, generation, need_of, offered_of, read_catalog
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -40,6 +40,7 @@ REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
 _OWN_STATUS = (400, 413, 422)  # of one request, not of the server
 _CUT = Chunk(finish_reason="length")
+MOST_DESCRIBED = 2  # replies that only ask for descriptions of tools
 
 Failed = Callable[[Case, Way, BackendError], None]
 
@@ -189,6 +190,7 @@ async def _played(
         "temperature": settings.temperature,
         "seed": settings.seed,
         "call_threshold": settings.call_threshold,
+        "tool_tokens": settings.tool_tokens,
         "repair": RepairPolicy(max_format_retries=settings.feedback),
     }
     outcome = await play(case, backend, **{**options, **more})
@@ -234,7 +236,7 @@ async def _rounds(
     if need is not None:
         messages = decided(way, case, settings, need)
     for left in range(settings.feedback, -1, -1):
-        generated, kept = await _reply(case, way, messages, backend, settings, "" if rounds else begun)
+        generated, kept, messages = await _described(case, way, messages, backend, settings, "" if rounds else begun)
         if need is not None and not rounds:
             kept |= {"log_odds": need.log_odds, "threshold": need.threshold, "need_usage": asdict(need.usage)}
             kept |= {"begun": True} if begun else {}
@@ -245,9 +247,39 @@ async def _rounds(
         if not left or not none_can_run(calls):
             break
         request = str(case.messages[-1]["content"])
-        told = results([(call, None) for call in calls], catalog_of(case), format_of(way, settings), request=request)
+        told = results(
+            [(call, None) for call in calls], read_catalog(way, case, settings), format_of(way, settings), request=request
+        )
         messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
     return rounds
+
+
+async def _described(
+    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
+) -> tuple[Generated, dict[str, Any], tuple[Message, ...]]:
+    """Generate a reply; where it only asks for descriptions of tools, answer, and generate another one, as a loop would.
+
+    Returns:
+        The last reply, as it is read and as it is kept, and the conversation that it answers.
+    """
+    before: list[str] = []
+    usage, seconds = Usage(), 0.0
+    while True:
+        generated, kept = await _reply(case, way, messages, backend, settings, begun)
+        usage, seconds = usage + generated.usage, seconds + kept["seconds"]
+        calls = generated.reply.calls
+        offered = offered_of(way, case, settings) if settings.tool_tokens is not None and way.is_ours else None
+        own = [call for call in calls if isinstance(call, ToolCall) and offered and call.name == offered.own]
+        if offered is None or not own or len(own) < len(calls) or len(before) == MOST_DESCRIBED:
+            break
+        before.append(generated.raw)
+        told = [(call, ToolResult(content=(TextContent(text=offered.describe(call.arguments)),))) for call in own]
+        answer = results(told, offered.catalog, offered.format, request=str(case.messages[-1]["content"]))
+        messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=answer))
+        begun = ""
+    if before:
+        kept |= {"described": before, "usage": asdict(usage), "seconds": round(seconds, 3)}
+    return generated, kept, messages
 
 
 async def _reply(

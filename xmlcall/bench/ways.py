@@ -20,7 +20,8 @@ from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.placement import with_reminder, with_system
+from ..prompting.grades import ToolPrompt, tool_prompt_within
+from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
@@ -40,7 +41,9 @@ __all__ = [
     "format_of",
     "generation",
     "need_of",
+    "offered_of",
     "prompt_hash",
+    "read_catalog",
     "sent",
     "unreminded",
     "way_of",
@@ -62,6 +65,8 @@ class Settings:
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
             in the ways that have a reminder; or `auto` (see `tool_need`).
         family: of our prompts (see `prompting.families`); None for the default one.
+        tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
+            leaves it to `ToolLoop` in tasks and conversations.
     """
 
     lang: str = "en"
@@ -73,6 +78,7 @@ class Settings:
     feedback: int = 0
     call_threshold: Threshold | None = None
     family: str | None = None
+    tool_tokens: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -163,7 +169,9 @@ def format_of(way: Way, settings: Settings) -> PromptFormat:
     )
 
 
-def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool = True) -> tuple[Message, ...]:
+def conversation(
+    way: Way, case: Case, settings: Settings, *, needs_tool: bool = True, describes: bool = True
+) -> tuple[Message, ...]:
     """Return the messages of a case as the model gets them.
 
     Args:
@@ -171,6 +179,7 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
         case: the question.
         settings: of the run.
         needs_tool: False if it was decided that the question needs no tool.
+        describes: whether tools that fit the question are described behind it, where tools are shown in part.
     """
     catalog, format = catalog_of(case), format_of(way, settings)
     messages = said(case.messages, catalog, None if way.is_native else format)
@@ -178,10 +187,12 @@ def conversation(way: Way, case: Case, settings: Settings, *, needs_tool: bool =
         return tuple(messages)
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
-    reminder = prompt.reminder(catalog, format, needs_tool=needs_tool) if settings.reminder else ""
+    offered = offered_of(way, case, settings)
+    reminder = prompt.reminder(offered.catalog, offered.format, needs_tool=needs_tool) if settings.reminder else ""
+    shown = with_fitting(offered.fitting, messages) if describes and needs_tool else messages
     if follows_result(case.messages):
-        return with_system(prompt.tool_prompt(catalog, format), _reminded_before(reminder, messages, settings))
-    return with_system(prompt.tool_prompt(catalog, format), with_reminder(reminder, messages))
+        return with_system(offered.system, _reminded_before(reminder, shown, settings))
+    return with_system(offered.system, with_reminder(reminder, shown))
 
 
 def _reminded_before(reminder: str, messages: Sequence[Message], settings: Settings) -> tuple[Message, ...]:
@@ -240,9 +251,35 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, ne
     if settings.call_threshold is None or not (way.is_ours and settings.reminder) or follows_result(case.messages):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-    return await (needs or ToolNeeds(settings.call_threshold)).ask(
-        backend, request, catalog_of(case), format_of(way, settings).row
-    )
+    shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))
+    catalog, row = read_catalog(way, case, settings), format_of(way, settings).row
+    needs = needs or ToolNeeds(settings.call_threshold)
+    return await needs.ask(backend, request, catalog, row, shown=shown)
+
+
+def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
+    """Return how the tools of a case are described to the model.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    catalog, format = catalog_of(case), format_of(way, settings)
+    if settings.tool_tokens is not None and way.is_ours:
+        return tool_prompt_within(settings.tool_tokens, catalog, format)
+    return ToolPrompt(catalog=catalog, grade="whole", system=prompt.tool_prompt(catalog, format), format=format)
+
+
+def read_catalog(way: Way, case: Case, settings: Settings) -> Catalog:
+    """Return the tools that a reply may call: those of the case, and one of ours where those are shown in part.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+    """
+    return catalog_of(case) if settings.tool_tokens is None else offered_of(way, case, settings).catalog
 
 
 def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
@@ -253,7 +290,7 @@ def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
         case: the question.
         settings: of the run.
     """
-    return conversation(way, case, replace(settings, reminder=False))
+    return conversation(way, case, replace(settings, reminder=False), describes=False)
 
 
 def catalog_of(case: Case) -> Catalog:
@@ -274,7 +311,7 @@ def generation(
         settings: of the run.
         begun: how the reply begins, written for the model.
     """
-    catalog = catalog_of(case)
+    catalog = read_catalog(way, case, settings)
     request = CompletionRequest(
         messages=messages,
         tools=tuple(catalog) if way.is_native else (),

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .options import add_call_threshold, add_family_option, call_threshold_of, number
+from .options import add_call_threshold, add_family_option, add_tool_tokens, call_threshold_of, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
     add_call_threshold(parser)
+    add_tool_tokens(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -90,6 +92,7 @@ async def _run(options: argparse.Namespace) -> int:
         else:
             backend = await opened(stack, options)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend)
+            settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
         about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
@@ -107,6 +110,19 @@ async def _run(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
     return OK
+
+
+def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_length: int | None) -> Any:
+    """Return settings with a budget for tools, if single questions need one; say how many have their tools shown in part."""
+    from ..bench.ways import offered_of
+    from ..prompting.grades import budget_for
+
+    wanted = replace(settings, tool_tokens=settings.tool_tokens or budget_for(context_length))
+    single = [case for case in cases if case.tools]
+    graded = sum(any(offered_of(way, case, wanted).own for way in ways if way.is_ours) for case in single)
+    if graded:
+        complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --tool-tokens)")
+    return wanted if graded else settings
 
 
 def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "add_model_choice",
     "add_model_options",
     "add_server_options",
+    "add_tool_tokens",
     "call_threshold_of",
     "dialect_of",
     "number",
@@ -157,6 +158,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)
+    add_tool_tokens(tools)
 
 
 def add_dialect_option(parser: argparse._ActionsContainer) -> None:
@@ -205,6 +207,17 @@ def add_call_threshold(parser: argparse._ActionsContainer) -> None:
         metavar="NUMBER",
         help="answer in plain words where the log-odds that the model begins a call are not above this, and with a call where "
         "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: auto)",
+    )
+
+
+def add_tool_tokens(parser: argparse._ActionsContainer) -> None:
+    """Declare how much of a prompt the description of the tools may take."""
+    parser.add_argument(
+        "--tool-tokens",
+        type=number(int, least=1),
+        metavar="N",
+        help="tokens that the description of the tools may take; where it is longer, tools are shown in part, those that fit the "
+        "question in full (default: 4000, at most half of a small context, an eighth of a large one)",
     )
 
 

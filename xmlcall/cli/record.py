@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..agent.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
+from ..agent.run_call import OURS
 from ..agent.tool_need import ToolNeed
 from ..hosts.router import Router
 from ..prompting.results import result_text
@@ -61,11 +62,17 @@ class Record:
             and {name: getattr(self._need, name) for name in ("log_odds", "moved", "named", "threshold", "tool")},
         }
 
+    def _server_of(self, call: ToolCall | InvalidCall) -> str | None:
+        """Return the name of a tool's server; that of this program where the tool is its own."""
+        if isinstance(call, InvalidCall):
+            return None
+        return origin[0].name if (origin := self._router.find(call.name)) else OURS
+
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
         self._calls.append(
             {
                 "name": call.name,
-                "server": self._router.origin(call.name)[0].name if isinstance(call, ToolCall) else None,
+                "server": self._server_of(call),
                 "arguments": call.arguments if isinstance(call, ToolCall) else None,
                 "outcome": outcome,
                 "result": result,

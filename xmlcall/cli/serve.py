@@ -23,6 +23,7 @@ from .options import (
     add_family_option,
     add_mcp_option,
     add_model_choice,
+    add_tool_tokens,
     call_threshold_of,
     dialect_of,
     number,
@@ -74,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
+    add_tool_tokens(model)
     model.add_argument(
         "--strict",
         action="store_true",
@@ -166,6 +168,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         lang=options.lang,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),
+        tool_tokens=options.tool_tokens,
     )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)

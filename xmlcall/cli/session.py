@@ -9,6 +9,7 @@ from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
 from ..agent.loop import ToolLoop
 from ..backends.connect import connect
+from ..prompting.grades import ToolPrompt
 from ..types.calls import Message
 from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
@@ -30,16 +31,27 @@ class Session:
     Args:
         loop: open.
         display: of its events.
+        mode: of `--mode`.
     """
 
-    def __init__(self, loop: ToolLoop, display: Display) -> None:
-        self.loop, self.display = loop, display
+    def __init__(self, loop: ToolLoop, display: Display, mode: str) -> None:
+        self.loop, self.display, self._mode = loop, display, mode
+        self._told: set[tuple[str, int]] = set()
 
     async def tell_notices(self) -> None:
         """List the tools, and say what there is to know about the servers that was not said before."""
         await self.loop.catalog()
         for notice in self.loop.router.news():
             self.display.notice(notice)
+        if self._mode == "xml":
+            self._tell_grade(await self.loop.tool_prompt())
+
+    def _tell_grade(self, offered: ToolPrompt) -> None:
+        """Say that tools are shown in part, once for each number of them."""
+        count = len(offered.catalog) - 1
+        if offered.own and (offered.grade, count) not in self._told:
+            self._told.add((offered.grade, count))
+            self.display.notice(self.display.say(f"shown_{offered.grade}", count=count))
 
 
 @asynccontextmanager
@@ -61,7 +73,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
-        session = Session(loop, display)
+        session = Session(loop, display, options.mode)
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
@@ -95,6 +107,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         temperature=options.temperature,
         seed=options.seed,
         timeout=options.timeout,
+        tool_tokens=options.tool_tokens,
     )
 
 

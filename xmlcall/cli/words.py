@@ -66,6 +66,12 @@ EN = {
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "take an instruct version (names often end in -instruct, -it or -chat)",
     "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
+    "shown_signatures": "{count} tools are more than the model should read each time: it sees their names and parameters, "
+    "and in full those that fit the question (see --tool-tokens)",
+    "shown_lines": "{count} tools are more than the model should read each time: it sees their names and a sentence of each, "
+    "and in full those that fit the question (see --tool-tokens)",
+    "shown_names": "{count} tools are more than the model should read each time: it sees their names, "
+    "and in full those that fit the question (see --tool-tokens)",
     "new_conversation": "a new conversation",
     "help_help": "show this",
     "help_tools": "list the tools; /tools NAME shows one with its parameters",
@@ -139,6 +145,9 @@ ZH = {
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
     "no_native": "服务器说这个模型没有自己的函数调用；--mode xml 适用于任何模型",
+    "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --tool-tokens）",
+    "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --tool-tokens）",
+    "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --tool-tokens）",
     "new_conversation": "新的对话",
     "help_help": "显示这些说明",
     "help_tools": "列出工具；/tools 名称 显示一个工具和它的参数",

@@ -37,7 +37,7 @@ from .earlier_turns import Line, block, line_of
 from .result_frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
 from .templates import render
 
-__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
+__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit", "tokens_of"]
 
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
 """To which a result may be shortened, in characters."""
@@ -158,7 +158,7 @@ def estimate(messages: Iterable[Message]) -> int:
 
 
 def _size(message: Message) -> int:
-    text = _tokens_of(message.content) + sum(_tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
+    text = tokens_of(message.content) + sum(tokens_of(call.name + _json(call.arguments)) for call in message.tool_calls)
     return TOKENS_A_MESSAGE + TOKENS_A_PICTURE * len(message.images) + math.ceil(text)
 
 
@@ -168,11 +168,15 @@ def estimate_tools(tools: Iterable[Tool]) -> float:
     Args:
         tools: of the request.
     """
-    return sum(_tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
+    return sum(tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
 
 
-def _tokens_of(text: str) -> float:
-    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one."""
+def tokens_of(text: str) -> float:
+    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one.
+
+    Args:
+        text: of a prompt.
+    """
     data = text.encode("utf-8", "surrogatepass")
     ascii_length = len(data.translate(None, _NOT_ASCII))
     digits = len(data) - len(data.translate(None, _DIGITS))
@@ -326,7 +330,7 @@ class _View:
             self._size += TOKENS_A_NOTE
         self._gone += len(turn.messages)
         line = line_of(turn.messages, self._lang)
-        size = math.ceil(_tokens_of(line.text)) + 1
+        size = math.ceil(tokens_of(line.text)) + 1
         self._lines.append((line, size))
         self._told += size
         self._size += size - turn.size

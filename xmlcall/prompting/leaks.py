@@ -49,6 +49,7 @@ _TEMPLATES: Final = (
     "json_answer",
     "prefill",
     "must_call",
+    "fitting",
 )
 _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, headings, quotation, brackets
 _QUOTES: Final = tuple("`\"'“‘「")

@@ -1,15 +1,17 @@
-"""Where the tool prompt and the reminder stand in a conversation.
+"""Where the tool prompt, descriptions of tools and the reminder stand in a conversation.
 
 The tool prompt comes first and is the same in every request; the caller's own system message follows in the same message, because
-models expect one. The reminder ends the person's message, since small models follow what stands last.
+models expect one. Descriptions that a request brings up stand behind the person's last words. The reminder ends the person's
+message, since small models follow what stands last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..types.calls import Message
+from .result_frame import is_result_message
 
-__all__ = ["with_reminder", "with_system", "without_reminder"]
+__all__ = ["with_fitting", "with_reminder", "with_system", "without_reminder"]
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -24,6 +26,20 @@ def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]
     if messages[0].role == "system":
         return (replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:])
     return (Message(role="system", content=system), *messages)
+
+
+def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with descriptions of tools behind the person's last words; nothing else in it changes.
+
+    Args:
+        describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
+        messages: what was said so far.
+    """
+    places = [at for at, message in enumerate(messages) if message.role == "user" and not is_result_message(message.content)]
+    at = places[-1] if places else None
+    if at is None or not (text := describe(messages[at].content)):
+        return tuple(messages)
+    return (*messages[:at], replace(messages[at], content=f"{messages[at].content}\n\n{text}"), *messages[at + 1 :])
 
 
 def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -1,7 +1,7 @@
 """The prompt that offers tools, the reminder of it, and the short texts that ask for another reply."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import regex
@@ -16,6 +16,8 @@ __all__ = [
     "after_empty",
     "begin",
     "demand",
+    "described",
+    "example_call",
     "json_answer",
     "language_of",
     "plain_request",
@@ -69,12 +71,26 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
         instructions: server name -> what that server says about its tools; shown as the server's words.
     """
     catalog = Catalog.of(tools)
-    offered = [{"tool": tool, "parameters": parameters_of(tool), "schema": _json(tool.input_schema)} for tool in catalog]
-    return format.render("system", tools=offered, example=_example(catalog, format), instructions=instructions or {})
+    example = example_call(catalog, format)
+    return format.render("system", grade="whole", tools=described(catalog), example=example, instructions=instructions or {})
 
 
-def _example(catalog: Catalog, format: PromptFormat) -> str:
-    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
+def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """Return what templates show of tools.
+
+    Args:
+        tools: in the order to show.
+    """
+    return [{"tool": tool, "parameters": parameters_of(tool), "schema": _json(tool.input_schema)} for tool in tools]
+
+
+def example_call(catalog: Catalog, format: PromptFormat) -> str:
+    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked.
+
+    Args:
+        catalog: the tools.
+        format: how the model is spoken to.
+    """
     unsaid = format.shows.unsaid
     calls = [(tool.name, example_arguments(tool, unsaid=unsaid)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)

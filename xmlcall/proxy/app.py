@@ -42,6 +42,7 @@ def create_app(
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
+    tool_tokens: int | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -56,19 +57,18 @@ def create_app(
         lang: language of the tool prompt, `en` or `zh`.
         family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
-            leaves it to the model.
+        call_threshold: log-odds of a call, or `auto` (see `tool_need`); None leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
+        tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
 
     Raises:
         UsageError: no such form of model.
     """
-    backend = connect(model) if isinstance(model, str) else model
     engine = Engine(
-        backend,
+        connect(model) if isinstance(model, str) else model,
         hosts,
         mode=mode,
         allowed=allowed,
@@ -79,6 +79,7 @@ def create_app(
         reminder=reminder,
         call_threshold=call_threshold,
         strict=strict,
+        tool_tokens=tool_tokens,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
     return app_of(engine, guard, lifespan=_opening(engine))

@@ -8,12 +8,16 @@ from typing import Final
 from ...binding.echo import words_of
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
+from ...prompting.grades import ToolPrompt, tool_prompt_within
 from ...tools.catalog import Catalog
 from ...types.calls import Tool
 
 __all__ = ["Catalogs"]
 
 LIMIT: Final = 32  # lists that are kept; the one that was not used for longest goes first
+
+
+_Rendered = tuple[Catalog, Mapping[str, str], tuple[ToolPrompt, str]]
 
 
 class Catalogs:
@@ -28,7 +32,7 @@ class Catalogs:
         self._say = say
         self._reminder = reminder
         self._known: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
-        self._rendered: OrderedDict[tuple[int, PromptFormat], tuple[Catalog, Mapping[str, str], tuple[str, str]]] = OrderedDict()
+        self._rendered: OrderedDict[tuple[int, PromptFormat], _Rendered] = OrderedDict()
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
@@ -45,24 +49,31 @@ class Catalogs:
             self._known.popitem(last=False)
         return found
 
-    def prompts(self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str]) -> tuple[str, str]:
-        """Return the tool prompt and the reminder; both empty without tools.
+    def prompts(
+        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: int
+    ) -> tuple[ToolPrompt, str]:
+        """Return the tool prompt and the reminder; both are empty texts without tools.
 
         Args:
             catalog: one of these.
             format: of the prompt.
             instructions: server -> what it says about its tools.
+            budget: tokens that the description of the tools may take.
         """
         if not len(catalog):
-            return "", ""
+            return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
         key = (id(catalog), format)
         found = self._rendered.get(key)
         if found is None or found[:2] != (catalog, instructions):
-            found = self._rendered[key] = (catalog, instructions, self._texts(catalog, format, instructions))
+            found = self._rendered[key] = (catalog, instructions, self._texts(catalog, format, instructions, budget))
             while len(self._rendered) > LIMIT:
                 self._rendered.popitem(last=False)
         return found[2]
 
-    def _texts(self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str]) -> tuple[str, str]:
-        system = prompt.tool_prompt(catalog, format, instructions=instructions)
-        return system, prompt.reminder(catalog, format) if self._reminder else ""
+    def _texts(
+        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: int
+    ) -> tuple[ToolPrompt, str]:
+        offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
+        if offered.own:
+            self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --tool-tokens)")
+        return offered, prompt.reminder(catalog, format) if self._reminder else ""

@@ -35,9 +35,10 @@ from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
 from ...prompting import system as prompt
-from ...prompting.fit_context import Fitted, Scale, estimate
+from ...prompting.fit_context import Fitted, Scale, tokens_of
 from ...prompting.format import PromptFormat
-from ...prompting.placement import with_reminder
+from ...prompting.grades import ToolPrompt, budget_for
+from ...prompting.placement import with_fitting, with_reminder
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
@@ -82,6 +83,8 @@ class Engine:
         repair: how often the model may try again.
         max_turns: replies in one answer.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
+        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
+            part (see `grades`). None goes by the model's context.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Engine:
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
         strict: bool = False,
+        tool_tokens: int | None = None,
     ) -> None:
         self.backend = Retrying(backend)
         self.strict = strict
@@ -115,6 +119,7 @@ class Engine:
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
+        self._tool_tokens = tool_tokens
         self._memory = Memory()
         self._catalogs = Catalogs(self.say_once, reminder=reminder)
         self._own: tuple[Tool, ...] = ()
@@ -215,8 +220,9 @@ class Engine:
         """
         request = renamed(request, offered_names(request.tools))
         catalog = self._catalogs.of(self._offered(request))
-        system, reminder = self._prompts(catalog, request)
-        messages = model_messages(request.messages, catalog, self._memory, system=system, reminder=reminder, format=self._format)
+        prompts, reminder = self._prompts(catalog, request)
+        written = partial(model_messages, self._shown(request, prompts), catalog, self._memory, format=self._format)
+        messages = written(system=prompts.system, reminder=reminder)
         return await count_tokens(self.backend, messages)
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -255,8 +261,8 @@ class Engine:
         """Add to an error what the tools take of the context; an agent's own are often more than half."""
         if not offered or request.choice.mode == "none":
             return error
-        system, _ = self._prompts(self._catalogs.of(offered), request)
-        tokens = round(estimate([Message(role="system", content=system)]) * self._scale.bounds[0])
+        prompts, _ = self._prompts(self._catalogs.of(offered), request)
+        tokens = round(tokens_of(prompts.system) * self._scale.bounds[0])
         message = f"{error} (the {len(offered)} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
         return ContextOverflow(
             message,
@@ -281,16 +287,16 @@ class Engine:
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer with tools that are offered in the prompt."""
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
-        chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
-        allowed = catalog if len(chosen) == len(offered) else self._catalogs.of(chosen)
+        prompts, _ = self._prompts(catalog, request)
+        allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         turn = Turn(
             Generation(backend=self._fitted, format=self._format_of(request)),
             Offer(
                 catalog=allowed,
-                calling=replace(self._calling, origins=origins),
-                of_caller=frozenset(allowed.names()) - origins.keys(),
+                calling=replace(self._calling, origins=origins, offered=prompts),
+                of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
                 is_required=request.choice.mode == "required",
                 required_name=request.choice.name,
             ),
@@ -318,15 +324,19 @@ class Engine:
             allowed: what may be called.
             schema: of the answer, if the caller demands one.
         """
-        system, reminder = self._prompts(catalog, request)
-        written = partial(model_messages, request.messages, catalog, self._memory, system=system, format=self._format)
-        reminded = self._completion(request, written(reminder=reminder))
+        prompts, reminder = self._prompts(catalog, request)
+        written = partial(model_messages, catalog=catalog, memory=self._memory, system=prompts.system, format=self._format)
+        messages = self._shown(request, prompts)
+        reminded = self._completion(request, written(messages, reminder=reminder))
         first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
         if first is None:
             is_open = bool(reminder) and self._needs is not None and _is_open_question(request)
-            bare = replace(reminded, messages=written()) if is_open else None
+            bare = replace(reminded, messages=written(request.messages)) if is_open else None
+            shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
-            first = await decided(self._needs, self._fitted, allowed, self._format, reminded=reminded, bare=bare, lang=lang)
+            first = await decided(
+                self._needs, self._fitted, allowed, self._format, reminded=reminded, bare=bare, shown=shown, lang=lang
+            )
         if schema is None:
             return first
         words = prompt.json_answer(schema, self._format)
@@ -361,9 +371,23 @@ class Engine:
         begun = beginning(self._format.row, request.choice.name)
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
-    def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[str, str]:
+    def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[ToolPrompt, str]:
         """Return the tool prompt and the reminder."""
-        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()))
+        budget = self._tool_tokens or budget_for(self.backend.capabilities.context_length)
+        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()), budget)
+
+    def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
+        """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
+        chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
+        own = prompts.describing if request.choice.mode == "auto" else ()
+        if len(chosen) == len(offered):
+            return prompts.catalog if own else catalog
+        return self._catalogs.of((*chosen, *own))
+
+    def _shown(self, request: ChatRequest, prompts: ToolPrompt) -> tuple[Message, ...]:
+        """Return a conversation with the tools behind the person's last words that fit them, one that has to be called first."""
+        demanded = (request.choice.name,) if request.choice.name else ()
+        return with_fitting(partial(prompts.fitting, first=demanded), request.messages)
 
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)

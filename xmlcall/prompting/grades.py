@@ -1,0 +1,265 @@
+"""A catalog in grades: as much of each tool as a budget of tokens allows, the same for all, and the rest on demand.
+
+| grade | of each tool the prompt has |
+|---|---|
+| `whole` | everything |
+| `signatures` | its name, its parameters and their types |
+| `lines` | its name and the first sentence of its description |
+| `names` | its name; of more than the budget allows, how many there are |
+
+The tool prompt has the best grade that fits. It is the beginning of every request and does not depend on what is asked, so that a
+server's prompt cache holds it. What depends on it stands at the end, behind the person's last words: the tools that fit these
+best (`Ranking`), described whole. A model may call every tool, shown whole or not. If it does not know how, it asks for the
+description with a tool of ours, which is offered only where something is missing and is called by a name that no other tool has.
+
+Behind a message of earlier turns nothing is described any more: a conversation does not grow by it, and a server reads only what
+was said since that message anew.
+
+Tokens are estimated (`fit_context`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the
+index of the ranking is made when it is first needed.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import regex
+
+from ..tools.catalog import Catalog
+from ..tools.outline import parameters_of
+from ..tools.ranking import Ranking
+from ..types.tool import Tool
+from .fit_context import CHARACTERS_A_TOKEN, tokens_of
+from .format import PromptFormat
+from .result_frame import inert_frame
+from .system import described, example_call, tool_prompt
+
+__all__ = ["FITTING", "Grade", "ToolPrompt", "budget_for", "tool_prompt_within"]
+
+Grade = Literal["whole", "signatures", "lines", "names"]
+
+USUAL: Final = 4000
+"""Tokens for tools where nobody says; at most half of a small context, and an eighth of a large one."""
+
+FITTING: Final = 3
+"""How many tools are described behind a person's words; how often the right one is among them: benchmarks/results/ranking.md."""
+
+SHARE: Final = 8  # one part in so many of the budget is for those descriptions
+DESCRIBED: Final = 5  # tools in one answer of the tool that describes them
+LONGEST_KIND: Final = 60  # characters of a type in a signature
+LONGEST_LINE: Final = 120  # characters of a first sentence
+LONGEST_SIGNATURE: Final = 2000  # characters: a tool may have thousands of parameters
+
+_OWN_NAME: Final = "describe_tools"
+_SENTENCE = regex.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+
+
+def budget_for(context_length: int | None) -> int:
+    """Choose how many tokens the description of tools may take.
+
+    Args:
+        context_length: of the model, in tokens; None if it is not known.
+    """
+    if context_length is None:
+        return USUAL
+    return min(context_length // 2, max(USUAL, context_length // 8))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolPrompt:
+    """How tools are offered: what stands first in every request, and what is added for one.
+
+    Args:
+        catalog: what may be called; our own tool is the last one, if there is one.
+        grade: how much is shown of each tool.
+        system: the tool prompt.
+        format: how the model is spoken to.
+        room: tokens for what is added.
+        own: name of the tool that describes tools; "" if all are shown whole.
+    """
+
+    catalog: Catalog
+    grade: Grade
+    system: str
+    format: PromptFormat
+    room: int = 0
+    own: str = ""
+
+    @property
+    def describing(self) -> tuple[Tool, ...]:
+        """Our own tool, if there is one."""
+        return tuple(tool for tool in self.catalog if tool.name == self.own)
+
+    def fitting(self, request: str, first: Iterable[str] = ()) -> str:
+        """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
+
+        Args:
+            request: the person's words.
+            first: names of tools that are described before others, such as one that has to be called.
+        """
+        if not self.own:
+            return ""
+        names = dict.fromkeys((*first, *self._ranking.best(request, FITTING)))
+        frame = tokens_of(self._described(()))
+        left, whole, brief = self.room - frame, list[Tool](), list[str]()
+        for tool in filter(None, map(self.catalog.get, list(names)[:FITTING])):
+            size = tokens_of(self._described([tool])) - frame
+            if size <= left:
+                whole.append(tool)
+            elif (size := tokens_of(f"\n{(line := _brief(tool))}\n")) <= left:
+                brief.append(line)
+            else:
+                continue
+            left -= size
+        return self.format.render("fitting", tools=described(whole), lines=brief).strip() if whole or brief else ""
+
+    def describe(self, arguments: Mapping[str, Any]) -> str:
+        """Answer a call of our own tool: whole descriptions of tools by their names, or of those that words fit best.
+
+        Args:
+            arguments: as the model wrote them, valid for the tool's schema.
+        """
+        wanted = list(dict.fromkeys(arguments["names"]))[:DESCRIBED]
+        known = [self.catalog.get(name) or self.catalog.get(self.catalog.meant_by(name) or "") for name in wanted]
+        unknown = [name for name, tool in zip(wanted, known, strict=True) if tool is None]
+        others = self._ranking.best(" ".join(unknown), FITTING) if unknown else ()
+        tools = {tool.name: tool for tool in (*known, *map(self.catalog.get, others)) if tool is not None}
+        return self.format.render("described", tools=described(tools.values()), unknown=unknown).strip()
+
+    @functools.cached_property
+    def _ranking(self) -> Ranking:
+        return Ranking(tool for tool in self.catalog if tool.name != self.own)
+
+    def _described(self, tools: Iterable[Tool]) -> str:
+        return self.format.render("fitting", tools=described(tools), lines=[])
+
+
+def tool_prompt_within(
+    budget: int, catalog: Catalog, format: PromptFormat, *, instructions: Mapping[str, str] | None = None
+) -> ToolPrompt:
+    """Render the tool prompt in the best grade that fits a budget.
+
+    Args:
+        budget: tokens, by our estimate, for the tool prompt and what is added to it for one request. The frame of the prompt and
+            the servers' instructions are always whole.
+        catalog: the tools, in the order to show.
+        format: how the model is spoken to.
+        instructions: server name -> what that server says about its tools.
+    """
+    if not _is_too_long(catalog, budget):
+        system = tool_prompt(catalog, format, instructions=instructions)
+        if tokens_of(system) <= budget or not len(catalog):
+            return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format)
+    room = budget // SHARE
+    own = _describing(catalog, format)
+    offered = Catalog([*catalog, own])
+
+    def rendered(grade: Grade, listed: str, left_out: int = 0) -> str:
+        return format.render(
+            "system",
+            grade=grade,
+            tools=[],
+            count=len(catalog),
+            listed=listed,
+            left_out=left_out,
+            own=described([own])[0],
+            example=example_call(catalog, format),
+            instructions=instructions or {},
+        )
+
+    def prompt(grade: Grade, listed: str, left_out: int = 0) -> ToolPrompt:
+        system = rendered(grade, listed, left_out)
+        return ToolPrompt(catalog=offered, grade=grade, system=system, format=format, room=room, own=own.name)
+
+    for grade, line in _LINES.items():
+        left = budget - room - tokens_of(rendered(grade, ""))
+        if (listed := _listed(map(line, catalog), left)) is not None:
+            return prompt(grade, listed)
+    left = budget - room - tokens_of(rendered("names", "", len(catalog)))
+    names = _as_many(catalog.names(), left)
+    return prompt("names", ", ".join(names), len(catalog) - len(names))
+
+
+def _is_too_long(catalog: Catalog, budget: int) -> bool:
+    """Say whether tools are so much too long that it need not be tried: an estimate is never lower than this."""
+    length = 0
+    for tool in catalog:
+        length += len(tool.name) + len(tool.description.strip())
+        if length > budget * CHARACTERS_A_TOKEN:
+            return True
+    return False
+
+
+def _listed(lines: Iterable[str], room: float) -> str | None:
+    """Return lines as one text; None if they have more tokens than there is room for."""
+    listed = []
+    for line in lines:
+        listed.append(line)
+        room -= tokens_of(f"{line}\n")
+        if room < 0:
+            return None
+    return "\n".join(listed)
+
+
+def _as_many(names: Iterable[str], room: float) -> list[str]:
+    """Return the first names for which there is room."""
+    kept = []
+    for name in map(_one_line, names):
+        size = tokens_of(f"{name}, ")
+        if size <= room:
+            kept.append(name)
+            room -= size
+    return kept
+
+
+def _signature(tool: Tool) -> str:
+    parts = (f"{part.name}{'' if part.required else '?'}: {_cut(part.kind, LONGEST_KIND)}" for part in parameters_of(tool))
+    return _cut(_one_line(f"{tool.name}({', '.join(parts)})"), LONGEST_SIGNATURE)
+
+
+def _line(tool: Tool) -> str:
+    sentence = _sentence(tool.description)
+    return f"{_one_line(tool.name)}: {sentence}" if sentence else _one_line(tool.name)
+
+
+def _brief(tool: Tool) -> str:
+    """Describe a tool that is too long to be shown whole."""
+    sentence = _sentence(tool.description)
+    return f"- {_signature(tool)}{f': {sentence}' if sentence else ''}"
+
+
+def _sentence(description: str) -> str:
+    first = _SENTENCE.split(description.strip()[: 4 * LONGEST_LINE], maxsplit=1)[0]
+    return _cut(_one_line(first), LONGEST_LINE)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _one_line(text: str) -> str:
+    """Return somebody else's words on one line, without tags of our own."""
+    return inert_frame(" ".join(text.split()))
+
+
+_LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {
+    "signatures": lambda tool: f"- {_signature(tool)}",
+    "lines": lambda tool: f"- {_line(tool)}",
+}
+
+
+def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
+    """Make the tool that describes tools, under a name that no other has."""
+    numbered = (f"{_OWN_NAME}_{number}" for number in itertools.count(2))
+    name = next(each for each in itertools.chain([_OWN_NAME], numbered) if catalog.meant_by(each) is None)
+    names = {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "description": format.render("describe_tools", part="names").strip(),
+        "examples": [list(catalog.names()[:1])],
+    }
+    schema = {"type": "object", "properties": {"names": names}, "required": ["names"]}
+    return Tool(name=name, description=format.render("describe_tools", part="tool").strip(), input_schema=schema)
