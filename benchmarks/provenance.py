@@ -5,7 +5,7 @@ Over BFCL's questions that need several calls:
 - of the right values behind the first call, how many are found in the request or in the schema;
 - of values of other questions, whose parameters declare the same type, how many are found although nobody said them. A value
   that equals a right one of the question is not drawn; one that stands in the request for another reason is, and counts as found;
-- how many right calls would be held back (`xmlcall/binding/waiting.py`);
+- how many right calls would be held back (`xmlcall/binding/waiting.py`), and how many stand behind one that is;
 - what a conversation of 1 MB costs.
 """
 
@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xmlcall.bench.bfcl import read_cases
@@ -83,14 +83,16 @@ def drawn(value: Value, pool: Sequence[Value], own: set[str | float], chance: ra
     return [other for other in chance.choices(pool, k=4 * DRAWN) if same(other.value) not in own][:DRAWN]
 
 
-def held(case: Case, said: Callable[[], SaidIndex]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the right calls that would be held back, with the paths of the values."""
+def held(case: Case) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the right calls that would not run in a reply: one that waits with the paths of its values, and those behind it."""
+    said = index_of(case)
     tools = {tool.name: tool for tool in reversed(case.tools)}
     earlier: list[ToolCall] = []
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for name, arguments in oracle_calls(case):
         call = ToolCall(id="", name=name, arguments=dict(arguments), raw=RawCall(index=len(earlier), name=name))
-        if earlier and (paths := waiting_values(call, tools[name], earlier, said)):
+        paths = waiting_values(call, tools[name], earlier, lambda: said) if earlier and not found else ()
+        if paths or found:
             found.append((f"{case.id}: {name}({call.arguments})", paths))
         earlier.append(call)
     return found
@@ -135,20 +137,22 @@ def main() -> int:
     show = parser.parse_args().show
     cases = [case for category in CATEGORIES for case in read_cases(bfcl_wheel(), category)]
     right, foreign, missed, mistaken = measure(cases)
-    waiting = [call for case in cases for call in held(case, lambda case=case: index_of(case))]  # type: ignore[misc]
+    waiting = [call for case in cases for call in held(case)]
     calls = [len(oracle_calls(case)) for case in cases]
     later = sum(calls) - len(cases)
     for label, counts in (("right values behind the first call", right), ("values of other questions", foreign)):
         total = counts.total()
         print(f"{label}: {total}, found {total - counts['invented']} ({1 - counts['invented'] / total:.2%}) {dict(counts)}")
-    print(f"right calls: {sum(calls)}, {later} of them behind the first; held back: {len(waiting)} ({len(waiting) / later:.2%})")
+    first = sum(bool(paths) for _, paths in waiting)
+    print(f"right calls: {sum(calls)}, {later} of them behind the first; held back: {first} ({first / sum(calls):.2%})")
+    print(f"right calls behind one that is held back: {len(waiting) - first}")
     print("1 MB: read in {:.2f} s; a value of 100 kB: found in {:.2f} s".format(*seconds_of_a_megabyte()))
     for value in missed[:show]:
         print(f"not found: {value.case} {value.tool.name}.{value.parameter} = {value.value!r}")
     for text, count in Counter(repr(value.value) for value in mistaken).most_common(show):
         print(f"found although drawn: {text} ({count} times)")
     for call, paths in waiting[:show]:
-        print(f"held back: {call} for {', '.join(paths)}")
+        print(f"held back: {call} for {', '.join(paths) or 'the one before it'}")
     return 0
 
 
