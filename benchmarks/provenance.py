@@ -5,20 +5,25 @@ Over BFCL's questions that need several calls:
 - of the right values behind the first call, how many are found in the request or in the schema;
 - of values of other questions, whose parameters declare the same type, how many are found although nobody said them. A value
   that equals a right one of the question is not drawn; one that stands in the request for another reason is, and counts as found;
-- how many right calls would be held back (`xmlcall/binding/waiting.py`);
+- how many right calls would be held back (`xmlcall/binding/waiting.py`), and how many stand behind one that is;
+- of recorded replies of models (`benchmarks/results/runs`), whether those with a call that would be held back are right;
 - what a conversation of 1 MB costs.
 """
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from xmlcall import parse
 from xmlcall.bench.bfcl import read_cases
-from xmlcall.bench.case import Case
+from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.oracle import oracle_calls
 from xmlcall.binding.provenance import SaidIndex, values_in
@@ -27,6 +32,7 @@ from xmlcall.tools.parameters import property_schema
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 
 CATEGORIES = ("parallel", "parallel_multiple", "live_parallel", "live_parallel_multiple")
+RUNS = Path(__file__).parent / "results" / "runs"
 DRAWN = 5  # values of other questions for each right one
 SEED = 1
 
@@ -83,17 +89,64 @@ def drawn(value: Value, pool: Sequence[Value], own: set[str | float], chance: ra
     return [other for other in chance.choices(pool, k=4 * DRAWN) if same(other.value) not in own][:DRAWN]
 
 
-def held(case: Case, said: Callable[[], SaidIndex]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the right calls that would be held back, with the paths of the values."""
+def held(case: Case) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the right calls that would not run in a reply: one that waits with the paths of its values, and those behind it."""
+    said = index_of(case)
     tools = {tool.name: tool for tool in reversed(case.tools)}
     earlier: list[ToolCall] = []
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for name, arguments in oracle_calls(case):
         call = ToolCall(id="", name=name, arguments=dict(arguments), raw=RawCall(index=len(earlier), name=name))
-        if earlier and (paths := waiting_values(call, tools[name], earlier, said)):
+        paths = waiting_values(call, tools[name], earlier, lambda: said) if earlier and not found else ()
+        if paths or found:
             found.append((f"{case.id}: {name}({call.arguments})", paths))
         earlier.append(call)
     return found
+
+
+def recorded() -> Iterator[tuple[Case, list[ToolCall]]]:
+    """Yield the different recorded replies with several valid calls to single questions of BFCL, in any way of asking."""
+    seen: set[tuple[str, str]] = set()
+    for run in sorted(RUNS.glob("bfcl-*")):
+        cases = {case["id"]: case for case in _lines(run / "cases.jsonl")}
+        for reply in _lines(run / "replies.jsonl"):
+            data, rounds = cases[reply["case"]], reply.get("rounds") or [{}]
+            text = rounds[0].get("text") or ""
+            if len(rounds) > 1 or (data["id"], text) in seen:
+                continue
+            seen.add((data["id"], text))
+            case = case_of(data)
+            calls = [call for call in parse(text, case.tools).calls if isinstance(call, ToolCall)]
+            if len(calls) > 1:
+                yield case, calls
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def case_of(data: Mapping[str, Any]) -> Case:
+    """Read a recorded case, as far as it is judged here."""
+    tools = tuple({tool["name"]: Tool(**tool) for tool in reversed(data["tools"])}.values())
+    said = {"id": data["id"], "category": data["category"], "expects": data["expects"]}
+    return Case(**said, messages=tuple(data["messages"]), tools=tools, answers=tuple(data["answers"]))
+
+
+def judged() -> Counter[tuple[str, str]]:
+    """Count recorded replies by whether they are right, and whether a call of them would be held back."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for case, calls in recorded():
+        is_right = not judge_case(case, [(call.name, call.arguments) for call in calls])
+        waits = bool(waiting_in(case, calls))
+        counts["right" if is_right else "wrong", "held back" if waits else "run"] += 1
+    return counts
+
+
+def waiting_in(case: Case, calls: Sequence[ToolCall]) -> tuple[str, ...]:
+    """Return the paths for which the first call of a reply that has to wait does so; none if all are ready."""
+    tools, said = {tool.name: tool for tool in case.tools}, index_of(case)
+    found = (waiting_values(call, tools[call.name], calls[:at], lambda: said) for at, call in enumerate(calls) if at)
+    return next((paths for paths in found if paths), ())
 
 
 def seconds_of_a_megabyte() -> tuple[float, float]:
@@ -135,20 +188,23 @@ def main() -> int:
     show = parser.parse_args().show
     cases = [case for category in CATEGORIES for case in read_cases(bfcl_wheel(), category)]
     right, foreign, missed, mistaken = measure(cases)
-    waiting = [call for case in cases for call in held(case, lambda case=case: index_of(case))]  # type: ignore[misc]
+    waiting = [call for case in cases for call in held(case)]
     calls = [len(oracle_calls(case)) for case in cases]
     later = sum(calls) - len(cases)
     for label, counts in (("right values behind the first call", right), ("values of other questions", foreign)):
         total = counts.total()
         print(f"{label}: {total}, found {total - counts['invented']} ({1 - counts['invented'] / total:.2%}) {dict(counts)}")
-    print(f"right calls: {sum(calls)}, {later} of them behind the first; held back: {len(waiting)} ({len(waiting) / later:.2%})")
+    first = sum(bool(paths) for _, paths in waiting)
+    print(f"right calls: {sum(calls)}, {later} of them behind the first; held back: {first} ({first / sum(calls):.2%})")
+    print(f"right calls behind one that is held back: {len(waiting) - first}")
+    print(f"recorded replies with several calls: { ({' and '.join(key): count for key, count in sorted(judged().items())}) }")
     print("1 MB: read in {:.2f} s; a value of 100 kB: found in {:.2f} s".format(*seconds_of_a_megabyte()))
     for value in missed[:show]:
         print(f"not found: {value.case} {value.tool.name}.{value.parameter} = {value.value!r}")
     for text, count in Counter(repr(value.value) for value in mistaken).most_common(show):
         print(f"found although drawn: {text} ({count} times)")
     for call, paths in waiting[:show]:
-        print(f"held back: {call} for {', '.join(paths)}")
+        print(f"held back: {call} for {', '.join(paths) or 'the one before it'}")
     return 0
 
 

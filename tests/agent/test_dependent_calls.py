@@ -151,6 +151,22 @@ async def test_a_caller_gets_both_calls_that_are_ready(case: dict[str, Any], chu
     assert [(call.name, call.arguments) for call in answer.calls] == [first, second]
 
 
+def today() -> str:
+    """Return the date."""
+    return "2024-03-05"
+
+
+@pytest.mark.parametrize("chunk_size", [None, 3])
+async def test_the_proxys_own_calls_run_before_the_callers_that_wait(chunk_size: int | None) -> None:
+    invented, real = (("appointments", {"date": date}) for date in ("2023-10-05", "2024-03-05"))
+    backend = ScriptedBackend([written(("today", {}), invented), written(real)], chunk_size=chunk_size)
+    hosts = [LocalHost([today], name="clock")]
+    data = body("Show the appointments of today.", tools=offered(real))
+    answer = await ask(backend, data, hosts=hosts, allowed=["*"], stream_arguments=True)
+    assert [(call.name, call.arguments) for call in answer.calls] == [real]
+    assert "2023-10-05" not in backend.requests[1].messages[-1].content
+
+
 LOOK, CANCEL = ("look", {"what": "orders"}), ("cancel", {"order_id": "12345"})
 ASKED = "Look at my orders and cancel the last one."
 

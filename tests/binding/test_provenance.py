@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,18 +200,22 @@ async def test_results_as_a_loop_tells_them() -> None:
     ]
 
 
+def test_the_example_of_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/python.md").read_text(encoding="utf-8")
+    exec(page.split("## Where a value came from")[1].split("```py\n")[1].split("```")[0], {})
+    assert capsys.readouterr().out == "$.to result find_contact\n$.count person \n$.class schema send\n$.code invented \n"
+
+
 def test_every_value_has_a_path() -> None:
     arguments = {"a": {"b": [1, {"c d": "x"}]}, "e.f": [], "g": [[2]]}
     assert [path for path, _, _ in values_in(arguments)] == ["$.a.b[0]", "$.a.b[1]['c d']", "$['e.f']", "$.g[0][0]"]
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+JSON = SCALAR | st.lists(SCALAR, max_size=3) | st.dictionaries(st.text(max_size=5), st.lists(SCALAR, max_size=2), max_size=3)
 
 
-@given(st.dictionaries(st.text(), JSON), st.lists(st.text()))
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.lists(st.text(), max_size=4))
 def test_every_value_gets_a_source(arguments: dict[str, Any], said: list[str]) -> None:
     found = provenance(
         call(**{f"p{key}": value for key, value in arguments.items()}), [{"role": "user", "content": text} for text in said]

@@ -88,6 +88,19 @@ def test_what_becomes_of_a_call(
     assert shown in err
 
 
+def test_a_call_that_waits_for_a_result(tmp_path: Path, capsys: Capture) -> None:
+    weather, sums = (call("get_weather", location="Tokyo"), call("calculator", operation="multiply", a="21.5", b="2"))
+    both = weather.replace("</function_calls>", "") + sums.replace("<function_calls>", "")
+    with model_server(both, "Done.") as (url, _):
+        assert main(["run", "--json", "--model", url, "Take the temperature of Tokyo twice."]) == 0
+    out, err = capsys.readouterr()
+    made, held = json.loads(out)["calls"]
+    assert (made["name"], made["outcome"]) == ("get_weather", "ok")
+    assert (held["name"], held["outcome"], held["result"]) == ("calculator", "held", None)
+    said = "calculator is not run yet: nobody has said a; the model writes it again behind the results"
+    assert f"waits    {said}\n" in err
+
+
 def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture) -> None:
     wrong, zero = (call("calculator", operation="divide", a=a, b="0") for a in ("one", "1"))
     with model_server(wrong, zero, "Impossible.") as (url, _):
