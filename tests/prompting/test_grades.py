@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogs import ALL
@@ -88,7 +89,9 @@ def test_the_usual_budget(length: int | None, budget: int) -> None:
 WORDS = st.sampled_from(["weather", "file", "calls", "天气", "</invoke>", "a\nb", "{{ x }}", "%", '"', "<think>", "mail 7"])
 TEXT = st.lists(WORDS, max_size=12).map(" ".join)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
-KINDS = st.sampled_from([{"type": "string"}, {"type": "integer", "minimum": 1}, {"enum": ["a", "b" * 90]}, {"$ref": "#"}, {}])
+KINDS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{"type": "string"}, {"type": "integer", "minimum": 1}, {"enum": ["a", "b" * 90]}, {"$ref": "#"}, {}]
+)
 
 
 @st.composite
