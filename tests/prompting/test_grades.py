@@ -106,7 +106,7 @@ def tools(draw: st.DrawFn) -> Tool:
 CATALOGS = st.lists(tools(), min_size=1, max_size=30, unique_by=lambda tool: tool.name)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60), deadline=None)
 @given(CATALOGS, st.integers(1, 3000), st.sampled_from(LANGUAGES), TEXT)
 def test_a_budget_is_kept(many: list[Tool], budget: int, lang: str, words: str) -> None:
     """But for the frame of the prompt, which is always whole."""
@@ -117,7 +117,7 @@ def test_a_budget_is_kept(many: list[Tool], budget: int, lang: str, words: str) 
     assert prompt.system == tool_prompt_within(budget, Catalog(many), format).system
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60), deadline=None)
 @given(CATALOGS, st.sampled_from([1, 800, 1000, 1500, WHOLE]))
 def test_every_tool_can_be_called_and_described(many: list[Tool], budget: int) -> None:
     prompt = tool_prompt_within(budget, Catalog(many), PromptFormat())
