@@ -60,7 +60,7 @@ fix: $(VENV)/.dev  ## format and repair what the linter can
 	$(BIN)/ruff check --fix .
 
 golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
-	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/prompting/test_prompts.py
+	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/prompting/test_prompts.py tests/prompting/test_grades.py
 
 FUZZ_SECONDS ?= 1800
 fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzing for FUZZ_SECONDS

@@ -10,6 +10,7 @@ from xmlcall.agent.events import LoopEvent
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
+from xmlcall.types.completion import Chunk
 
 FILLERS = [f"filler_{number}" for number in range(40)]
 ABOUT = "Does something that nobody asks for. " * 9
@@ -84,6 +85,26 @@ async def test_where_all_is_shown_whole_there_is_no_such_tool() -> None:
 async def test_the_budget_follows_from_the_context(length: int | None, is_whole: bool) -> None:
     _, backend = await run(["Hi"], capabilities=Capabilities(server="scripted", context_length=length))
     assert ("### weather" in backend.requests[0].messages[0].content) == is_whole
+
+
+async def test_the_need_is_asked_without_descriptions_and_the_tool_is_chosen_with_them() -> None:
+    name = [Chunk(text="weather", top_logprobs=(("weather", -0.1), ("filler", -3.0)))]
+    told: list[Any] = [
+        [Chunk(text="<", top_logprobs=(("<", -0.01),))],
+        name,
+        name,
+        '<parameter name="city">Oslo</parameter></invoke>',
+        "Rain.",
+    ]
+    capabilities = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
+    events, backend = await run(told, capabilities=capabilities, call_threshold=0.0, tool_tokens=1500)
+    need, habit, choice, begun = ([message.content for message in request.messages[1:]] for request in backend.requests[:4])
+    assert need == [QUESTION]
+    assert habit[0] == "Thanks!"
+    assert choice[0] == begun[0] != QUESTION
+    assert "### weather" in choice[0]
+    assert begun[-1].endswith('<invoke name="weather">\n')
+    assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [{"city": "Oslo"}]
 
 
 async def test_nothing_changes_for_the_servers_own_function_calling() -> None:

@@ -1,7 +1,7 @@
 """Which tools fit a request, without a model."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall import Tool
@@ -91,6 +91,7 @@ def test_nothing_in_a_request_is_a_query(request_: str) -> None:
     assert RANKING.best(f"{request_[:900]} weather", 30)[0] == "getWeatherForecast"
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(0, 9))
 def test_any_text_is_a_request(text: str, count: int) -> None:
     found = RANKING.best(text, count)
