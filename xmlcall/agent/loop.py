@@ -61,6 +61,7 @@ class ToolLoop:
             words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
             that tell the probabilities of tokens.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
+        family: of the prompt, as in `Profile`.
         lang: language of the prompts, `en` or `zh`.
         max_tokens: of each reply; None leaves it to the server.
         temperature: None leaves it to the server.
@@ -81,29 +82,46 @@ class ToolLoop:
         reminder: bool = True,
         call_threshold: Threshold | None = None,
         dialect: str = "function_calls",
+        family: str = "list",
         lang: str = "en",
         max_tokens: int | None = None,
         temperature: float | None = None,
         seed: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        if mode not in _MODES:
-            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
         self.backend = backend
         self.router = Router(hosts)
-        self._mode = mode
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
-        self._format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel)
+        self._format = PromptFormat(lang=lang, parallel=parallel)
         policy = policy if callable(policy) else allow(policy)
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._catalog: Catalog | None = None
         self._scale = Scale()
         self._stack = AsyncExitStack()
+
+    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+        """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
+
+        Args:
+            mode: as of the loop.
+            dialect: as of the loop.
+            family: as of the loop.
+            call_threshold: as of the loop.
+
+        Raises:
+            UsageError: a setting that there is not.
+        """
+        if mode not in _MODES:
+            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
+        self._mode = mode
+        self._format = replace(self._format, dialect=dialect, family=family)
+        self._calling = replace(self._calling, format=self._format)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .options import add_call_threshold, call_threshold_of, number
+from .options import add_call_threshold, add_profile_option, call_threshold_of, number
+from .profile_option import profile_of
 
 if TYPE_CHECKING:
     from ..agent.tool_need import Threshold
@@ -59,6 +60,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
     add_call_threshold(parser)
+    add_profile_option(parser)
+    parser.set_defaults(family=None)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -73,18 +76,19 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.suites import cases_of
     from ..bench.ways import Settings, way_of
 
-    ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
+    ways, given = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])], options.call_threshold
     options.call_threshold = threshold_of(options, {way.name for way in ways})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     _check(options, cases, is_stand_in=options.model in STAND_INS)
-    settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
             backend = await opened(stack, options)
-            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend)
+            ways, profile = _by_profile(options, ways, given, backend)
+            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
+        settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
         about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
@@ -102,6 +106,33 @@ async def _run(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
     return OK
+
+
+def _by_profile(options: argparse.Namespace, ways: list[Any], given: Any, backend: Any) -> tuple[list[Any], str]:
+    """Take what was not given from the model's profile, where it is about a way that is measured.
+
+    Args:
+        options: of the run; what is taken is set there.
+        ways: that were asked for, or the usual one.
+        given: the call threshold as it was given.
+        backend: open.
+
+    Returns:
+        The ways, and which profile is used, with its settings; "" for none.
+    """
+    from ..bench.ways import Settings, asked_by
+
+    found = profile_of(options, backend.capabilities.fingerprints)
+    if found is None or found.profile is None:
+        return ways, ""
+    way, asked = asked_by(found.profile, Settings())
+    if options.ways and {each.name for each in ways if each.is_ours} != {way.name}:
+        return ways, ""
+    options.family = asked.family
+    options.call_threshold = asked.call_threshold if given is None and options.reminder else options.call_threshold
+    name = f"{found.name} ({found.source})"
+    complain(f"profile: {name}: {found.profile.words}")
+    return (ways if options.ways else [way]), name
 
 
 def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:

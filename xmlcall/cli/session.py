@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
@@ -15,6 +16,8 @@ from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
 from .options import call_threshold_of, dialect_of
+from .plain import visible
+from .profile_option import profile_json, profile_words, use_profile
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus
 from .words import Say
@@ -30,10 +33,11 @@ class Session:
     Args:
         loop: open.
         display: of its events.
+        profile: by which the model is asked, as JSON; None for none.
     """
 
-    def __init__(self, loop: ToolLoop, display: Display) -> None:
-        self.loop, self.display = loop, display
+    def __init__(self, loop: ToolLoop, display: Display, profile: dict[str, str] | None = None) -> None:
+        self.loop, self.display, self.profile = loop, display, profile
 
     async def tell_notices(self) -> None:
         """List the tools, and say what there is to know about the servers that was not said before."""
@@ -61,12 +65,16 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
-        session = Session(loop, display)
+        found = use_profile(options, loop.backend.capabilities.fingerprints)
+        if found is not None:
+            loop.ask_by(**_asking(options))
+            display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
+        session = Session(loop, display, profile_json(options, found))
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode, display.say):
+        for notice in model_notices(loop.backend, options.mode or "xml", display.say):
             display.notice(notice)
         yield session
 
@@ -81,20 +89,28 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
     return ToolLoop(
         backend,
         hosts_of(servers, options),
-        mode=options.mode,
         policy=approval(_allowed(options), display),
         repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,
-        call_threshold=call_threshold_of(options),
-        dialect=dialect_of(options),
         lang=options.lang,
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         seed=options.seed,
         timeout=options.timeout,
+        **_asking(options),
     )
+
+
+def _asking(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how the model is asked for calls."""
+    return {
+        "mode": options.mode or "xml",
+        "dialect": dialect_of(options),
+        "family": options.family,
+        "call_threshold": call_threshold_of(options),
+    }
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:

@@ -73,6 +73,7 @@ class Engine:
         allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them.
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
+        family: of the prompt, as in `Profile`.
         lang: language of the prompts, `en` or `zh`.
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
@@ -91,6 +92,7 @@ class Engine:
         allowed: Iterable[str] = (),
         stream_arguments: bool = False,
         dialect: str = "function_calls",
+        family: str = "list",
         lang: str = "en",
         reminder: bool = True,
         call_threshold: Threshold | None = None,
@@ -104,12 +106,11 @@ class Engine:
         self._scale = Scale()
         self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=_log_cut)
         self.router = Router(hosts)
-        self.mode = mode
         self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
-        self._format = PromptFormat(dialect=dialect, lang=lang)
+        self._format = PromptFormat(lang=lang)
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._memory = Memory()
         self._catalogs = Catalogs(self.say_once, reminder=reminder)
@@ -118,6 +119,23 @@ class Engine:
         self._listing = asyncio.Lock()
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
+
+    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+        """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
+
+        Args:
+            mode: as of the engine.
+            dialect: as of the engine.
+            family: as of the engine.
+            call_threshold: as of the engine.
+
+        Raises:
+            UsageError: a setting that there is not.
+        """
+        self.mode = mode
+        self._format = replace(self._format, dialect=dialect, family=family)
+        self._calling = replace(self._calling, format=self._format)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
