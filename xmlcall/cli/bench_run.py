@@ -42,7 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         dest="ways",
         action="append",
         metavar="WAY",
-        help="xml: our prompt; native: the server's function calling; origin: the prompt of browser extensions; or the name of a "
+        help="xml: our prompt; native: the server's function calling; native+read: with calls left in its text; origin: the prompt of browser extensions; or the name of a "
         "wire format, such as hermes (may be repeated; default: xml)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
