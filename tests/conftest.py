@@ -1,6 +1,9 @@
 """What holds for all tests."""
 
+import os
 import signal
+import tempfile
+from pathlib import Path
 
 import profiles  # noqa: F401 - what `--hypothesis-profile` names
 
@@ -9,3 +12,5 @@ import profiles  # noqa: F401 - what `--hypothesis-profile` names
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
+
+os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user

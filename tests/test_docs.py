@@ -145,7 +145,7 @@ def test_the_example_of_the_python_page_runs(
 
 
 def test_public_names_are_documented() -> None:
-    pages = "".join(read(f"docs/{name}.md") for name in ("python", "design", "clients", "bench"))
+    pages = "".join(read(f"docs/{name}.md") for name in ("python", "design", "clients", "bench", "profiles"))
     names = [name for name in xmlcall.__all__ if not name.endswith("Error")]
     assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == []
 
@@ -167,7 +167,7 @@ def test_files_and_headings_that_are_named_exist(page: str) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    for command in ("run", "chat", "tools", "prompt", "parse", "models", "bench", "serve"):
+    for command in ("run", "chat", "tools", "prompt", "parse", "models", "probe", "profiles", "bench", "serve"):
         assert f"xmlcall {command}" in read("README.md")
 
 

@@ -213,6 +213,13 @@ async def test_capabilities(
         )
 
 
+@pytest.mark.parametrize(("digest", "known_by"), [("", ()), ("AB" * 32, ("ollama:abababababababab",))])
+async def test_a_model_is_known_by_its_digest(host: str, fake: FakeOllama, digest: str, known_by: tuple[str, ...]) -> None:
+    fake.digest = digest
+    async with OllamaBackend("tiny", host=host) as backend:
+        assert backend.capabilities.fingerprints == known_by
+
+
 @pytest.mark.parametrize(
     ("template", "modelfile", "has_one"),
     [

@@ -351,7 +351,7 @@ def test_a_right_value_was_said() -> None:
         words = " ".join(str(message) for message in case.messages).lower()
         for answer in case.answers:
             ((tool, values),) = answer.items()
-            declared = catalog_of(case)[tool].input_schema["properties"]
+            declared = next(each for each in case.tools if each.name == tool).input_schema["properties"]
             for name, accepted in values.items():
                 texts = [value.lower() for value in accepted if isinstance(value, str)]
                 if texts and "" not in texts and "enum" not in declared[name] and not name.endswith("currency"):

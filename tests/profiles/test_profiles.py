@@ -12,6 +12,7 @@ import xmlcall
 from xmlcall import Profile, UsageError
 from xmlcall.backends.fingerprint import PIECE_BYTES, of_digest, of_file, of_name, of_template
 from xmlcall.dialects import DIALECTS
+from xmlcall.models import known as models
 from xmlcall.models.known import KNOWN
 from xmlcall.profiles.folder import file_of, find, listed, named
 from xmlcall.profiles.profile import Figure, Measurement, Rate
@@ -192,6 +193,17 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     for changed in (b"x" + content[1:], content[:-1] + b"x", content + b"x", b""):
         other.write_bytes(changed)
         assert (of_file(one) == of_file(other)) == (changed == content)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_shipped_fingerprint_is_that_of_the_file(name: str) -> None:
+    path = models.path(name)
+    if path is None:
+        pytest.skip(f"{name} is not here")
+    profile = named(name).profile
+    assert profile is not None
+    assert profile.fingerprints[0] == of_file(path)
 
 
 def test_fingerprints_say_what_they_are_of() -> None:

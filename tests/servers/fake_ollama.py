@@ -60,6 +60,7 @@ class FakeOllama:
         template: of each model.
         modelfile: of each model, in extracts.
         context_length: what each model was trained for.
+        digest: of each model's manifest, in hex; "" for a server that does not tell it.
     """
 
     steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
@@ -70,6 +71,7 @@ class FakeOllama:
     template: str = "{{ .Prompt }}"
     modelfile: str = "FROM /blobs/sha256-0"
     context_length: int = 131072
+    digest: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
@@ -102,7 +104,8 @@ class FakeOllama:
         return JSONResponse({"models": list(self.running)})
 
     async def _tags(self, request: Request) -> Response:
-        return JSONResponse({"models": [{"name": name, "model": name} for name in self.models]})
+        told = {"digest": self.digest} if self.digest else {}
+        return JSONResponse({"models": [{"name": name, "model": name, **told} for name in self.models]})
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()

@@ -93,19 +93,16 @@ class ToolLoop:
         timeout: float | None = None,
         tool_tokens: int | None = None,
     ) -> None:
-        if mode not in _MODES:
-            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
         self.backend = backend
         self.router = Router(hosts)
-        self._mode = mode
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
-        self._format = PromptFormat(dialect=dialect, lang=lang, parallel=parallel, family=family)
+        self._format = PromptFormat(lang=lang, parallel=parallel)
         policy = policy if callable(policy) else allow(policy)
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._tool_tokens = tool_tokens
         self._catalog: Catalog | None = None
@@ -113,6 +110,25 @@ class ToolLoop:
         self._scale = Scale()
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
+
+    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+        """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
+
+        Args:
+            mode: as of the loop.
+            dialect: as of the loop.
+            family: as of the loop.
+            call_threshold: as of the loop.
+
+        Raises:
+            UsageError: a setting that there is not.
+        """
+        if mode not in _MODES:
+            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
+        self._mode = mode
+        self._format = replace(self._format, dialect=dialect, family=family)
+        self._calling = replace(self._calling, format=self._format)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).

@@ -88,11 +88,8 @@ async def execute(
                 return
             try:
                 backend = PatientBackend(subject.backend(case, way))
-                if case.expects == "task":
-                    answer = await _played(run_case, tasks[case.id], way, backend, run.settings)
-                elif case.expects == "talk":
-                    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
-                    answer = await _played(converse, case, way, backend, run.settings, **as_in_chat)
+                if case.expects in ("task", "talk"):
+                    answer = await _conversed(case, tasks.get(case.id), way, backend, run.settings)
                 else:
                     answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings, needs)}
             except BackendError as error:
@@ -160,6 +157,16 @@ async def _all(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
+async def _conversed(
+    case: Case, task: MultiTurnCase | None, way: Way, backend: "PatientBackend", settings: Settings
+) -> dict[str, Any]:
+    """Play what has several turns: a task, or a conversation as `xmlcall chat` has it."""
+    if task is not None:
+        return await _played(run_case, task, way, backend, settings)
+    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
+    return await _played(converse, case, way, backend, settings, **as_in_chat)
+
+
 async def _played(
     play: Callable[..., Awaitable[dict[str, Any]]],
     case: Case | MultiTurnCase,
@@ -182,6 +189,7 @@ async def _played(
     options: dict[str, Any] = {
         "mode": ("native" if way.reads_text else "native-only") if way.is_native else "xml",
         "dialect": format_of(way, settings).dialect,
+        "family": format_of(way, settings).family,
         "lang": settings.lang,
         "family": format_of(way, settings).family,
         "parallel": settings.parallel,

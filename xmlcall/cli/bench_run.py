@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .options import add_call_threshold, add_family_option, add_tool_tokens, call_threshold_of, number
+from .options import (
+    add_call_threshold,
+    add_family_option,
+    add_profile_option,
+    add_tool_tokens,
+    call_threshold_of,
+    number,
+)
+from .profile_option import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +74,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
     add_call_threshold(parser)
     add_tool_tokens(parser)
+    add_profile_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -80,18 +89,20 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.suites import cases_of
     from ..bench.ways import Settings, way_of
 
-    ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
+    ways, given = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])], options.call_threshold
     options.call_threshold = threshold_of(options, ways)
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     _check(options, cases, is_stand_in=options.model in STAND_INS)
-    settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
             backend = await opened(stack, options)
-            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend)
+            ways, profile = _by_profile(options, ways, given, backend)
+            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
+        settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
+        if options.model not in STAND_INS:
             settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
@@ -123,6 +134,31 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
     if graded:
         complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --tool-tokens)")
     return wanted if graded else settings
+def _by_profile(options: argparse.Namespace, ways: list[Any], given: Any, backend: Any) -> tuple[list[Any], str]:
+    """Take what was not given from the model's profile, where it is about a way that is measured.
+
+    Args:
+        options: of the run; what is taken is set there.
+        ways: that were asked for, or the usual one.
+        given: the call threshold as it was given.
+        backend: open.
+
+    Returns:
+        The ways, and which profile is used, with its settings; "" for none.
+    """
+    from ..bench.ways import Settings, asked_by
+
+    found = profile_of(options, backend.capabilities.fingerprints)
+    if found is None or found.profile is None:
+        return ways, ""
+    way, asked = asked_by(found.profile, Settings())
+    if options.ways and {each.name for each in ways if each.is_ours} != {way.name}:
+        return ways, ""
+    options.family = options.family or asked.family
+    options.call_threshold = asked.call_threshold if given is None and options.reminder else options.call_threshold
+    name = f"{found.name} ({found.source})"
+    complain(f"profile: {name}: {found.profile.words}")
+    return (ways if options.ways else [way]), name
 
 
 def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:

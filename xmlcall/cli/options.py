@@ -21,15 +21,19 @@ __all__ = [
     "add_mcp_option",
     "add_model_choice",
     "add_model_options",
+    "add_profile_option",
     "add_server_options",
     "add_tool_tokens",
     "call_threshold_of",
     "dialect_of",
+    "family_of",
     "number",
 ]
 
 
 _OWN_DIALECT = "function_calls"
+_OWN_FAMILY = "list"
+FAMILY = "list"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -84,7 +88,7 @@ def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
 
 
 def add_model_choice(model: argparse._ActionsContainer) -> None:
-    """Declare which model."""
+    """Declare which model, and its profile."""
     model.add_argument(
         "--model",
         default="local",
@@ -97,6 +101,19 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
         metavar="N",
         help="tokens that prompt and reply share, for a local file (default: 8192 to 32768, as the model was trained for and the "
         "free memory bears) or Ollama (default: 16384, less if the model holds less); other servers decide themselves",
+    )
+    add_profile_option(model)
+    model.set_defaults(family=FAMILY)
+
+
+def add_profile_option(parser: argparse._ActionsContainer) -> None:
+    """Declare which profile is used."""
+    parser.add_argument(
+        "--profile",
+        default="auto",
+        metavar="NAME",
+        help="how the model is asked for calls: a name of `xmlcall profiles list`, or a file NAME.toml; auto: the one that was "
+        "measured with this model; off: none. Other options go before it (default: %(default)s)",
     )
 
 
@@ -140,9 +157,8 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument(
         "--mode",
         choices=("xml", "native"),
-        default="xml",
         help="xml: tools are offered in the prompt and calls read from the text; native: the server's own function calling "
-        "(default: %(default)s)",
+        "(default: that of the profile, else xml)",
     )
     add_dialect_option(tools)
     add_family_option(tools)
@@ -170,22 +186,29 @@ def add_dialect_option(parser: argparse._ActionsContainer) -> None:
         choices=tuple(DIALECTS),
         metavar="NAME",
         help="the wire format in which the model is asked to write calls, such as one that it was trained on: "
-        f"{', '.join(DIALECTS)} (default: {_OWN_DIALECT}; whatever is asked for, all of them are read)",
+        f"{', '.join(DIALECTS)} (default: that of the profile, else {_OWN_DIALECT}; whatever is asked for, all of them are read)",
     )
 
 
 def add_family_option(parser: argparse._ActionsContainer) -> None:
     """Declare how the system prompt shows tools."""
     from ..prompting.families import FAMILIES
-    from ..prompting.format import ENGLISH
 
     families = "; ".join(f"{family.name}: {family.about}" for family in FAMILIES.values())
     parser.add_argument(
         "--family",
         choices=tuple(FAMILIES),
-        default=ENGLISH.family,
-        help=f"how the tool prompt shows tools: {families} (default: %(default)s)",
+        help=f"how the tool prompt shows tools: {families} (default: that of the profile, else {_OWN_FAMILY})",
     )
+
+
+def family_of(options: argparse.Namespace) -> str:
+    """Return the family of prompts that was asked for, else the usual one.
+
+    Args:
+        options: of the command.
+    """
+    return options.family or _OWN_FAMILY
 
 
 def dialect_of(options: argparse.Namespace) -> str:
@@ -206,7 +229,8 @@ def add_call_threshold(parser: argparse._ActionsContainer) -> None:
         type=_threshold,
         metavar="NUMBER",
         help="answer in plain words where the log-odds that the model begins a call are not above this, and with a call where "
-        "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: auto)",
+        "they are: a number from `xmlcall bench calibrate`; auto, which finds the model's own; or off (default: that of the "
+        "profile, else auto)",
     )
 
 

@@ -11,7 +11,7 @@ from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
 from .jsonform import json_text
-from .options import add_dialect_option, add_family_option, add_server_options, dialect_of
+from .options import add_dialect_option, add_family_option, add_server_options, dialect_of, family_of
 from .plain import plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -61,7 +61,7 @@ async def _of_servers(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str, str]) -> None:
-    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel, family=options.family)
+    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel, family=family_of(options))
     reminder = prompt.reminder(catalog, format)
     system = prompt.tool_prompt(catalog, format, instructions=instructions)
     if options.json:

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("question", metavar="QUESTION", help="in quotes; - reads it from standard input")
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need"
+        "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need, profile"
     )
     add_model_options(parser)
 
@@ -50,7 +50,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
                 record.note(event)
     assert record.answer is not None
     if options.json:
-        print(json_text(record.to_json()))
+        print(json_text({**record.to_json(), "profile": session.profile}))
     if problem := stop_message(record.answer, options.max_turns, session.display.say):
         complain(problem)
         return FAILED

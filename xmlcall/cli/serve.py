@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..backends.connect import connect
 from ..backends.http import is_loopback
@@ -26,9 +26,11 @@ from .options import (
     add_tool_tokens,
     call_threshold_of,
     dialect_of,
+    family_of,
     number,
 )
 from .plain import visible
+from .profile_option import profile_words, use_profile
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus, error_console
 from .words import speaker
@@ -65,9 +67,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--mode",
         choices=("auto", "xml", "native"),
-        default="auto",
         help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function "
-        "calling; auto: native where a trial call works (default: %(default)s)",
+        "calling; auto: native where a trial call works (default: that of the profile, else auto)",
     )
     add_dialect_option(model)
     add_family_option(model)
@@ -159,16 +160,13 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     engine = Engine(
         backend,
         hosts_of(servers, options),
-        mode=options.mode,
         allowed=options.allow,
         stream_arguments=options.stream_arguments,
         strict=options.strict,
-        dialect=dialect_of(options),
-        family=options.family,
         lang=options.lang,
         reminder=options.reminder,
-        call_threshold=call_threshold_of(options),
         tool_tokens=options.tool_tokens,
+        **_asking(options),
     )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
@@ -176,7 +174,10 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         async with contextlib.AsyncExitStack() as stack:
             async with opening:
                 await stack.enter_async_context(engine)
-            for notice in model_notices(engine.backend, options.mode, speaker("en")):
+            if found := use_profile(options, engine.backend.capabilities.fingerprints):
+                engine.ask_by(**_asking(options))
+                complain(f"profile: {profile_words(options, found)}")
+            for notice in model_notices(engine.backend, options.mode or "auto", speaker("en")):
                 complain(notice)
             if servers:
                 complain(await _own_tools(engine))
@@ -184,6 +185,16 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             _announce(engine.model, listener)
             await _run(app_of(engine, guard), listener)
     return OK
+
+
+def _asking(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how the model is asked for calls."""
+    return {
+        "mode": options.mode or "auto",
+        "dialect": dialect_of(options),
+        "family": family_of(options),
+        "call_threshold": call_threshold_of(options),
+    }
 
 
 async def _own_tools(engine: "Engine") -> str:

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
@@ -15,7 +16,9 @@ from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
-from .options import call_threshold_of, dialect_of
+from .options import call_threshold_of, dialect_of, family_of
+from .plain import visible
+from .profile_option import profile_json, profile_words, use_profile
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus
 from .words import Say
@@ -32,10 +35,11 @@ class Session:
         loop: open.
         display: of its events.
         mode: of `--mode`.
+        profile: by which the model is asked, as JSON; None for none.
     """
 
-    def __init__(self, loop: ToolLoop, display: Display, mode: str) -> None:
-        self.loop, self.display, self._mode = loop, display, mode
+    def __init__(self, loop: ToolLoop, display: Display, mode: str, profile: dict[str, str] | None = None) -> None:
+        self.loop, self.display, self.profile, self._mode = loop, display, profile, mode
         self._told: set[tuple[str, int]] = set()
 
     async def tell_notices(self) -> None:
@@ -73,12 +77,16 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
-        session = Session(loop, display, options.mode)
+        found = use_profile(options, loop.backend.capabilities.fingerprints)
+        if found is not None:
+            loop.ask_by(**_asking(options))
+            display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
+        session = Session(loop, display, options.mode or "xml", profile_json(options, found))
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode, display.say):
+        for notice in model_notices(loop.backend, options.mode or "xml", display.say):
             display.notice(notice)
         yield session
 
@@ -93,22 +101,29 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
     return ToolLoop(
         backend,
         hosts_of(servers, options),
-        mode=options.mode,
         policy=approval(_allowed(options), display),
         repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,
-        call_threshold=call_threshold_of(options),
-        dialect=dialect_of(options),
-        family=options.family,
         lang=options.lang,
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         seed=options.seed,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
+        **_asking(options),
     )
+
+
+def _asking(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how the model is asked for calls."""
+    return {
+        "mode": options.mode or "xml",
+        "dialect": dialect_of(options),
+        "family": family_of(options),
+        "call_threshold": call_threshold_of(options),
+    }
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:

@@ -112,12 +112,11 @@ class Engine:
         self._scale = Scale()
         self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=self._log_cut)
         self.router = Router(hosts)
-        self.mode = mode
         self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
-        self._format = PromptFormat(dialect=dialect, lang=lang, family=family)
+        self._format = PromptFormat(lang=lang)
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
         self._memory = Memory()
@@ -127,6 +126,23 @@ class Engine:
         self._listing = asyncio.Lock()
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
+
+    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+        """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
+
+        Args:
+            mode: as of the engine.
+            dialect: as of the engine.
+            family: as of the engine.
+            call_threshold: as of the engine.
+
+        Raises:
+            UsageError: a setting that there is not.
+        """
+        self.mode = mode
+        self._format = replace(self._format, dialect=dialect, family=family)
+        self._calling = replace(self._calling, format=self._format)
+        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
