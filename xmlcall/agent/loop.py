@@ -60,6 +60,8 @@ class ToolLoop:
         call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
             words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
             that tell the probabilities of tokens.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the server
+            obeys one (llama.cpp).
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
         max_tokens: of each reply; None leaves it to the server.
@@ -80,6 +82,7 @@ class ToolLoop:
         parallel: bool = True,
         reminder: bool = True,
         call_threshold: Threshold | None = None,
+        constrain: bool = False,
         dialect: str = "function_calls",
         lang: str = "en",
         max_tokens: int | None = None,
@@ -99,6 +102,7 @@ class ToolLoop:
         policy = policy if callable(policy) else allow(policy)
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder
+        self._constrain = constrain
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._catalog: Catalog | None = None
@@ -187,7 +191,13 @@ class ToolLoop:
         catalog = await self.catalog()
         request = _last_request(opened)
         return Turn(
-            Generation(backend=backend, format=self._format, is_native=self._mode != "xml", reads_text=self._mode == "native"),
+            Generation(
+                backend=backend,
+                format=self._format,
+                is_native=self._mode != "xml",
+                reads_text=self._mode == "native",
+                constrain=self._constrain,
+            ),
             Offer(catalog=catalog, calling=self._calling),
             self._limits,
             Words(request=request, sources=self._sources(opened, catalog)),

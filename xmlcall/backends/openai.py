@@ -328,6 +328,7 @@ def _llama_capabilities(props: Mapping[str, Any], *, reasoning_open: bool) -> Ca
         build=text_of(props.get("build_info")),
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
+        grammars=True,
         most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
         chat_template=text_of(props["chat_template"]) != FALLBACK_TEMPLATE if props.get("chat_template") else None,
         model_file=PurePath(text_of(props.get("model_path"))).name,

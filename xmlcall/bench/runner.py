@@ -181,6 +181,7 @@ async def _played(
         "temperature": settings.temperature,
         "seed": settings.seed,
         "call_threshold": settings.call_threshold,
+        "constrain": bool(settings.constrain),
         "repair": RepairPolicy(max_format_retries=settings.feedback),
     }
     outcome = await play(case, backend, **{**options, **more})

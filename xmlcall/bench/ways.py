@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..agent.constraint import Constraint
 from ..agent.generate import Binder, generate
 from ..agent.native import generate_native
 from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
@@ -57,6 +58,7 @@ class Settings:
         feedback: how many times a reply without a valid call is answered with what is wrong.
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
             in the ways that have a reminder; or `auto` (see `tool_need`).
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools.
     """
 
     lang: str = "en"
@@ -67,6 +69,7 @@ class Settings:
     seed: int = 1
     feedback: int = 0
     call_threshold: Threshold | None = None
+    constrain: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -245,7 +248,8 @@ def generation(
     binder = Binder(catalog=catalog)
     if way.is_native:
         return generate_native(backend, request, binder, read_text=False)  # what is measured is the server's own reading
-    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)
+    constraint = Constraint(catalog, format_of(way, settings)) if settings.constrain else None
+    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun, constraint=constraint)
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:

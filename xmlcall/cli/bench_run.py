@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .options import add_call_threshold, call_threshold_of, number
+from .notices import model_notices
+from .options import add_call_threshold, add_constrain, call_threshold_of, number
+from .words import speaker
 
 if TYPE_CHECKING:
     from ..agent.tool_need import Threshold
@@ -59,6 +61,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
     parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
     add_call_threshold(parser)
+    add_constrain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -84,6 +87,8 @@ async def _run(options: argparse.Namespace) -> int:
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
             backend = await opened(stack, options)
+            for notice in model_notices(backend, "xml", speaker("en"), constrain=bool(options.constrain)):
+                complain(notice)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
@@ -112,6 +117,8 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(
             f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
         )
+    if is_stand_in and options.constrain:
+        raise UsageError(f"--constrain needs a model server that obeys a grammar; {options.model!r} is a stand-in")
     if not cases:
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
 

@@ -19,10 +19,12 @@ from .exits import OK, complain, run_async
 from .notices import model_notices
 from .options import (
     add_call_threshold,
+    add_constrain,
     add_dialect_option,
     add_mcp_option,
     add_model_choice,
     call_threshold_of,
+    constrain_of,
     dialect_of,
     number,
 )
@@ -72,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
+    add_constrain(model)
     model.add_argument(
         "--strict",
         action="store_true",
@@ -163,6 +166,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         lang=options.lang,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),
+        constrain=constrain_of(options),
     )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
@@ -170,7 +174,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         async with contextlib.AsyncExitStack() as stack:
             async with opening:
                 await stack.enter_async_context(engine)
-            for notice in model_notices(engine.backend, options.mode, speaker("en")):
+            for notice in model_notices(engine.backend, options.mode, speaker("en"), constrain=constrain_of(options)):
                 complain(notice)
             if servers:
                 complain(await _own_tools(engine))

@@ -14,7 +14,7 @@ from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
-from .options import call_threshold_of, dialect_of
+from .options import call_threshold_of, constrain_of, dialect_of
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus
 from .words import Say
@@ -66,7 +66,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode, display.say):
+        for notice in model_notices(loop.backend, options.mode, display.say, constrain=constrain_of(options)):
             display.notice(notice)
         yield session
 
@@ -88,6 +88,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         parallel=options.parallel,
         reminder=options.reminder,
         call_threshold=call_threshold_of(options),
+        constrain=constrain_of(options),
         dialect=dialect_of(options),
         lang=options.lang,
         max_tokens=options.max_tokens,

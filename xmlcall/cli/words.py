@@ -51,6 +51,8 @@ EN = {
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "take an instruct version (names often end in -instruct, -it or -chat)",
     "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
+    "no_grammar": "--constrain does nothing here: this model server obeys no grammar behind a call that is begun for the model; "
+    "llama.cpp does, for models whose template leaves no thinking open",
     "new_conversation": "a new conversation",
     "help_help": "show this",
     "help_tools": "list the tools; /tools NAME shows one with its parameters",
@@ -122,6 +124,7 @@ ZH = {
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
     "no_native": "服务器说这个模型没有自己的函数调用；--mode xml 适用于任何模型",
+    "no_grammar": "--constrain 在这里不起作用：这个模型服务器不能让语法约束已经开头的调用；llama.cpp 可以，只要模板不以思考开头",
     "new_conversation": "新的对话",
     "help_help": "显示这些说明",
     "help_tools": "列出工具；/tools 名称 显示一个工具和它的参数",

@@ -77,6 +77,8 @@ class Engine:
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
             (see `tool_need`); `auto` finds the model's own; None leaves it to the model.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
+            server obeys one (llama.cpp).
         repair: how often the model may try again.
         max_turns: replies in one answer.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
@@ -94,6 +96,7 @@ class Engine:
         lang: str = "en",
         reminder: bool = True,
         call_threshold: Threshold | None = None,
+        constrain: bool = False,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
         strict: bool = False,
@@ -107,6 +110,7 @@ class Engine:
         self.mode = mode
         self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
+        self._constrain = constrain
         self._format = PromptFormat(dialect=dialect, lang=lang)
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
@@ -274,7 +278,7 @@ class Engine:
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         turn = Turn(
-            Generation(backend=self._fitted, format=self._format_of(request)),
+            Generation(backend=self._fitted, format=self._format_of(request), constrain=self._constrain),
             Offer(
                 catalog=allowed,
                 calling=replace(self._calling, origins=origins),
