@@ -83,7 +83,7 @@ async def test_a_reply_that_is_asked_for_otherwise_is_not_held() -> None:
 
 @pytest.mark.parametrize("constrain", [True, False])
 async def test_a_loop_holds_what_it_begins(constrain: bool) -> None:
-    backend = ScriptedBackend([first("<"), first('plus">'), REST, "3."], capabilities=HOLDS)
+    backend = ScriptedBackend([first("<"), first('plus">\n'), REST, "3."], capabilities=HOLDS)
     loop = ToolLoop(backend, [LocalHost([plus])], call_threshold=0.0, policy=["*"], constrain=constrain)
     async with loop:
         answer = await loop.ask("What is 1 + 2?")
