@@ -13,6 +13,8 @@ DESIGN = {
     "bind": "raw_call, tools",
     "render": "calls, tools, dialect",
     "system_prompt": "tools, dialect, lang, parallel, family, instructions",
+    "grammar": "tools, target, dialect, tool, begun, parallel",
+    "loosened": "tools, dialect, tool",
     "Catalog": "tools",
     "connect": "model, context_length, api_key, progress",
 }

@@ -34,7 +34,6 @@ from xmlcall import (
     render,
 )
 from xmlcall.agent.events import CallProgress, LoopEvent
-from xmlcall.agent.forced_call import call_schema
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
@@ -589,13 +588,6 @@ async def test_a_copied_call_is_never_forced() -> None:
     events = await run(loop, f"What does {copied} mean?")
     assert kinds(events) == ["CallRejected", "CallRejected", "Answer"]
     assert all(request.json_schema is None for request in backend.requests)
-
-
-def test_definitions_stand_where_references_point() -> None:
-    point = {"type": "object", "properties": {"to": {"$ref": "#/$defs/point"}}, "$defs": {"point": {"type": "object"}}}
-    schema = call_schema(Tool(name="go", input_schema=point))
-    assert schema["$defs"] == {"point": {"type": "object"}}
-    assert "$defs" not in schema["properties"]["arguments"]
 
 
 @pytest.mark.parametrize("says_yes", [True, False])

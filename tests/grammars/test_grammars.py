@@ -230,8 +230,8 @@ def test_the_notation_says_the_same(dialect: str, catalog: Catalog, seed: int, d
 # -- single cases ------------------------------------------------------------------------------------------------------------
 
 
-def tool(properties: dict[str, Any], required: tuple[str, ...] = (), **more: Any) -> list[dict[str, Any]]:
-    schema = {"type": "object", "properties": properties, "required": [*required], **more}
+def tool(properties: dict[str, Any], required: tuple[str, ...] = (), defs: Any = None) -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": properties, "required": [*required], "$defs": defs or {}}
     return [{"name": "f", "inputSchema": schema}]
 
 
@@ -374,7 +374,7 @@ def test_too_large_a_grammar_is_refused() -> None:
 
 
 def test_a_schema_that_refers_to_itself_becomes_a_rule_that_does() -> None:
-    tools = tool({"a": {"$ref": "#/$defs/tree"}}, **{"$defs": {"tree": TREE}})
+    tools = tool({"a": {"$ref": "#/$defs/tree"}}, defs={"tree": TREE})
     tree = '{"label": "x", "below": [{"label": "y", "below": [{"label": "z"}]}]}'
     accepts_rest = rest_of(tools, VALUE)
     assert accepts_rest(tree + END)
@@ -383,7 +383,7 @@ def test_a_schema_that_refers_to_itself_becomes_a_rule_that_does() -> None:
 
 def test_json_schemas_of_calls() -> None:
     tools = [
-        *tool({"a": {"$ref": "#/$defs/tree"}}, **{"$defs": {"tree": TREE}}),
+        *tool({"a": {"$ref": "#/$defs/tree"}}, defs={"tree": TREE}),
         {"name": "g", "inputSchema": {"type": "object"}},
     ]
     schema = xmlcall.grammar(tools, target="json_schema")

@@ -8,10 +8,10 @@ conversation keeps it in the format of the prompt, so that the model does not le
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from ..backends.base import Backend
 from ..errors import BackendStatusError, UsageError
+from ..grammars.json_schema import call_schema
 from ..parsing.reply import render
 from ..tools.catalog import Catalog
 from ..types.calls import ToolCall
@@ -20,25 +20,7 @@ from ..types.events import Event
 from ..types.tool import Tool
 from .generate import Binder, Continued, Generated, generate
 
-__all__ = ["call_schema", "generate_call"]
-
-_DEFINITIONS = ("$defs", "definitions")
-
-
-def call_schema(tool: Tool) -> dict[str, Any]:
-    """Return the JSON Schema of a call of a tool, `{"name": ..., "arguments": {...}}`.
-
-    Args:
-        tool: its definitions move to the root, where `#/$defs/...` points to.
-    """
-    arguments = {key: value for key, value in tool.input_schema.items() if key not in _DEFINITIONS}
-    return {
-        "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": arguments},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-        **{key: value for key, value in tool.input_schema.items() if key in _DEFINITIONS},
-    }
+__all__ = ["generate_call"]
 
 
 async def generate_call(

@@ -34,6 +34,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
+from .constraint import Constraint
 from .reply_end import Held, Waits, Watch, text_until
 
 __all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
@@ -123,6 +124,7 @@ async def generate(
     parallel: bool = True,
     continuations: int = 0,
     prefix: str = "",
+    constraint: Constraint | None = None,
 ) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a reply in which calls are text.
 
@@ -133,6 +135,7 @@ async def generate(
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
         continuations: how often a reply that was cut inside a call is continued, if the backend can.
         prefix: how the reply begins, written for the model; only for a backend that continues.
+        constraint: holds what follows the prefix, where the backend obeys grammars.
 
     Yields:
         The progress of the prompt, where the server tells it, the parser's events as they come, then one Generated.
@@ -145,11 +148,13 @@ async def generate(
     for event in reading.feed(prefix):
         yield event
     left = continuations if backend.capabilities.continues else 0
+    held = constraint if prefix and backend.capabilities.grammars else None
     for count in range(left + 1):
         if count:
             yield Continued(count=count)
         last, begun = Chunk(), len(reading.text)
-        async with aclosing(_stream(backend, request, reading.text, is_rest=count > 0)) as stream:
+        asked = replace(request, grammar=held.after(reading.text)) if held else request
+        async with aclosing(_stream(backend, asked, reading.text, is_rest=count > 0)) as stream:
             async for chunk in stream:
                 last = _merge(last, chunk)
                 if chunk.progress:

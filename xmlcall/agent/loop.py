@@ -61,6 +61,8 @@ class ToolLoop:
         call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
             words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
             that tell the probabilities of tokens.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the server
+            obeys one (llama.cpp).
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
         family: how the system prompt shows tools (see `prompting.families`).
@@ -84,6 +86,7 @@ class ToolLoop:
         parallel: bool = True,
         reminder: bool = True,
         call_threshold: Threshold | None = None,
+        constrain: bool = False,
         dialect: str = "function_calls",
         lang: str = "en",
         family: str = "list",
@@ -102,7 +105,7 @@ class ToolLoop:
         policy = policy if callable(policy) else allow(policy)
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
         self._reminder_wanted = reminder
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._tool_tokens = tool_tokens
         self._catalog: Catalog | None = None
@@ -111,7 +114,7 @@ class ToolLoop:
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
 
-    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None, constrain: bool) -> None:
         """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
 
         Args:
@@ -119,6 +122,7 @@ class ToolLoop:
             dialect: as of the loop.
             family: as of the loop.
             call_threshold: as of the loop.
+            constrain: as of the loop.
 
         Raises:
             UsageError: a setting that there is not.
@@ -129,6 +133,7 @@ class ToolLoop:
         self._format = replace(self._format, dialect=dialect, family=family)
         self._calling = replace(self._calling, format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self._constrain = constrain
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
@@ -219,7 +224,13 @@ class ToolLoop:
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
         request, offered = _last_request(opened), await self._offer()
         return Turn(
-            Generation(backend=backend, format=self._format, is_native=self._mode != "xml", reads_text=self._mode == "native"),
+            Generation(
+                backend=backend,
+                format=self._format,
+                is_native=self._mode != "xml",
+                reads_text=self._mode == "native",
+                constrain=self._constrain,
+            ),
             offered,
             self._limits,
             Words(request=request, sources=self._sources(opened, offered.catalog)),

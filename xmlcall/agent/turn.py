@@ -42,6 +42,7 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
 from .attempts import Answered, Attempts, RepairPolicy
+from .constraint import Constraint
 from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
 from .forced_call import generate_call
@@ -61,12 +62,14 @@ class Generation:
         format: of the prompt.
         is_native: the server's own function calling is used, and not the text.
         reads_text: with that, whether calls that the server left in the text are calls.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar, where the backend obeys one.
     """
 
     backend: Backend
     format: PromptFormat
     is_native: bool = False
     reads_text: bool = True
+    constrain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +259,7 @@ class Turn:
         if self.added or self.first.otherwise is None:
             return generate(generation.backend, request, binder, **options)
         otherwise = self._with_added(self.first.otherwise)
+        options["constraint"] = Constraint(self.offer.catalog, generation.format) if generation.constrain else None
         return generate_begun(generation.backend, request, self.first.begun, otherwise, binder, **options)
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:

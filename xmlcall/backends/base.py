@@ -28,6 +28,7 @@ class Capabilities:
         build: the server's own version, "" if it does not say.
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
+        grammars: `grammar` of a request is obeyed.
         chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
             None if that is not known.
         most_logprobs: how many of the likeliest tokens the server tells.
@@ -43,6 +44,7 @@ class Capabilities:
     build: str = ""
     continues: bool = False
     constrains: bool = False
+    grammars: bool = False
     chat_template: bool | None = None
     most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
     model_file: str = ""

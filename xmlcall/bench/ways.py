@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..agent.constraint import Constraint
 from ..agent.generate import Binder, generate
 from ..agent.native import generate_native
 from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
@@ -67,6 +68,7 @@ class Settings:
         family: of our prompts (see `prompting.families`); None for the default one.
         tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
             leaves it to `ToolLoop` in tasks and conversations.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools.
     """
 
     lang: str = "en"
@@ -79,6 +81,7 @@ class Settings:
     call_threshold: Threshold | None = None
     family: str | None = None
     tool_tokens: int | None = None
+    constrain: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
@@ -322,7 +325,8 @@ def generation(
     binder = Binder(catalog=catalog, unsaid=format_of(way, settings).shows.unsaid if way.is_ours else "")
     if way.is_native:
         return generate_native(backend, request, binder, read_text=way.reads_text)
-    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun)
+    constraint = Constraint(catalog, format_of(way, settings)) if settings.constrain else None
+    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun, constraint=constraint)
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
+from .notices import model_notices
 from .options import (
     add_call_threshold,
+    add_constrain,
     add_family_option,
     add_profile_option,
     add_tool_tokens,
@@ -24,6 +26,7 @@ from .options import (
     number,
 )
 from .profile_option import profile_of
+from .words import speaker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +78,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_call_threshold(parser)
     add_tool_tokens(parser)
     add_profile_option(parser)
+    add_constrain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -100,6 +104,8 @@ async def _run(options: argparse.Namespace) -> int:
         else:
             backend = await opened(stack, options)
             ways, profile = _by_profile(options, ways, given, backend)
+            for notice in model_notices(backend, "xml", speaker("en"), constrain=bool(options.constrain)):
+                complain(notice)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
         settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
         if options.model not in STAND_INS:
@@ -169,6 +175,8 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(
             f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
         )
+    if is_stand_in and options.constrain:
+        raise UsageError(f"--constrain needs a model server that obeys a grammar; {options.model!r} is a stand-in")
     if not cases:
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CommandParser",
     "add_call_threshold",
+    "add_constrain",
     "add_dialect_option",
     "add_family_option",
     "add_mcp_option",
@@ -25,6 +26,7 @@ __all__ = [
     "add_server_options",
     "add_tool_tokens",
     "call_threshold_of",
+    "constrain_of",
     "dialect_of",
     "family_of",
     "number",
@@ -33,7 +35,6 @@ __all__ = [
 
 _OWN_DIALECT = "function_calls"
 _OWN_FAMILY = "list"
-FAMILY = "list"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -175,6 +176,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)
     add_tool_tokens(tools)
+    add_constrain(tools)
 
 
 def add_dialect_option(parser: argparse._ActionsContainer) -> None:
@@ -261,6 +263,28 @@ def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
             "--call-threshold decides which reminder is sent: it goes neither with --no-reminder nor with --mode native"
         )
     return "auto" if given == "auto" else float(given)
+
+
+def add_constrain(parser: argparse._ActionsContainer) -> None:
+    """Declare that a call which is begun for the model is held by a grammar."""
+    parser.add_argument(
+        "--constrain",
+        action="store_true",
+        default=None,
+        help="hold the rest of a call that is begun for the model to what the tools' schemas admit, where the model server obeys "
+        "a grammar (llama.cpp, local files)",
+    )
+
+
+def constrain_of(options: argparse.Namespace) -> bool:
+    """Say whether calls are to be held by a grammar.
+
+    Raises:
+        UsageError: that was asked for where nothing would come of it.
+    """
+    if options.constrain and getattr(options, "mode", "xml") == "native":
+        raise UsageError("--constrain holds calls in the text: it does not go with --mode native")
+    return bool(options.constrain)
 
 
 def _threshold(text: str) -> float | str:

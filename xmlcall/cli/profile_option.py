@@ -62,6 +62,7 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
     if options.mode != "native":
         options.family = options.family or profile.family
         options.dialect = options.dialect or profile.dialect
+        options.constrain = options.constrain or profile.constrain
         if options.call_threshold is None and options.reminder:
             options.call_threshold = profile.call_threshold
     return found
@@ -77,7 +78,9 @@ def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
     from ..profiles.profile import way_in_words
 
     threshold = call_threshold_of(options)
-    words = way_in_words(options.mode or "xml", dialect_of(options), family_of(options), "off" if threshold is None else threshold)
+    words = way_in_words(
+        options.mode or "xml", dialect_of(options), family_of(options), "off" if threshold is None else threshold
+    )
     return f"{found.name} ({found.source}): {words}"
 
 

@@ -19,12 +19,14 @@ from .exits import OK, complain, run_async
 from .notices import model_notices
 from .options import (
     add_call_threshold,
+    add_constrain,
     add_dialect_option,
     add_family_option,
     add_mcp_option,
     add_model_choice,
     add_tool_tokens,
     call_threshold_of,
+    constrain_of,
     dialect_of,
     family_of,
     number,
@@ -77,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
     add_tool_tokens(model)
+    add_constrain(model)
     model.add_argument(
         "--strict",
         action="store_true",
@@ -177,7 +180,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             if found := use_profile(options, engine.backend.capabilities.fingerprints):
                 engine.ask_by(**_asking(options))
                 complain(f"profile: {profile_words(options, found)}")
-            for notice in model_notices(engine.backend, options.mode or "auto", speaker("en")):
+            for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
                 complain(notice)
             if servers:
                 complain(await _own_tools(engine))
@@ -194,6 +197,7 @@ def _asking(options: argparse.Namespace) -> dict[str, Any]:
         "dialect": dialect_of(options),
         "family": family_of(options),
         "call_threshold": call_threshold_of(options),
+        "constrain": constrain_of(options),
     }
 
 

@@ -16,7 +16,7 @@ from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
-from .options import call_threshold_of, dialect_of, family_of
+from .options import call_threshold_of, constrain_of, dialect_of, family_of
 from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
 from .servers import described, hosts_of, servers_of
@@ -86,7 +86,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode or "xml", display.say):
+        for notice in model_notices(loop.backend, options.mode or "xml", display.say, constrain=constrain_of(options)):
             display.notice(notice)
         yield session
 
@@ -123,6 +123,7 @@ def _asking(options: argparse.Namespace) -> dict[str, Any]:
         "dialect": dialect_of(options),
         "family": family_of(options),
         "call_threshold": call_threshold_of(options),
+        "constrain": constrain_of(options),
     }
 
 

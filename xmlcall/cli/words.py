@@ -73,6 +73,8 @@ EN = {
     "and in full those that fit the question (see --tool-tokens)",
     "shown_names": "{count} tools are more than the model should read each time: it sees their names, "
     "and in full those that fit the question (see --tool-tokens)",
+    "no_grammar": "--constrain does nothing here: this model server obeys no grammar behind a call that is begun for the model; "
+    "llama.cpp does, for models whose template leaves no thinking open",
     "new_conversation": "a new conversation",
     "help_help": "show this",
     "help_tools": "list the tools; /tools NAME shows one with its parameters",
@@ -150,6 +152,7 @@ ZH = {
     "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --tool-tokens）",
     "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --tool-tokens）",
     "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --tool-tokens）",
+    "no_grammar": "--constrain 在这里不起作用：这个模型服务器不能让语法约束已经开头的调用；llama.cpp 可以，只要模板不以思考开头",
     "new_conversation": "新的对话",
     "help_help": "显示这些说明",
     "help_tools": "列出工具；/tools 名称 显示一个工具和它的参数",

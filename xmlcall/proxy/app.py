@@ -38,6 +38,7 @@ def create_app(
     family: str = "list",
     reminder: bool = True,
     call_threshold: Threshold | None = None,
+    constrain: bool = False,
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
@@ -58,6 +59,10 @@ def create_app(
         family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto` (see `tool_need`); None leaves it to the model.
+        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
+            leaves it to the model.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
+            server obeys one (llama.cpp).
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
@@ -78,6 +83,7 @@ def create_app(
         family=family,
         reminder=reminder,
         call_threshold=call_threshold,
+        constrain=constrain,
         strict=strict,
         tool_tokens=tool_tokens,
     )

@@ -80,6 +80,8 @@ class Engine:
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
             (see `tool_need`); `auto` finds the model's own; None leaves it to the model.
+        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
+            server obeys one (llama.cpp).
         repair: how often the model may try again.
         max_turns: replies in one answer.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
@@ -100,6 +102,7 @@ class Engine:
         family: str = "list",
         reminder: bool = True,
         call_threshold: Threshold | None = None,
+        constrain: bool = False,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
         strict: bool = False,
@@ -116,7 +119,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(lang=lang)
         self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
         self._memory = Memory()
@@ -127,7 +130,7 @@ class Engine:
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
 
-    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None, constrain: bool) -> None:
         """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
 
         Args:
@@ -135,6 +138,7 @@ class Engine:
             dialect: as of the engine.
             family: as of the engine.
             call_threshold: as of the engine.
+            constrain: as of the engine.
 
         Raises:
             UsageError: a setting that there is not.
@@ -143,6 +147,7 @@ class Engine:
         self._format = replace(self._format, dialect=dialect, family=family)
         self._calling = replace(self._calling, format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
+        self._constrain = constrain
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
@@ -308,7 +313,7 @@ class Engine:
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         turn = Turn(
-            Generation(backend=self._fitted, format=self._format_of(request)),
+            Generation(backend=self._fitted, format=self._format_of(request), constrain=self._constrain),
             Offer(
                 catalog=allowed,
                 calling=replace(self._calling, origins=origins, offered=prompts),
