@@ -100,8 +100,8 @@ async def test_what_is_cut_stays_cut_in_the_proxy(caplog: pytest.LogCaptureFixtu
     async with Engine(backend, mode="xml") as engine:
         for turn in range(TURNS):
             messages.append({"role": "user", "content": question(turn)})
-            asked = {"id": f"call_{turn}", "type": "function"}
-            asked |= {"function": {"name": "read_report", "arguments": f'{{"number": "{turn}"}}'}}
+            made = {"name": "read_report", "arguments": f'{{"number": "{turn}"}}'}
+            asked = {"id": f"call_{turn}", "type": "function", "function": made}
             assert (await ask_engine(engine, body(*messages, tools=[READ]))).finish_reason == "tool_calls"
             messages.append({"role": "assistant", "content": None, "tool_calls": [asked]})
             messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": read_report(str(turn))})
