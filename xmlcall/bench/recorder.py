@@ -10,7 +10,7 @@ __all__ = ["Recorder"]
 
 
 class Recorder(KeptOpen):
-    """A backend of which what the model writes is kept as it came, turn by turn; of calls that the server parsed, what it told."""
+    """A backend of which what the model writes is kept as it came, turn by turn; calls that the server parsed as it told them."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
