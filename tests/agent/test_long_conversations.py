@@ -3,9 +3,9 @@
 A server keeps the beginning that two prompts share. Their common prefix in characters stands for its cache here.
 """
 
+import bisect
 import itertools
 import logging
-import os.path
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +46,12 @@ def prompts(requests: Sequence[CompletionRequest]) -> list[str]:
 
 def shares(sent: Sequence[str]) -> list[float]:
     """How much of each prompt is the beginning of the one before."""
-    return [len(os.path.commonpath([before, prompt])) / len(prompt) for before, prompt in itertools.pairwise(sent)]
+    return [common(before, prompt) / len(prompt) for before, prompt in itertools.pairwise(sent)]
+
+
+def common(one: str, other: str) -> int:
+    """The length of the beginning that two texts share."""
+    return bisect.bisect_left(range(min(len(one), len(other))), True, key=lambda end: one[: end + 1] != other[: end + 1])
 
 
 def assert_the_cache_holds(sent: Sequence[str]) -> None:
@@ -95,8 +100,8 @@ async def test_what_is_cut_stays_cut_in_the_proxy(caplog: pytest.LogCaptureFixtu
     async with Engine(backend, mode="xml") as engine:
         for turn in range(TURNS):
             messages.append({"role": "user", "content": question(turn)})
-            asked = {"id": f"call_{turn}", "type": "function"}
-            asked |= {"function": {"name": "read_report", "arguments": f'{{"number": "{turn}"}}'}}
+            made = {"name": "read_report", "arguments": f'{{"number": "{turn}"}}'}
+            asked = {"id": f"call_{turn}", "type": "function", "function": made}
             assert (await ask_engine(engine, body(*messages, tools=[READ]))).finish_reason == "tool_calls"
             messages.append({"role": "assistant", "content": None, "tool_calls": [asked]})
             messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": read_report(str(turn))})

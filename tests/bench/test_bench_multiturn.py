@@ -445,3 +445,6 @@ async def test_the_stand_ins_play_tasks(tmp_path: Path, name: str, way: str, rig
     run = create_or_resume(tmp_path / "run", about, cases)
     assert await runner.execute(run, [way_of(way)], stand_in(name, cases)) == 0
     assert rates((await report.judged(run))[way])["task_correct"] == (right, 10)
+    for row in run.replies:
+        played = [turn for turn in row["outcome"]["turns"] if turn["calls"]]
+        assert all(call["name"] in "".join(turn["replies"]) for turn in played for call in turn["calls"]), "raw replies are kept"

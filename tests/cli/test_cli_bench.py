@@ -165,9 +165,10 @@ def test_a_threshold_is_found_for_our_own_format() -> None:
     parser = argparse.ArgumentParser()
     bench_run.declare(parser)
     usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
-    assert bench_run.threshold_of(usual, {"xml", "native"}) == "auto"
-    assert bench_run.threshold_of(usual, {"xml", "hermes"}) is None
-    assert bench_run.threshold_of(given, {"xml", "hermes"}) == 1
+    ours, another = ([way_of(name) for name in names] for names in (("xml", "native", "native+read"), ("xml", "hermes")))
+    assert bench_run.threshold_of(usual, ours) == "auto"
+    assert bench_run.threshold_of(usual, another) is None
+    assert bench_run.threshold_of(given, another) == 1
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------

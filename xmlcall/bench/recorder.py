@@ -14,7 +14,7 @@ __all__ = ["Recorder", "kept_call", "kept_tools"]
 
 
 class Recorder(KeptOpen):
-    """A backend of which what the model writes is kept as it came, turn by turn."""
+    """A backend of which what the model writes is kept as it came, turn by turn; calls that the server parsed as it told them."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -31,7 +31,7 @@ class Recorder(KeptOpen):
         try:
             async with aclosing(self._backend.stream(request)) as stream:
                 async for chunk in stream:
-                    text += chunk.text
+                    text += chunk.text + "".join(call.text for call in chunk.tool_calls)
                     yield chunk
         finally:
             if not request.top_logprobs:  # asking whether a tool is needed is no reply

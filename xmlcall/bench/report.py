@@ -5,7 +5,7 @@ A report is a plain dict, the same that `--json` prints; tables for terminal and
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .case import Case, group_of
@@ -14,7 +14,7 @@ from .stats import mcnemar, slope, wilson
 from .store import Run
 from .ways import Way, way_of
 
-__all__ = ["LEAST_CASES", "compared", "judged", "reported", "table_of"]
+__all__ = ["LEAST_CASES", "cached_share", "compared", "judged", "reported", "table_of"]
 
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
@@ -89,7 +89,7 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
 
 
 def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
-    """Return tokens and seconds of all rounds, as far as they were measured, and the prompt's share of one tool."""
+    """Return tokens and seconds of all rounds, as far as they were measured, and what follows from the suite."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
     told = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
@@ -103,9 +103,25 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
         found["median_seconds_to_first_event"] = round(statistics.median(first), 2)
     if "completion_tokens" in tokens and sum(seconds):
         found["completion_tokens_per_second"] = round(tokens["completion_tokens"] / sum(seconds), 1)
+    if suite == "long" and (share := cached_share(verdicts)) is not None:
+        found["cached_share"] = round(share, 4)
     if suite == "catalog" and (growth := _tokens_per_tool(verdicts)) is not None:
         found["catalog_tokens_per_tool"] = round(growth, 1)
     return found
+
+
+def cached_share(verdicts: Iterable[Verdict]) -> float | None:
+    """Return which part of a prompt came from the server's cache: the median over the replies; None if no server told it.
+
+    The first question behind a longer conversation reads what is new of that, so the mean tells how many questions there were.
+
+    Args:
+        verdicts: of one way.
+    """
+    usages = (kept.get("usage") or {} for verdict in verdicts for kept in verdict.row["rounds"])
+    counts = [(usage.get("cached_tokens"), usage.get("prompt_tokens")) for usage in usages]
+    shares = [cached / prompt for cached, prompt in counts if cached is not None and prompt]
+    return statistics.median(shares) if shares else None
 
 
 def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:

@@ -140,6 +140,8 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
     if graded:
         complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --tool-tokens)")
     return wanted if graded else settings
+
+
 def _by_profile(options: argparse.Namespace, ways: list[Any], given: Any, backend: Any) -> tuple[list[Any], str]:
     """Take what was not given from the model's profile, where it is about a way that is measured.
 

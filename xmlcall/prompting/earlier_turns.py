@@ -118,7 +118,7 @@ def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
     names = {call.id: call.name for message in turn for call in message.tool_calls}
     for message in turn:
         if message.role == "tool":
-            name = message.name or names.get(message.tool_call_id, "tool")
+            name = message.name or names.get(message.tool_call_id or "", "tool")
             yield name, _begin(message.content, RETURNED)
         elif message.role == "user" and is_result_message(message.content):
             yield from ((name, _begin(text, RETURNED)) for name, text in named_results(message.content))
