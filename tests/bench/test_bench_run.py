@@ -383,9 +383,26 @@ async def test_two_runs_compared(tmp_path: Path) -> None:
         "only_first": 6,
         "only_second": 0,
         "p": 0.03125,
+        "decision": "cannot tell",
+        "estimate": -60.0,
+        "low": -93.5,
+        "high": 9.3,
     }
     assert found["only_first_right"] == [f"case-{number}" for number in (2, 3, 4, 7, 8, 9)]
     assert found["only_second_right"] == []
+    assert compared(first, second, left=90)["metrics"]["call_correct"]["decision"] == "go on"
+
+
+async def test_fewer_false_calls_are_better(tmp_path: Path) -> None:
+    """The second calls in none of thirty cases that need no call, the first in all."""
+    calls = [case(number, expects="no_call") for number in range(30)]
+    eager, calm = start(tmp_path / "a", cases=calls), start(tmp_path / "b", cases=calls)
+    call = '<invoke name="add"><parameter name="a">1</parameter><parameter name="b">1</parameter></invoke>'
+    first = (await answered(eager, model_subject(ScriptedBackend([call] * 30))))["xml"]
+    second = (await answered(calm, model_subject(ScriptedBackend(["Hello."] * 30))))["xml"]
+    found = compared(first, second)["metrics"]
+    assert (found["false_call"]["decision"], found["false_call"]["estimate"]) == ("better", -100.0)
+    assert (found["refused_rightly"]["decision"], found["refused_rightly"]["estimate"]) == ("better", 100.0)
 
 
 async def test_what_a_new_reading_changed(tmp_path: Path) -> None:

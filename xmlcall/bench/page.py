@@ -20,6 +20,7 @@ from ..errors import REPAIRS
 from ..types.calls import Message
 from .case import Case
 from .difference import arguments_of, call_text, difference, expected_of, to_json
+from .failures import CAUSES, causes_of
 from .funnel import METRICS, Verdict, rates
 from .plots import comparison, funnel, growth
 from .report import compared
@@ -40,7 +41,7 @@ _UNSEEN = re.compile(
 )
 
 _ORDER = ("call_correct", "parsed_as_written", *(name for name in METRICS if name not in ("call_correct", "parsed_as_written")))
-_BARS = ("failures", "repairs")
+_BARS = ("failures", "causes", "repairs")
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 
 
@@ -67,8 +68,9 @@ def page(runs: Sequence[Shown]) -> str:
         categories=list(dict.fromkeys(category for column in columns for category in column["report"]["categories"])),
         rows=[row for column in columns for row in _rows(column, texts)],
         texts=texts,
-        most={kind: max((max(column["report"][kind].values(), default=1) for column in columns), default=1) for kind in _BARS},
-        codes={kind: sorted({code for column in columns for code in column["report"][kind]}) for kind in _BARS},
+        most={kind: max((max(column["bars"][kind].values(), default=1) for column in columns), default=1) for kind in _BARS},
+        codes={kind: sorted({code for column in columns for code in column["bars"][kind]}) for kind in _BARS},
+        causes=CAUSES,
         repairs=REPAIRS,
     )
 
@@ -141,8 +143,16 @@ def _columns(runs: Sequence[Shown]) -> list[dict[str, Any]]:
         for way, of_way in report["ways"].items():
             label = f"{name} · {way}" if name else way
             own = {"number": len(found), "place": place, "run": run, "run_name": name, "way": way, "label": label}
-            found.append({**own, "verdicts": verdicts[way], "report": of_way, "metrics": of_way["metrics"]})
+            told = {"report": of_way, "metrics": of_way["metrics"], "bars": _bars(of_way)}
+            found.append({**own, "verdicts": verdicts[way], **told})
     return found
+
+
+def _bars(report: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
+    """Return what is drawn as bars: how many replies have a failure, a main cause, a repair."""
+    causes = {cause: counts["main"] for cause, counts in report["causes"].items() if counts["main"]}
+    most_first = dict(sorted(causes.items(), key=lambda each: -each[1]))
+    return {"failures": report["failures"], "causes": most_first, "repairs": report["repairs"]}
 
 
 def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -226,6 +236,7 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
             "case": case,
             "question": case.messages[-1]["content"] if case.messages else "",
             "verdict": verdict,
+            "causes": causes_of(verdict),
             "repairs": list(dict.fromkeys(verdict.repairs)),
             "seconds": f"{sum(seconds):.2f}",
             **told,

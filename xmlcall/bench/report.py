@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from . import sequential
 from .case import Case, group_of
+from .failures import CAUSES, counted
 from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
 from .stats import mcnemar, slope, wilson
 from .store import Run
 from .ways import Way, way_of
 
-__all__ = ["LEAST_CASES", "cached_share", "compared", "judged", "reported", "table_of"]
+__all__ = ["LEAST_CASES", "asked", "cached_share", "causes_table_of", "compared", "judged", "reported", "table_of"]
 
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
@@ -56,7 +58,7 @@ def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, A
 
     Returns:
         `run`, `cases` (how many there are), and by way `answered`, `metrics`, `undisputed` (without disputed cases), `failures`,
-        `repairs`, `categories` and `cost`; at the top once more the `metrics` of the first way.
+        `causes`, `repairs`, `categories` and `cost`; at the top once more the `metrics` of the first way.
     """
     suite = run.about.get("suite", "")
     ways = {way: {"answered": len(run.of_way(way)), **_reported_way(list(of_way), suite)} for way, of_way in verdicts.items()}
@@ -70,6 +72,7 @@ def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
         "metrics": _metrics(verdicts),
         "undisputed": _metrics([verdict for verdict in verdicts if not verdict.case.disputed]),
         "failures": dict(Counter(verdict.failure for verdict in verdicts if verdict.failure).most_common()),
+        "causes": counted(verdicts),
         "repairs": dict(Counter(code for verdict in verdicts for code in set(verdict.repairs)).most_common()),
         "categories": {
             category: _metrics([verdict for verdict in verdicts if verdict.case.category == category]) for category in categories
@@ -179,20 +182,56 @@ def _cell(rate: Mapping[str, float] | None) -> str:
     return f"{share:.1f} % [{100 * rate['low']:.0f}-{100 * rate['high']:.0f}]  {rate['count']}/{rate['total']}"
 
 
-def compared(first: Sequence[Verdict], second: Sequence[Verdict]) -> dict[str, Any]:
+def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the table of causes: a row a cause, a column a way.
+
+    A cell tells how many replies have it as their main cause, and in brackets how many have it at all.
+
+    Args:
+        report: from `reported`.
+
+    Returns:
+        The header and the rows, as text; no rows if every reply is right.
+    """
+    ways = report["ways"]
+    found = {cause: [of_way["causes"].get(cause) for of_way in ways.values()] for cause in CAUSES}
+    rows = [[cause, *map(_cause_cell, cells)] for cause, cells in found.items() if any(cells)]
+    return ["main cause (any)", *ways], rows
+
+
+def _cause_cell(counts: Mapping[str, int] | None) -> str:
+    return f"{counts['main']} ({counts['any']})" if counts else "-"
+
+
+def asked(run: Run) -> set[str]:
+    """Return the ids that a complete run has verdicts on.
+
+    Args:
+        run: open.
+    """
+    return {
+        f"{case.id}#{number}" if number else case.id
+        for case in run.cases
+        for number in (range(1, len(case.turns) + 1) if case.expects == "talk" else [0])
+    }
+
+
+def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int = 0) -> dict[str, Any]:
     """Compare two ways, or two runs, on the cases that both answered.
 
     Args:
         first: verdicts of one.
         second: verdicts of the other.
+        left: cases that both will still answer.
 
     Returns:
-        Per metric the counts of both, the pairs that changed and the p-value of the exact McNemar test; and the ids of the cases
-        that only one of them has right.
+        Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `sequential` says
+        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; and the ids of the cases that only one
+        of them has right.
     """
     others = {verdict.case.id: verdict for verdict in second}
     pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]
-    metrics = {metric: _paired(pairs, metric) for metric in METRICS if any(_both_count(each, metric) for each in pairs)}
+    metrics = {metric: _paired(pairs, metric, left) for metric in METRICS if any(_both_count(each, metric) for each in pairs)}
     return {
         "cases": len(pairs),
         "metrics": metrics,
@@ -201,19 +240,26 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict]) -> dict[str, A
     }
 
 
+_LESS_IS_BETTER = frozenset({"false_statement", "false_call", "malformed_attempt", "empty"})
+_TURNED = {"better": "worse", "worse": "better"}
+
+
 def _both_count(pair: tuple[Verdict, Verdict], metric: str) -> bool:
     return all(metric in each.counted for each in pair)
 
 
-def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str) -> dict[str, float]:
-    counted = [(metric in one.reached, metric in other.reached) for one, other in pairs if _both_count((one, other), metric)]
-    only_first, only_second = counted.count((True, False)), counted.count((False, True))
-    both = counted.count((True, True))
+def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str, left: int) -> dict[str, Any]:
+    outcomes = [(metric in one.reached, metric in other.reached) for one, other in pairs if _both_count((one, other), metric)]
+    only_first, only_second = outcomes.count((True, False)), outcomes.count((False, True))
+    both = outcomes.count((True, True))
+    standing = sequential.verdict(only_second, only_first, len(outcomes) - only_first - only_second, left)
     return {
         "first": both + only_first,
         "second": both + only_second,
-        "total": len(counted),
+        "total": len(outcomes),
         "only_first": only_first,
         "only_second": only_second,
         "p": round(mcnemar(only_first, only_second), 5),
+        "decision": _TURNED.get(standing.decision, standing.decision) if metric in _LESS_IS_BETTER else standing.decision,
+        **{name: round(getattr(standing, name), 1) for name in ("estimate", "low", "high")},
     }

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from .exits import FAILED, OK, complain
 from .jsonform import json_text
 from .plain import plain, visible
-from .turns import show_turns
+from .turns import causes_told, show_turns
 
 __all__ = ["compare", "gate", "report", "rescore", "show"]
 
@@ -86,7 +86,7 @@ def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..bench.report import table_of
+    from ..bench.report import causes_table_of, table_of
 
     console = Console(file=sys.stdout, highlight=False)
     console.print(Text(_title(folder, found), style="bold"))
@@ -95,6 +95,12 @@ def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row), style="bold" if row[0] in ("call_correct", "parsed_as_written") else "")
     console.print(table)
+    header, rows = causes_table_of(found)
+    if rows:
+        causes = Table(*header)
+        for row in rows:
+            causes.add_row(*(Text(cell) for cell in row))
+        console.print(causes)
     for line in _details(found):
         console.print(Text(line))
     for warning in found["warnings"]:
@@ -113,18 +119,19 @@ def _details(found: Mapping[str, Any]) -> list[str]:
 
 
 def _print_markdown(folder: Path, found: Mapping[str, Any]) -> None:
-    from ..bench.report import table_of
+    from ..bench.report import causes_table_of, table_of
 
-    header, rows = table_of(found)
     print(f"## {_title(folder, found)}\n")
-    for row in (header, ["---"] * len(header), *rows):
-        print(f"| {' | '.join(row)} |")
-    print("\n" + "\n".join(f"- {line}" for line in [*_details(found), *found["warnings"]]) + "\n")
+    for header, rows in (table_of(found), causes_table_of(found)):
+        for row in (header, ["---"] * len(header), *rows) if rows else ():
+            print(f"| {' | '.join(row)} |")
+        print()
+    print("\n".join(f"- {line}" for line in [*_details(found), *found["warnings"]]) + "\n")
 
 
-def _verdicts(text: str) -> tuple[list[Any], int, int]:
-    """Return the verdicts of `RUN` or `RUN:WAY`, how many cases were answered, and how many there are."""
-    from ..bench.report import judged
+def _verdicts(text: str) -> tuple[list[Any], int, int, set[str]]:
+    """Return the verdicts of `RUN` or `RUN:WAY`, how many cases were answered, how many there are, and the ids to be judged."""
+    from ..bench.report import asked, judged
     from ..bench.store import read_run
 
     folder, _, way = (text, "", "") if Path(text).exists() else text.rpartition(":")
@@ -133,15 +140,17 @@ def _verdicts(text: str) -> tuple[list[Any], int, int]:
     if (way or len(ways) > 1) and way not in ways:
         raise UsageError(f"expected RUN:WAY, such as {run.folder}:{ways[0]}, got {text!r}; the run has {', '.join(ways)}")
     way = way or ways[0]
-    return list(asyncio.run(judged(run))[way]), len(run.of_way(way)), len(run.cases)
+    return list(asyncio.run(judged(run))[way]), len(run.of_way(way)), len(run.cases), asked(run)
 
 
 def compare(options: argparse.Namespace) -> int:
     """Compare two runs or ways."""
     from ..bench.report import compared
 
-    asked = [(text, *_verdicts(text)) for text in (options.first, options.second)]
-    found = compared(*(verdicts for _, verdicts, *_ in asked))
+    sides = [_verdicts(text) for text in (options.first, options.second)]
+    (first, *_, ids), (second, *_, other_ids) = sides
+    done = {verdict.case.id for verdict in first} & {verdict.case.id for verdict in second}
+    found = compared(first, second, left=len((ids & other_ids) - done))
     if not found["cases"]:
         raise UsageError(f"{options.first} and {options.second} have no case in common")
     if options.json:
@@ -150,19 +159,32 @@ def compare(options: argparse.Namespace) -> int:
         _print_comparison(options, found)
     if options.max_drop is None:
         return OK
-    parts = [_part(text, answered, cases) for text, _, answered, cases in asked]
+    names = (options.first, options.second)
+    parts = [_part(text, answered, cases) for text, (_, answered, cases, _) in zip(names, sides, strict=True)]
     return max(*parts, _drop(found["metrics"], options.max_drop))
 
 
 def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     print(f"A = {options.first}, B = {options.second}, {found['cases']} cases that both answered\n")
-    print(f"{'':20} {'A':>6} {'B':>6} {'of':>6} {'only A':>7} {'only B':>7} {'p':>8}")
+    print(f"{'':20} {'A':>6} {'B':>6} {'of':>6} {'only A':>7} {'only B':>7} {'p':>8}  {'B - A, points':>22}  B is")
     for metric, pair in found["metrics"].items():
         counts = (pair[name] for name in ("first", "second", "total"))
         shown = " ".join(f"{count:>6}" for count in counts)
-        print(f"{metric:20} {shown} {pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}")
+        changed = f"{pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}"
+        print(f"{metric:20} {shown} {changed}  {_points(pair):>22}  {pair['decision']}")
+    print(f"\n{_READ_ONCE}")
     for title, ids in (("only A is right", found["only_first_right"]), ("only B is right", found["only_second_right"])):
         print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")
+
+
+_READ_ONCE = (
+    "p is for one look at a whole run. The interval and what B is may be looked at while runs go on: "
+    "a comparison may end as soon as they say more than `go on`."
+)
+
+
+def _points(pair: Mapping[str, Any]) -> str:
+    return f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
 
 
 def _drop(metrics: Mapping[str, Any], most: float) -> int:
@@ -227,7 +249,7 @@ def _show_verdict(verdict: Any, way: str) -> None:
             print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
-    print(f"verdict: {verdict.failure or 'right'}\n")
+    print(f"verdict: {verdict.failure or 'right'}{causes_told(verdict)}\n")
 
 
 def rescore(options: argparse.Namespace) -> int:

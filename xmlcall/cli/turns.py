@@ -7,7 +7,7 @@ from ..errors import UsageError
 from .jsonform import json_text
 from .plain import plain, visible
 
-__all__ = ["show_turns"]
+__all__ = ["causes_told", "show_turns"]
 
 
 def show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
@@ -41,7 +41,22 @@ def _show_turn(verdict: Any, way: str) -> None:
     print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
     expected = expected_of(verdict.case)
     print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
-    print(f"\nverdict: {visible(verdict.failure or 'right')}\n")
+    print(f"\nverdict: {visible(verdict.failure or 'right')}{causes_told(verdict)}\n")
+
+
+def causes_told(verdict: Any) -> str:
+    """Return what stands behind a verdict: its causes, the main one first.
+
+    Args:
+        verdict: on a reply or a turn.
+    """
+    from ..bench.failures import causes_of
+
+    try:
+        causes = causes_of(verdict)
+    except UsageError as error:  # SciPy is not installed
+        return f" (no causes: {error})"
+    return f" (causes: {', '.join(causes)})" if causes else ""
 
 
 def _call(call: Mapping[str, Any]) -> str:
