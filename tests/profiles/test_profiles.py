@@ -17,7 +17,7 @@ from xmlcall.models.known import KNOWN
 from xmlcall.profiles.folder import file_of, find, listed, named
 from xmlcall.profiles.profile import Figure, Measurement, Rate
 from xmlcall.profiles.toml_file import MOST_BYTES, read_profile, write_profile
-from xmlcall.prompting.format import FAMILIES
+from xmlcall.prompting.families import FAMILIES
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ PROFILES = st.builds(
     fingerprints=st.lists(st.from_regex(r"[a-z.]{1,9}:[0-9a-f]{16}", fullmatch=True), max_size=3).map(tuple),
     way=st.sampled_from(["xml", "native"]),
     dialect=st.sampled_from(sorted(DIALECTS)),
-    family=st.sampled_from(FAMILIES),
+    family=st.sampled_from(sorted(FAMILIES)),
     call_threshold=st.one_of(st.sampled_from(["auto", "off"]), st.floats(allow_nan=False, allow_infinity=False)),
     constrain=st.booleans(),
     measured=st.none() | MEASUREMENTS,

@@ -189,7 +189,6 @@ async def _played(
     options: dict[str, Any] = {
         "mode": ("native" if way.reads_text else "native-only") if way.is_native else "xml",
         "dialect": format_of(way, settings).dialect,
-        "family": format_of(way, settings).family,
         "lang": settings.lang,
         "family": format_of(way, settings).family,
         "parallel": settings.parallel,

@@ -104,7 +104,6 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
         "free memory bears) or Ollama (default: 16384, less if the model holds less); other servers decide themselves",
     )
     add_profile_option(model)
-    model.set_defaults(family=FAMILY)
 
 
 def add_profile_option(parser: argparse._ActionsContainer) -> None:

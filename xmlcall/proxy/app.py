@@ -59,8 +59,6 @@ def create_app(
         family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto` (see `tool_need`); None leaves it to the model.
-        call_threshold: log-odds of a call, or `auto`: whether a person's message is answered with one (see `tool_need`); None
-            leaves it to the model.
         constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
             server obeys one (llama.cpp).
         api_key: that every request has to carry; "" for none.
