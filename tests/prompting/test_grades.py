@@ -15,7 +15,8 @@ from xmlcall import Catalog, Message, Tool, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting.fit_context import tokens_of
 from xmlcall.prompting.format import PromptFormat
-from xmlcall.prompting.grades import USUAL, ToolPrompt, budget_for, tool_prompt_within
+from xmlcall.prompting import grades
+from xmlcall.prompting.grades import USUAL, Budget, ToolPrompt, budget_for, tool_prompt_within
 from xmlcall.prompting.placement import with_fitting, with_reminder, with_system
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.templates import LANGUAGES
@@ -38,7 +39,7 @@ BUDGETS = {"signatures": 2500, "lines": 1500, "names": 1100, "some-names": 850}
 
 
 def offered(budget: int, lang: str = "en") -> ToolPrompt:
-    return tool_prompt_within(budget, CATALOG, PromptFormat(lang=lang), instructions=NOTES)
+    return tool_prompt_within(asked(budget), CATALOG, PromptFormat(lang=lang), instructions=NOTES)
 
 
 def texts(budget: int, lang: str) -> str:
@@ -64,26 +65,38 @@ def test_golden(grade: str, lang: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_fits_whole_is_as_it_was(dialect: str, lang: str) -> None:
     whole = system_prompt(CATALOG, dialect=dialect, lang=lang)
-    prompt = tool_prompt_within(WHOLE, CATALOG, PromptFormat(dialect=dialect, lang=lang))
+    prompt = tool_prompt_within(asked(WHOLE), CATALOG, PromptFormat(dialect=dialect, lang=lang))
     assert (prompt.grade, prompt.system, prompt.own) == ("whole", whole, "")
     assert prompt.catalog is CATALOG
     assert prompt.fitting("What is the weather like?") == ""
-    exact = tool_prompt_within(int(tokens_of(whole)) + 1, CATALOG, PromptFormat(dialect=dialect, lang=lang))
+    exact = tool_prompt_within(asked(int(tokens_of(whole)) + 1), CATALOG, PromptFormat(dialect=dialect, lang=lang))
     assert exact.system == whole
 
 
 def test_without_tools_there_is_nothing_to_grade() -> None:
-    prompt = tool_prompt_within(1, Catalog(), PromptFormat())
+    prompt = tool_prompt_within(asked(1), Catalog(), PromptFormat())
     assert (prompt.grade, prompt.system) == ("whole", system_prompt([]))
 
 
 # A context -> what tools may take of it.
-CONTEXTS = {None: USUAL, 2048: 1024, 4096: 2048, 8192: 4000, 16384: 4000, 32768: 4096, 131072: 16384}
+CONTEXTS = {
+    None: (grades.WHOLE, USUAL),
+    2048: (1024, 1024),
+    4096: (2048, 2048),
+    8192: (4096, 4000),
+    32768: (12_000, 4000),
+    131072: (16_384, 4000),
+}
 
 
 @pytest.mark.parametrize(("length", "budget"), CONTEXTS.items())
-def test_the_usual_budget(length: int | None, budget: int) -> None:
-    assert budget_for(length) == budget
+def test_the_usual_budget(length: int | None, budget: tuple[int, int]) -> None:
+    assert budget_for(length) == Budget(whole=budget[0], parts=budget[1])
+    assert budget_for(length, 700) == asked(700)
+
+
+def asked(tokens: int) -> Budget:
+    return Budget(whole=tokens, parts=tokens)
 
 
 WORDS = st.sampled_from(["weather", "file", "calls", "天气", "</invoke>", "a\nb", "{{ x }}", "%", '"', "<think>", "mail 7"])
@@ -111,16 +124,16 @@ CATALOGS = st.lists(tools(), min_size=1, max_size=30, unique_by=lambda tool: too
 def test_a_budget_is_kept(many: list[Tool], budget: int, lang: str, words: str) -> None:
     """But for the frame of the prompt, which is always whole."""
     format = PromptFormat(lang=lang)
-    prompt = tool_prompt_within(budget, Catalog(many), format)
-    frame = tool_prompt_within(1, Catalog(many), format).system
+    prompt = tool_prompt_within(asked(budget), Catalog(many), format)
+    frame = tool_prompt_within(asked(1), Catalog(many), format).system
     assert tokens_of(prompt.system) + tokens_of(prompt.fitting(words)) <= max(budget, tokens_of(frame) + budget / 8)
-    assert prompt.system == tool_prompt_within(budget, Catalog(many), format).system
+    assert prompt.system == tool_prompt_within(asked(budget), Catalog(many), format).system
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(CATALOGS, st.sampled_from([1, 800, 1000, 1500, WHOLE]))
 def test_every_tool_can_be_called_and_described(many: list[Tool], budget: int) -> None:
-    prompt = tool_prompt_within(budget, Catalog(many), PromptFormat())
+    prompt = tool_prompt_within(asked(budget), Catalog(many), PromptFormat())
     assert [*prompt.catalog.names()][: len(many)] == [tool.name for tool in many]
     assert len(prompt.catalog) == len(many) + bool(prompt.own)
     for tool in many if prompt.own else ():
@@ -163,7 +176,7 @@ def test_descriptions_stand_behind_the_persons_words_and_not_behind_results() ->
 
 @pytest.mark.parametrize("names", [["describe_tools"], ["describe_tools", "Describe-Tools_2"], ["x.describe_tools"]])
 def test_our_own_tool_has_a_name_that_no_other_has(names: list[str]) -> None:
-    prompt = tool_prompt_within(1, Catalog([Tool(name=name) for name in names]), PromptFormat())
+    prompt = tool_prompt_within(asked(1), Catalog([Tool(name=name) for name in names]), PromptFormat())
     assert prompt.own not in names
     assert prompt.catalog.get(prompt.own) is not None
     for name in (*names, prompt.own):
@@ -183,7 +196,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("budget", [900, 1200, 2500, 4000])
 def test_hostile_tools(budget: int) -> None:
-    prompt = tool_prompt_within(budget, Catalog([*ALL, *HOSTILE]), PromptFormat())
+    prompt = tool_prompt_within(asked(budget), Catalog([*ALL, *HOSTILE]), PromptFormat())
     assert tokens_of(prompt.system) <= budget
     assert "\n## Tools\n- evil" not in prompt.system
     assert len(parse(prompt.system, prompt.catalog).calls) == 1  # our own example
@@ -193,7 +206,7 @@ def test_hostile_tools(budget: int) -> None:
 
 def test_ten_thousand_tools() -> None:
     many = Catalog([Tool(name=f"tool_{number}", description=f"Does task {number}. {'More. ' * 50}") for number in range(10_000)])
-    prompt = tool_prompt_within(4000, many, PromptFormat())
+    prompt = tool_prompt_within(asked(4000), many, PromptFormat())
     assert prompt.grade == "names"
     assert tokens_of(prompt.system) <= 4000
     assert "tool_0, tool_1" in prompt.system

@@ -134,6 +134,7 @@ class ToolLoop:
         self._calling = replace(self._calling, format=self._format)
         self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
         self._constrain = constrain
+        self._offered = None
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
@@ -168,7 +169,7 @@ class ToolLoop:
         """Return how the tools on offer are described to the model in mode `xml`; rendered once for the same tools."""
         catalog, instructions = await self.catalog(), dict(self.router.instructions())
         if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
-            budget = self._tool_tokens or budget_for(self.backend.capabilities.context_length)
+            budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
             offered = tool_prompt_within(budget, catalog, self._format, instructions=instructions)
             self._offered = (catalog, instructions, offered)
         return self._offered[2]

@@ -21,7 +21,7 @@ from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.grades import ToolPrompt, tool_prompt_within
+from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
@@ -68,6 +68,7 @@ class Settings:
         family: of our prompts (see `prompting.families`); None for the default one.
         tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
             leaves it to `ToolLoop` in tasks and conversations.
+        whole_tokens: up to which tools are shown whole nevertheless; None for `tool_tokens`.
         constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools.
     """
 
@@ -81,6 +82,7 @@ class Settings:
     call_threshold: Threshold | None = None
     family: str | None = None
     tool_tokens: int | None = None
+    whole_tokens: int | None = None
     constrain: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -270,7 +272,8 @@ def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
     """
     catalog, format = catalog_of(case), format_of(way, settings)
     if settings.tool_tokens is not None and way.is_ours:
-        return tool_prompt_within(settings.tool_tokens, catalog, format)
+        budget = Budget(whole=settings.whole_tokens or settings.tool_tokens, parts=settings.tool_tokens)
+        return tool_prompt_within(budget, catalog, format)
     return ToolPrompt(catalog=catalog, grade="whole", system=prompt.tool_prompt(catalog, format), format=format)
 
 

@@ -107,7 +107,7 @@ async def _run(options: argparse.Namespace) -> int:
             for notice in model_notices(backend, "xml", speaker("en"), constrain=bool(options.constrain)):
                 complain(notice)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
-        settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__})
+        settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__ if hasattr(options, name)})
         if options.model not in STAND_INS:
             settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
@@ -134,7 +134,8 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
     from ..bench.ways import offered_of
     from ..prompting.grades import budget_for
 
-    wanted = replace(settings, tool_tokens=settings.tool_tokens or budget_for(context_length))
+    budget = budget_for(context_length, settings.tool_tokens)
+    wanted = replace(settings, tool_tokens=budget.parts, whole_tokens=budget.whole if budget.whole > budget.parts else None)
     single = [case for case in cases if case.tools]
     graded = sum(any(offered_of(way, case, wanted).own for way in ways if way.is_ours) for case in single)
     if graded:

@@ -36,12 +36,15 @@ from .format import PromptFormat
 from .result_frame import inert_frame
 from .system import described, example_call, tool_prompt
 
-__all__ = ["FITTING", "Grade", "ToolPrompt", "budget_for", "tool_prompt_within"]
+__all__ = ["FITTING", "Budget", "Grade", "ToolPrompt", "budget_for", "tool_prompt_within"]
 
 Grade = Literal["whole", "signatures", "lines", "names"]
 
+WHOLE: Final = 12_000
+"""Tokens up to which all tools are shown whole where nobody says: what coding agents offer, and some 80 tools of MCP servers."""
+
 USUAL: Final = 4000
-"""Tokens for tools where nobody says; at most half of a small context, and an eighth of a large one."""
+"""Tokens for tools that are more than that."""
 
 FITTING: Final = 3
 """How many tools are described behind a person's words; how often the right one is among them: benchmarks/results/ranking.md."""
@@ -56,15 +59,32 @@ _OWN_NAME: Final = "describe_tools"
 _SENTENCE = regex.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 
-def budget_for(context_length: int | None) -> int:
-    """Choose how many tokens the description of tools may take.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many tokens the description of tools may take, with what is added to it for one request.
+
+    Args:
+        whole: up to which all tools are shown whole.
+        parts: for tools that are more than that.
+    """
+
+    whole: int
+    parts: int
+
+
+def budget_for(context_length: int | None, asked: int | None = None) -> Budget:
+    """Choose how many tokens the description of tools may take: at most half of the context.
 
     Args:
         context_length: of the model, in tokens; None if it is not known.
+        asked: what a person asked for; None if nobody did.
     """
+    if asked is not None:
+        return Budget(whole=asked, parts=asked)
     if context_length is None:
-        return USUAL
-    return min(context_length // 2, max(USUAL, context_length // 8))
+        return Budget(whole=WHOLE, parts=USUAL)
+    half = context_length // 2
+    return Budget(whole=min(half, max(WHOLE, context_length // 8)), parts=min(half, USUAL))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,22 +157,21 @@ class ToolPrompt:
 
 
 def tool_prompt_within(
-    budget: int, catalog: Catalog, format: PromptFormat, *, instructions: Mapping[str, str] | None = None
+    budget: Budget, catalog: Catalog, format: PromptFormat, *, instructions: Mapping[str, str] | None = None
 ) -> ToolPrompt:
     """Render the tool prompt in the best grade that fits a budget.
 
     Args:
-        budget: tokens, by our estimate, for the tool prompt and what is added to it for one request. The frame of the prompt and
-            the servers' instructions are always whole.
+        budget: by our estimate. The frame of the prompt and the servers' instructions are always whole.
         catalog: the tools, in the order to show.
         format: how the model is spoken to.
         instructions: server name -> what that server says about its tools.
     """
-    if not _is_too_long(catalog, budget):
+    if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
-        if tokens_of(system) <= budget or not len(catalog):
+        if tokens_of(system) <= budget.whole or not len(catalog):
             return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format)
-    room = budget // SHARE
+    room = budget.parts // SHARE
     own = _describing(catalog, format)
     offered = Catalog([*catalog, own])
 
@@ -174,10 +193,10 @@ def tool_prompt_within(
         return ToolPrompt(catalog=offered, grade=grade, system=system, format=format, room=room, own=own.name)
 
     for grade, line in _LINES.items():
-        left = budget - room - tokens_of(rendered(grade, ""))
+        left = budget.parts - room - tokens_of(rendered(grade, ""))
         if (listed := _listed(map(line, catalog), left)) is not None:
             return prompt(grade, listed)
-    left = budget - room - tokens_of(rendered("names", "", len(catalog)))
+    left = budget.parts - room - tokens_of(rendered("names", "", len(catalog)))
     names = _as_many(catalog.names(), left)
     return prompt("names", ", ".join(names), len(catalog) - len(names))
 

@@ -8,7 +8,7 @@ from typing import Final
 from ...binding.echo import words_of
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import ToolPrompt, tool_prompt_within
+from ...prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ...tools.catalog import Catalog
 from ...types.calls import Tool
 
@@ -50,7 +50,7 @@ class Catalogs:
         return found
 
     def prompts(
-        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: int
+        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
     ) -> tuple[ToolPrompt, str]:
         """Return the tool prompt and the reminder; both are empty texts without tools.
 
@@ -58,7 +58,7 @@ class Catalogs:
             catalog: one of these.
             format: of the prompt.
             instructions: server -> what it says about its tools.
-            budget: tokens that the description of the tools may take.
+            budget: what the description of the tools may take.
         """
         if not len(catalog):
             return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
@@ -71,7 +71,7 @@ class Catalogs:
         return found[2]
 
     def _texts(
-        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: int
+        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
     ) -> tuple[ToolPrompt, str]:
         offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
         if offered.own:

@@ -394,7 +394,7 @@ class Engine:
 
     def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[ToolPrompt, str]:
         """Return the tool prompt and the reminder."""
-        budget = self._tool_tokens or budget_for(self.backend.capabilities.context_length)
+        budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
         return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()), budget)
 
     def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
