@@ -33,13 +33,13 @@ program finds, with one that was measured, and with the tools' names in the remi
 
 ## What it says
 
-- Our prompt makes models leave out optional values. Replies to the prompts that show plain JSON
+- Replies to our prompt leave out optional values. Replies to the prompts that show plain JSON
   Schema (`origin`, and the server's own template) hardly ever do.
 - The server's own template makes a model call once. So it is even with our prompt or ahead of it
   where one call is wanted, on the 0.5B, and next to never right where several are.
 - The 0.5B makes too many calls for questions of real users (bfcl-fs200), and seldom for others.
-- About every second reply of `xml` with a wrong value has one that nobody said. Values that have
-  to be worked out, such as a date of next week, count as such.
+- Of the replies of `xml` whose main cause is a value, about a quarter have one that nobody said.
+  Values that have to be worked out, such as the date of "next Friday", count as such.
 - Samples are small, and settings were chosen with these cases known. These are reasons to try
   something on fresh cases.
 
