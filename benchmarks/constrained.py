@@ -1,15 +1,15 @@
 """Does a grammar make calls valid, and does it cost right ones? `python benchmarks/constrained.py [MODEL] [CASES] [THREADS]`.
 
-Questions of BFCL that need a call (`bfcl-tuning`), the call begun for the model up to the tool's name, as where a call is required.
-At temperature 0, two ways on the same cases:
+Questions of BFCL that need a call (`bfcl-tuning`), the call begun for the model up to the tool's name, as where a call is
+required. At temperature 0, two ways on the same cases:
 
     free  the model goes on as it likes
     held  the rest is held by `xmlcall.grammar`
 
-A reply is complete if it ended by itself and not at the limit of 512 tokens; valid, if it has calls and all of them bind without an
-issue; right, if BFCL accepts them. All replies are kept in results/constrained.jsonl, from which a run that was stopped goes on
-with the same model (remove the model's lines to begin anew); the table is written to results/constrained.md. About 15 minutes for
-100 cases of SmolLM2-135M on one core.
+A reply is complete if it ended by itself: not at the limit of 512 tokens, and not because it repeated itself. It is valid if it
+has calls and all of them bind without an issue, right if BFCL accepts them. All replies are kept in results/constrained.jsonl,
+from which a run that was stopped goes on with the same model (remove the model's lines to begin anew); the table is written to
+results/constrained.md. MODEL is a file where THREADS are given. About 20 minutes for 100 cases of SmolLM2-135M on one core.
 """
 
 import asyncio

@@ -182,7 +182,7 @@ def is_bare(text: str, written: str, words: frozenset[str]) -> bool:
     return any(holds(form, words) and form in written and f"<![CDATA[{form}" not in written for form in forms)
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(catalog=catalogs(free), seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_right_call_can_be_written(dialect: str, catalog: Catalog, seed: int) -> None:
@@ -196,7 +196,7 @@ def test_a_right_call_can_be_written(dialect: str, catalog: Catalog, seed: int) 
     assert accepts(root, text, rules), text
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(catalog=catalogs(st.one_of(free, counted)), seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_can_be_written_is_right(dialect: str, catalog: Catalog, seed: int) -> None:

@@ -4,6 +4,9 @@ Never before the opener: under a hard form from its first token on, a model call
 and its rest, where it was cut and goes on. A text that the grammar does not know goes on without one.
 """
 
+import functools
+from typing import Final
+
 from ..dialects.write import beginning
 from ..errors import UsageError
 from ..grammars.calls import CallGrammar
@@ -13,8 +16,11 @@ from ..tools.catalog import Catalog
 __all__ = ["Constraint"]
 
 
+KEPT: Final = 8  # grammars of catalogs: that of 200 tools takes half a second to make
+
+
 class Constraint:
-    """Grammars for the replies to one catalog; that of the whole is built once, when the first is asked for.
+    """Grammars for the replies to one catalog; that of the whole is made when the first is asked for.
 
     Args:
         catalog: what may be called.
@@ -25,7 +31,6 @@ class Constraint:
         self._catalog = catalog
         self._format = format
         self._opener = beginning(format.row)
-        self._grammar: CallGrammar | None = None
 
     def after(self, text: str) -> str:
         """Return what may follow a text, as GBNF; "" where nothing is held.
@@ -36,7 +41,11 @@ class Constraint:
         if not text.startswith(self._opener):
             return ""
         try:
-            self._grammar = self._grammar or CallGrammar(self._catalog, dialect=self._format.row, parallel=self._format.parallel)
-            return self._grammar.after(text)
+            return _grammar_of(self._catalog, self._format).after(text)
         except UsageError:  # the text is none of the grammar's, or that would be too large
             return ""
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _grammar_of(catalog: Catalog, format: PromptFormat) -> CallGrammar:
+    return CallGrammar(catalog, dialect=format.row, parallel=format.parallel)

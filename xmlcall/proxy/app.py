@@ -50,17 +50,15 @@ def create_app(
     Args:
         model: as for `connect`, or a backend that is not open.
         hosts: MCP servers whose tools the proxy runs itself.
-        mode: `xml`: calls are read from the text; `native`: the model server's own function calling; `auto`: native where a trial
-            call works.
+        mode: `xml`: calls are read from the text; `native`: the server's own function calling; `auto`: as a trial call tells.
         allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody.
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.
         family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call, or `auto` (see `tool_need`); None leaves it to the model.
-        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
-            server obeys one (llama.cpp).
+        call_threshold: log-odds of a call, or `auto`, as in `ToolLoop`; None leaves it to the model.
+        constrain: whether a call that is begun for the model is held by a grammar of the tools, where the server obeys one.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
