@@ -3,16 +3,19 @@
 import asyncio
 import functools
 import hashlib
+import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from xmlcall import UsageError, bind, render
+from xmlcall import Reply, UsageError, bind, render
+from xmlcall.agent.tool_need import NEEDS_NONE
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case
+from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, rungs, settled
 from xmlcall.bench.history import said
 from xmlcall.bench.oracle import calling, oracle_calls
@@ -35,7 +38,15 @@ WORDS = Chunk(text="In plain words: it depends.")
 def asked_for() -> dict[str, tuple[Case, Way]]:
     """Return what each conversation of a probe asks."""
     ways = [asked_by(profile, Settings()) for profile in candidates(None)]
-    return {repr(conversation(way, case, settings)): (case, way) for way, settings in ways for case in CASES}
+    return {
+        repr(conversation(way, case, settings, needs_tool=needs_tool)): (case, way)
+        for way, settings in ways
+        for case in CASES
+        for needs_tool in (True, False)
+    }
+
+
+NEEDS_NO_TOOL = {*NEEDS_NONE, *(case.messages[-1]["content"] for case in CASES if case.expects == "no_call")}
 
 
 class Planted(ScriptedBackend):
@@ -45,6 +56,7 @@ class Planted(ScriptedBackend):
         rates: way -> of 100 cases, how many.
         leaks: whether calls of its own function calling are left in the text.
         fails: told of each request; may raise.
+        tells: whether the server tells the probabilities of tokens, which are the right ones.
     """
 
     def __init__(
@@ -54,15 +66,18 @@ class Planted(ScriptedBackend):
         capabilities: Capabilities | None = None,
         leaks: bool = False,
         fails: Callable[[CompletionRequest], None] = lambda request: None,
+        tells: bool = False,
     ) -> None:
         super().__init__([], capabilities=capabilities or Capabilities(server="scripted", fingerprints=("model:1",)))
-        self._rates, self._leaks, self._fails = rates, leaks, fails
+        self._rates, self._leaks, self._fails, self._tells = rates, leaks, fails, tells
         self.asked: list[str] = []
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         await asyncio.sleep(0)
         if request.top_logprobs:
-            yield Chunk(text="I", finish_reason="length")  # a server that tells no probabilities
+            share = 0.02 if request.messages[-1].content in NEEDS_NO_TOOL else 0.9
+            told = (("<", math.log(share)), ("I", math.log(1 - share))) if self._tells else ()
+            yield Chunk(text="I", finish_reason="length", top_logprobs=told)
             return
         self._fails(request)
         case, way = asked_for()[repr(request.messages)]
@@ -131,10 +146,36 @@ async def test_it_never_asks_more_than_it_says(tmp_path: Path) -> None:
     assert len(backend.asked) == finding.replies <= most_replies(len(candidates(None)), len(CASES))
 
 
-async def test_settings_that_gain_together_join(tmp_path: Path) -> None:
-    """A threshold is no lever here: the server tells no probabilities, so that `off` gains nothing."""
+async def test_nothing_joins_where_nothing_was_found(tmp_path: Path) -> None:
+    """A server that tells no probabilities has no threshold to calibrate, and one setting that gains is there already."""
     finding = await found(Planted({"": 30, "hermes": 60}), tmp_path)
     assert {each.profile.words for each in finding.outcomes} == {each.words for each in candidates(None)}
+
+
+async def test_a_threshold_in_numbers_joins_where_probabilities_are_told(tmp_path: Path) -> None:
+    """It lies between the log-odds of the two kinds of questions, and answers only cases that it was not made of."""
+    finding = await found(Planted({"": 50}, tells=True), tmp_path)
+    new = [each for each in finding.outcomes if isinstance(each.profile.call_threshold, float)]
+    assert len(new) == 1
+    assert math.log(0.02 / 0.98) < float(new[0].profile.call_threshold) < math.log(0.9 / 0.1)
+    assert not {*new[0].verdicts} & {case.id for case in CASES[:RUNG]}
+    assert len(new[0].verdicts) >= RUNG
+    assert finding.chosen is finding.outcomes[0]
+
+
+async def test_settings_that_each_gained_are_put_together(tmp_path: Path) -> None:
+    """The model is right in one format, and more often without a threshold."""
+    probe = Probe(Planted({"": 0}), CASES, tmp_path)
+    rights = {"xml, list, threshold auto": 3, "hermes, list, threshold auto": 6, "xml, list, threshold off": 5}
+    for outcome in probe._outcomes:
+        right = rights.get(outcome.profile.words, 1)
+        outcome.verdicts = {case.id: verdict(case, is_right=place < right) for place, case in enumerate(CASES[:9])}
+    assert [each.words for each in probe._together()] == ["hermes, list, threshold off"]
+
+
+def verdict(case: Case, *, is_right: bool) -> Verdict:
+    reached = frozenset({"task_correct"} if is_right else ())
+    return Verdict(case=case, reached=reached, counted=reached, failure="", repairs=(), reply=Reply(), row={"rounds": [{}]})
 
 
 # -- the server's own function calling ---------------------------------------------------------------------------------
