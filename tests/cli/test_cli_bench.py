@@ -116,7 +116,7 @@ def test_a_case_is_shown(runs: Path) -> None:
     for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
-    texts = [bench("show", runs / "mutator", f"smoke-en-{number:02}").stdout for number in range(1, 6)]
+    texts = [bench("show", runs / "mutator", f"smoke-en-{number:02}").stdout for number in range(1, 12)]
     assert any("verdict: unknown_tool (causes: wrong_tool" in text for text in texts)
     assert any("verdict: right\n" in text for text in texts)
 
