@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import random
 import sys
 import time
@@ -213,6 +214,11 @@ def test_an_oracle_is_right(cases: list[MultiTurnCase], together: bool) -> None:
         got = [[(call["name"], call["arguments"]) for call in turn["calls"]] for turn in report["turns"]]
         assert got == turns
         assert [reply for turn in report["turns"] for reply in turn["replies"]] == blocks(case, turns, together)
+        replies = [[call["reply"] for call in turn["calls"]] for turn in report["turns"]]
+        assert replies == [[1] * len(calls) if together else [*range(1, len(calls) + 1)] for calls in turns]
+        assert {tool["name"] for tool in report["tools"]} == {name for calls in turns for name, _ in calls}
+        assert [turn["said"] for turn in report["turns"]] == [[each["content"] for each in said] for said in case.turns]
+        json.dumps(report)
 
 
 def test_an_oracle_that_leaves_out_a_call_is_wrong(cases: list[MultiTurnCase]) -> None:

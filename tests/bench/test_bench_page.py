@@ -86,6 +86,9 @@ def test_every_case_and_number_is_there(tmp_path: Path) -> None:
     assert "3 of 6" in text
     for word in ("mutator on by hand", "2026-01-02", "unknown_tool", "prose_only", "attribute-style", "Without disputed cases"):
         assert word in text
+    assert '<button type="button" data-kind="causes" data-code="wrong_tool" data-column="0"' in text
+    assert "It calls another tool." in text
+    assert Counter(re.findall('data-causes="(.*?)"', text)) == {"": 4, "wrong_tool": 1, "none": 1, "cut": 1}
     assert "and 1\N{NARROW NO-BREAK SPACE}1" in text  # characters of a prompt that was cut
     assert page([shown(tmp_path / "run")]) == text
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -58,8 +59,11 @@ def test_a_report_for_people(runs: Path) -> None:
     table = bench("report", runs / "mutator").stdout
     assert "call_correct" in table
     assert "unknown_tool 8" in table
+    assert re.search(r"wrong_tool +│ 8 \(8\)", table)
     markdown = bench("report", runs / "oracle", runs / "mutator", "--markdown").stdout
     assert markdown.count("| call_correct |") == 2
+    assert markdown.count("| main cause (any) |") == 1  # the oracle's replies are right
+    assert "| wrong_tool | 8 (8) |" in markdown
     assert "| call_correct | 100.0 % [91-100]  40/40 | 100.0 % [91-100]  40/40 |" in markdown
 
 
@@ -101,6 +105,7 @@ def test_two_runs_compared(runs: Path) -> None:
     assert json.loads(done.stdout)["metrics"]["call_correct"]["only_first"] == 24
     shown = bench("compare", f"{runs}/oracle:native", runs / "mutator").stdout
     assert "only B is right: none" in shown
+    assert re.search(r"call_correct .* -60\.0 \[-\d+\.\d -\d+\.\d\]  worse", shown)
     wrong = bench("compare", runs / "oracle", runs / "mutator")
     assert wrong.returncode == 2
     assert "expected RUN:WAY" in wrong.stderr
@@ -111,6 +116,9 @@ def test_a_case_is_shown(runs: Path) -> None:
     for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
+    texts = [bench("show", runs / "mutator", f"smoke-en-{number:02}").stdout for number in range(1, 12)]
+    assert any("verdict: unknown_tool (causes: wrong_tool" in text for text in texts)
+    assert any("verdict: right\n" in text for text in texts)
 
 
 def test_a_run_is_judged_again(runs: Path) -> None:

@@ -1,0 +1,92 @@
+"""Right calls on cases that no setting was chosen by: `python benchmarks/right_calls.py [--run URL MODEL]`
+
+Writes results/right-calls.md from the runs `results/runs/right-*`, which are read and judged again; no model is needed. With
+`--run` it first makes the runs of a model (`0.5b`, `1.5b`), or goes on with them, on a llama.cpp server that has it:
+
+    llama-server -m MODEL.gguf -c 32768 -np 4
+    python benchmarks/right_calls.py --run http://127.0.0.1:8080 0.5b
+
+Each suite is asked once: in our way with the settings of the model's profile, by the server's own function calling, and by the
+prompt of browser extensions. On two cores a case takes 3 s with the 0.5B and 9 s with the 1.5B, so a model takes some hours.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from xmlcall.bench.funnel import Verdict
+from xmlcall.bench.report import compared, judged
+from xmlcall.bench.stats import wilson
+from xmlcall.bench.store import read_run
+
+RESULTS = Path(__file__).parent / "results"
+MODELS = ("0.5b", "1.5b")
+SUITES: Mapping[str, str] = {"bfcl-report": "300 questions of bfcl-core", "bfcl-fs200": "the 200 that BFCL compares formats on"}
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "ours": ("--way", "xml"),
+    "rivals": ("--way", "native", "--way", "native+read", "--way", "origin", "--call-threshold", "off"),
+}
+METRICS: Mapping[str, str] = {"task_correct": "right", "call_correct": "right calls", "refused_rightly": "rightly none"}
+
+
+def folder_of(suite: str, model: str, part: str) -> Path:
+    """Say where a run is kept."""
+    return RESULTS / "runs" / f"right-{suite}-{model}-{part}"
+
+
+def run(url: str, model: str) -> None:
+    """Make the runs of a model; each goes on where it was."""
+    for part, options in WAYS.items():
+        for suite in SUITES:
+            common = ("--model", url, "--suite", suite, "--max-tokens", "400", "--concurrency", "4")
+            command = [sys.executable, "-m", "xmlcall", "bench", "run", *common, *options]
+            subprocess.run([*command, "--out", str(folder_of(suite, model, part))], check=True)
+
+
+def cell(verdicts: Sequence[Verdict], metric: str) -> str:
+    """Write a rate: count, total and Wilson 95 % interval in percent."""
+    counted = [verdict for verdict in verdicts if metric in verdict.counted]
+    count = sum(metric in verdict.reached for verdict in counted)
+    low, high = wilson(count, len(counted))
+    return f"{count}/{len(counted)} [{100 * low:.0f}-{100 * high:.0f}]"
+
+
+async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
+    """Return what each way came to, ours first."""
+    folders = [folder for part in WAYS if (folder := folder_of(suite, model, part)).is_dir()]
+    return {way: verdicts for folder in folders for way, verdicts in (await judged(read_run(folder))).items()}
+
+
+def table(ways: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """Write a row a way, with the chance that it is as good as ours."""
+    rows = [f"| way | {' | '.join(METRICS.values())} | ours beside it, right |", "|---|---|---|---|---|"]
+    ours = ways.get("xml", ())
+    for way, verdicts in ways.items():
+        pair = compared(verdicts, ours)["metrics"]["task_correct"] if ours and way != "xml" else None
+        beside = f"{pair['second']} and {pair['first']} of {pair['total']} (p = {pair['p']:.2g})" if pair else ""
+        rows.append(f"| {way} | {' | '.join(cell(verdicts, metric) for metric in METRICS)} | {beside} |")
+    return rows
+
+
+async def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description="Right calls on cases that no setting was chosen by.")
+    parser.add_argument("--run", nargs=2, metavar=("URL", "MODEL"), help="make the runs of a model first, or go on with them")
+    options = parser.parse_args()
+    if options.run:
+        run(*options.run)
+    lines = ["# Right calls", "", "Written by `python benchmarks/right_calls.py` (see there for the commands). Wilson 95 % intervals;"]
+    lines += ["`p` is exact, paired (McNemar). Cases: BFCL V4, Apache-2.0, the Gorilla project."]
+    for model in MODELS:
+        for suite, about in SUITES.items():
+            if ways := await replies(suite, model):
+                lines += ["", f"## {model.upper()}, {suite}: {about}", "", *table(ways)]
+    (RESULTS / "right-calls.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
