@@ -102,7 +102,7 @@ class CallGrammar:
 
     def _as_json(self, tool: Tool, values: Values) -> Expression:
         written = self._row.written
-        call = sequence('{"name": ', values.text(tool.name), ', "arguments": ', self._arguments(tool, values), "}")
+        call = sequence('{"name": ', values.text(tool.name), ', "arguments":', self._space, self._arguments(tool, values), "}")
         if "block_open" not in written:
             return call
         return sequence(written["block_open"], "\n", call, "\n", written["block_close"])
