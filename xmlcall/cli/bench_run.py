@@ -42,8 +42,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         dest="ways",
         action="append",
         metavar="WAY",
-        help="xml: our prompt; native: the server's function calling; native+read: with calls left in its text; origin: the prompt of browser extensions; or the name of a "
-        "wire format, such as hermes (may be repeated; default: xml)",
+        help="xml: our prompt; native: the server's function calling; native+read: the same, with calls left in its text; origin: "
+        "the prompt of browser extensions; or the name of a wire format, such as hermes (may be repeated; default: that of the "
+        "profile, else xml)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
     parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")
