@@ -42,7 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         dest="ways",
         action="append",
         metavar="WAY",
-        help="xml: our prompt; native: the server's function calling; native+read: the same, with calls left in its text; origin: "
+        help="xml: our prompt; native: the server's function calling; native+read: with calls left in its text, too; origin: "
         "the prompt of browser extensions; or the name of a wire format, such as hermes (may be repeated; default: that of the "
         "profile, else xml)",
     )
