@@ -16,7 +16,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.funnel import Verdict
-from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, rungs, settled
+from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
 from xmlcall.bench.history import said
 from xmlcall.bench.oracle import calling, oracle_calls
 from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, most_replies
@@ -314,11 +314,6 @@ def test_pairs_are_of_cases_that_both_answered() -> None:
 )
 def test_the_worse_half_is_dropped(challengers: dict[str, str], left: list[str]) -> None:
     assert kept(answers("+---"), {name: answers(text) for name, text in challengers.items()}) == left
-
-
-@pytest.mark.parametrize(("count", "times"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 2), (8, 3)])
-def test_how_often_is_halved(count: int, times: int) -> None:
-    assert rungs(count) == times
 
 
 @pytest.mark.parametrize(

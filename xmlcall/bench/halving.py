@@ -17,7 +17,7 @@ from typing import Final
 
 from .stats import mcnemar
 
-__all__ = ["CLEAR", "LOOKS", "Answers", "Pairs", "kept", "looks", "pairs", "rungs", "settled"]
+__all__ = ["CLEAR", "LOOKS", "Answers", "Pairs", "kept", "looks", "pairs", "settled"]
 
 Answers = Mapping[str, bool]
 """Case -> whether it was answered rightly."""
@@ -74,15 +74,6 @@ def kept(default: Answers, challengers: Mapping[str, Answers]) -> list[str]:
     """
     ranked = sorted(challengers, key=lambda name: -pairs(default, challengers[name]).gain)
     return ranked[: max(len(ranked) // 2, 1)]
-
-
-def rungs(challengers: int) -> int:
-    """Say after how many halvings one is left.
-
-    Args:
-        challengers: of the default, at the beginning.
-    """
-    return max(challengers, 1).bit_length() - 1 or 1
 
 
 def settled(found: Pairs, *, is_last: bool) -> bool | None:
