@@ -78,7 +78,11 @@ async def main() -> None:
     options = parser.parse_args()
     if options.run:
         run(*options.run)
-    lines = ["# Right calls", "", "Written by `python benchmarks/right_calls.py` (see there for the commands). Wilson 95 % intervals;"]
+    lines = [
+        "# Right calls",
+        "",
+        "Written by `python benchmarks/right_calls.py` (see there for the commands). Wilson 95 % intervals;",
+    ]
     lines += ["`p` is exact, paired (McNemar). Cases: BFCL V4, Apache-2.0, the Gorilla project."]
     for model in MODELS:
         for suite, about in SUITES.items():
