@@ -81,7 +81,7 @@ async def test_where_all_is_shown_whole_there_is_no_such_tool() -> None:
     assert not any(isinstance(event, CallStarted) for event in events)
 
 
-@pytest.mark.parametrize(("length", "is_whole"), [(None, False), (8192, False), (131_072, True)])
+@pytest.mark.parametrize(("length", "is_whole"), [(None, True), (8192, False), (131_072, True)])
 async def test_the_budget_follows_from_the_context(length: int | None, is_whole: bool) -> None:
     _, backend = await run(["Hi"], capabilities=Capabilities(server="scripted", context_length=length))
     assert ("### weather" in backend.requests[0].messages[0].content) == is_whole

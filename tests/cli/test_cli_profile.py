@@ -31,7 +31,15 @@ def written(**settings: Any) -> None:
 
 
 def options(**given: Any) -> Namespace:
-    usual = {"profile": "auto", "mode": None, "dialect": None, "family": None, "call_threshold": None, "reminder": True}
+    usual = {
+        "profile": "auto",
+        "mode": None,
+        "dialect": None,
+        "family": None,
+        "call_threshold": None,
+        "constrain": None,
+        "reminder": True,
+    }
     return Namespace(**{**usual, **given})
 
 

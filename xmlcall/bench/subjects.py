@@ -90,13 +90,12 @@ def _right(case: Case, way: Way) -> Script:
 
 
 def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
-    """Answer each turn: its calls in one reply, if there are any, then plain words."""
+    """Answer each turn: its calls, each in a reply, because some need the result of one before, then plain words."""
     reference = Reference(task)
     catalog = reference.catalog
     replies: list[Script] = []
     for turn in range(len(task.turns)):
-        if calls := reference.calls(turn):
-            replies.append(calling(calls, catalog, way))
+        replies += [calling([call], catalog, way) for call in reference.calls(turn)]
         replies.append([_PLAIN])
     return replies
 
