@@ -81,7 +81,7 @@ def double(n: int) -> int:
     return 2 * n
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)  # a process may come back to this module after others
 def closed() -> Iterator[None]:
     yield
     HTTP.close()
