@@ -222,12 +222,12 @@ def test_an_oracle_is_right(cases: list[MultiTurnCase]) -> None:
 
 def test_a_block_with_the_calls_of_a_turn_runs_up_to_the_first_that_waits(cases: list[MultiTurnCase]) -> None:
     played = [(expected(case), play_turns(case, expected(case), together=True)) for case in sample(cases, 3)]
-    for turns, report in played:
-        got = [[(call["name"], call["arguments"]) for call in turn["calls"]] for turn in report["turns"]]
+    for turns, told in played:
+        got = [[(call["name"], call["arguments"]) for call in turn["calls"]] for turn in told["turns"]]
         assert all(calls == wanted[: len(calls)] for calls, wanted in zip(got, turns, strict=False))
-        assert {call["reply"] for turn in report["turns"] for call in turn["calls"]} == {1}
-        assert report["valid"] == (got == turns)
-    whole = sum(report["valid"] for _, report in played)
+        assert {call["reply"] for turn in told["turns"] for call in turn["calls"]} == {1}
+        assert told["valid"] == (got == turns)
+    whole = sum(told["valid"] for _, told in played)
     assert len(played) / 2 < whole < len(played)
 
 

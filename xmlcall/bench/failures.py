@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from ..binding.provenance import SaidIndex, ValueSource, values_in
 from ..types.calls import InvalidCall, ToolCall
 from ..types.tool import Tool
 from .attempt import attempted
 from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, issue_code
 from .judge import judge_value
-from .said import unsaid
 from .stats import assignment
 
-__all__ = ["CAUSES", "causes_of", "counted"]
+__all__ = ["CAUSES", "causes_of", "counted", "unsaid"]
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
@@ -271,6 +271,20 @@ def _texts(verdict: Verdict) -> Iterator[str]:
         if turn is not outcome["turns"][-1]:
             yield from turn["replies"]
             yield from (call["result"] for call in turn["calls"] if "result" in call)
+
+
+def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]) -> frozenset[str]:
+    """Return the parameters of a call that hold a value which neither the conversation nor the tool's schema has.
+
+    Args:
+        arguments: of the call.
+        tool: that is called; None if its schema is not known.
+        texts: of the conversation.
+    """
+    index = SaidIndex()
+    for text in texts:
+        index.add(text, ValueSource(kind="person"))
+    return frozenset(name for _, name, value in values_in(arguments) if index.source_of(value, tool, name).kind == "invented")
 
 
 def _expected_tools(case: Case) -> list[str]:
