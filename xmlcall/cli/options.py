@@ -6,7 +6,7 @@ A default stands here only: help texts take it from `%(default)s`.
 import argparse
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from ..errors import UsageError
 
@@ -25,6 +25,7 @@ __all__ = [
     "add_profile_option",
     "add_server_options",
     "add_tool_tokens",
+    "asking_of",
     "call_threshold_of",
     "constrain_of",
     "dialect_of",
@@ -273,6 +274,25 @@ def add_constrain(parser: argparse._ActionsContainer) -> None:
         help="hold the rest of a call that is begun for the model to what the tools' schemas admit, where the model server obeys "
         "a grammar (llama.cpp, local files)",
     )
+
+
+def asking_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
+    """Return how a model is asked for calls, as `ask_by` of a loop or an engine takes it.
+
+    Args:
+        options: of the command.
+        mode: where none was asked for.
+
+    Raises:
+        UsageError: options that do not go together.
+    """
+    return {
+        "mode": options.mode or mode,
+        "dialect": dialect_of(options),
+        "family": family_of(options),
+        "call_threshold": call_threshold_of(options),
+        "constrain": constrain_of(options),
+    }
 
 
 def constrain_of(options: argparse.Namespace) -> bool:

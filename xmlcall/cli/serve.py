@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends.connect import connect
 from ..backends.http import is_loopback
@@ -25,10 +25,8 @@ from .options import (
     add_mcp_option,
     add_model_choice,
     add_tool_tokens,
-    call_threshold_of,
+    asking_of,
     constrain_of,
-    dialect_of,
-    family_of,
     number,
 )
 from .plain import visible
@@ -169,7 +167,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         lang=options.lang,
         reminder=options.reminder,
         tool_tokens=options.tool_tokens,
-        **_asking(options),
+        **asking_of(options, "auto"),
     )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
@@ -178,7 +176,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             async with opening:
                 await stack.enter_async_context(engine)
             if found := use_profile(options, engine.backend.capabilities.fingerprints):
-                engine.ask_by(**_asking(options))
+                engine.ask_by(**asking_of(options, "auto"))
                 complain(f"profile: {profile_words(options, found)}")
             for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
                 complain(notice)
@@ -188,17 +186,6 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             _announce(engine.model, listener)
             await _run(app_of(engine, guard), listener)
     return OK
-
-
-def _asking(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how the model is asked for calls."""
-    return {
-        "mode": options.mode or "auto",
-        "dialect": dialect_of(options),
-        "family": family_of(options),
-        "call_threshold": call_threshold_of(options),
-        "constrain": constrain_of(options),
-    }
 
 
 async def _own_tools(engine: "Engine") -> str:

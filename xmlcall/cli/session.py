@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
@@ -16,7 +15,7 @@ from .approval import approval, approval_of_repeats, is_interactive
 from .display import Display
 from .inputs import checked_text
 from .notices import model_notices
-from .options import call_threshold_of, constrain_of, dialect_of, family_of
+from .options import asking_of, constrain_of
 from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
 from .servers import described, hosts_of, servers_of
@@ -79,7 +78,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         stack.callback(display.settle)
         found = use_profile(options, loop.backend.capabilities.fingerprints)
         if found is not None:
-            loop.ask_by(**_asking(options))
+            loop.ask_by(**asking_of(options, "xml"))
             display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
         session = Session(loop, display, options.mode or "xml", profile_json(options, found))
         length = loop.backend.capabilities.context_length
@@ -112,19 +111,8 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         seed=options.seed,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
-        **_asking(options),
+        **asking_of(options, "xml"),
     )
-
-
-def _asking(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how the model is asked for calls."""
-    return {
-        "mode": options.mode or "xml",
-        "dialect": dialect_of(options),
-        "family": family_of(options),
-        "call_threshold": call_threshold_of(options),
-        "constrain": constrain_of(options),
-    }
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:
