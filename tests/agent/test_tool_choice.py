@@ -116,6 +116,12 @@ async def test_what_all_names_begin_with_is_not_asked_about() -> None:
     assert (chosen, begun) == (names[1], {f"{BEGUN}country_info"})
 
 
+async def test_among_no_tools_none_is_chosen() -> None:
+    backend = Names({"x": 1.0}, {"x": 1.0})
+    chosen, _ = await ToolChoices().choose(backend, question(), Catalog([]), DIALECT)
+    assert chosen == ""
+
+
 async def test_one_tool_costs_nothing() -> None:
     backend = ScriptedBackend([])
     assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())

@@ -259,7 +259,7 @@ def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
 
 def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
     """Write what all names that are left go on with, up to the last separator in it, before which a token ends."""
-    first, last = min(left.values()), max(left.values())  # these two differ first
+    first, last = min(left.values(), default=""), max(left.values(), default="")  # these two differ first
     shared = takewhile(lambda place: first[place] == last[place], range(min(len(first), len(last))))
     end = max((place for place in shared if not first[place].isalnum()), default=0)
     return {name: rest[end:] for name, rest in left.items()}, written + first[:end]

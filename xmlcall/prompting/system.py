@@ -81,7 +81,7 @@ def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     Args:
         tools: in the order to show.
     """
-    return [{"tool": tool, "parameters": parameters_of(tool), "schema": _json(tool.input_schema)} for tool in tools]
+    return [{"tool": tool, "parameters": parameters_of(tool)} for tool in tools]
 
 
 def example_call(catalog: Catalog, format: PromptFormat) -> str:
