@@ -7,7 +7,10 @@ Writes results/right-calls.md from the runs `results/runs/right-*`, which are re
     python benchmarks/right_calls.py --run http://127.0.0.1:8080 0.5b
 
 Each suite is asked once: in our way with the settings of the model's profile, by the server's own function calling, and by the
-prompt of browser extensions. On two cores a case takes 3 s with the 0.5B and 9 s with the 1.5B, so a model takes some hours.
+prompt of browser extensions. Calls that the server's own function calling left in the text are read from the same replies
+(`native+read`). Of bfcl-fs200, the rivals are those of `results/bfcl-fs200.md`: the same files of the models, build of the
+server, sample and length of replies, a day or two before. On two cores a case takes 6 s with the 0.5B and 15 s with the 1.5B, so
+a model takes some hours.
 """
 
 import argparse
@@ -17,31 +20,40 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xmlcall.bench.funnel import Verdict
+from xmlcall.bench.funnel import Verdict, judge_reply
 from xmlcall.bench.report import compared, judged
 from xmlcall.bench.stats import wilson
-from xmlcall.bench.store import read_run
+from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.ways import way_of
 
 RESULTS = Path(__file__).parent / "results"
 MODELS = ("0.5b", "1.5b")
-SUITES: Mapping[str, str] = {"bfcl-report": "300 questions of bfcl-core", "bfcl-fs200": "the 200 that BFCL compares formats on"}
+ABOUT: Mapping[str, str] = {"bfcl-report": "300 questions of bfcl-core", "bfcl-fs200": "those that BFCL compares formats on"}
+SAMPLES: Mapping[tuple[str, str], int] = {("bfcl-fs200", "0.5b"): 200, ("bfcl-fs200", "1.5b"): 100}
+"""Of how many cases of a suite a model is asked; of all where nothing is said. Those of `results/bfcl-fs200.md`."""
 WAYS: Mapping[str, tuple[str, ...]] = {
     "ours": ("--way", "xml"),
-    "rivals": ("--way", "native", "--way", "native+read", "--way", "origin", "--call-threshold", "off"),
+    "rivals": ("--way", "native", "--way", "origin", "--call-threshold", "off"),
 }
 METRICS: Mapping[str, str] = {"task_correct": "right", "call_correct": "right calls", "refused_rightly": "rightly none"}
 
 
 def folder_of(suite: str, model: str, part: str) -> Path:
     """Say where a run is kept."""
+    if (suite, part) == ("bfcl-fs200", "rivals"):
+        return RESULTS / "runs" / f"bfcl-fs200-{model}"
     return RESULTS / "runs" / f"right-{suite}-{model}-{part}"
 
 
 def run(url: str, model: str) -> None:
     """Make the runs of a model; each goes on where it was."""
     for part, options in WAYS.items():
-        for suite in SUITES:
-            common = ("--model", url, "--suite", suite, "--max-tokens", "400", "--concurrency", "4")
+        for suite in ABOUT:
+            if (suite, part) == ("bfcl-fs200", "rivals"):
+                continue
+            count = SAMPLES.get((suite, model))
+            sample = ("--seed", "7", "--limit", str(count)) if count else ()
+            common = ("--model", url, "--suite", suite, *sample, "--max-tokens", "400", "--concurrency", "4")
             command = [sys.executable, "-m", "xmlcall", "bench", "run", *common, *options]
             subprocess.run([*command, "--out", str(folder_of(suite, model, part))], check=True)
 
@@ -56,8 +68,22 @@ def cell(verdicts: Sequence[Verdict], metric: str) -> str:
 
 async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
     """Return what each way came to, ours first."""
-    folders = [folder for part in WAYS if (folder := folder_of(suite, model, part)).is_dir()]
-    return {way: verdicts for folder in folders for way, verdicts in (await judged(read_run(folder))).items()}
+    found: dict[str, list[Verdict]] = {}
+    for part in WAYS:
+        if not folder_of(suite, model, part).is_dir():
+            continue
+        run = read_run(folder_of(suite, model, part))
+        of_part = await judged(run)
+        found |= {way: verdicts for way, verdicts in of_part.items() if (way == "xml") is (part == "ours")}
+        if "native" in of_part:
+            found["native+read"] = await read_again(run)
+    return found
+
+
+async def read_again(run: Run) -> list[Verdict]:
+    """Judge the replies of the server's own function calling with the calls that it left in the text."""
+    way = way_of("native+read")
+    return [await judge_reply(row, case, way, run.settings, reasoning_open=False) for case, row in run.of_way("native")]
 
 
 def table(ways: Mapping[str, Sequence[Verdict]]) -> list[str]:
@@ -85,7 +111,7 @@ async def main() -> None:
     ]
     lines += ["`p` is exact, paired (McNemar). Cases: BFCL V4, Apache-2.0, the Gorilla project."]
     for model in MODELS:
-        for suite, about in SUITES.items():
+        for suite, about in ABOUT.items():
             if ways := await replies(suite, model):
                 lines += ["", f"## {model.upper()}, {suite}: {about}", "", *table(ways)]
     (RESULTS / "right-calls.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -38,7 +38,7 @@ from .ways import Settings, Way, asked_by, prompt_hash, way_of
 
 __all__ = ["DIALECTS_TRIED", "RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "most_replies"]
 
-RUNG: Final = 30  # cases between two halvings
+RUNG: Final = 20  # cases between two halvings
 DIALECTS_TRIED: Final = ("hermes", "qwen")  # which most small models were trained on
 MAX_TOKENS: Final = 256  # of a reply: the longest right one has 120
 DEFAULT: Final = Profile(model="default")
