@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
 from xmlcall.bench.history import said
 from xmlcall.bench.oracle import calling, oracle_calls
-from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, most_replies
+from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, in_lanes, most_replies
 from xmlcall.bench.probe_cases import WITHOUT_CALL, probe_cases
 from xmlcall.bench.probe_report import found_json, native_words, sentences, table_of_probe
 from xmlcall.bench.store import RunError, read_run
@@ -29,6 +30,7 @@ from xmlcall.parsing.reply import parse
 from xmlcall.profiles.profile import Profile
 from xmlcall.types.calls import ToolCall
 from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.tool import Tool
 
 CASES = probe_cases()
 WORDS = Chunk(text="In plain words: it depends.")
@@ -111,7 +113,7 @@ async def found(backend: Planted, folder: Path) -> Finding:
         ({"": 40, "hermes": 80}, "hermes, list, threshold auto"),
         ({"": 30, "native+read": 90}, "native"),
         ({"": 60}, "xml, list, threshold auto"),
-        ({"": 60, "qwen": 63}, "xml, list, threshold auto"),
+        ({"": 60, "hermes": 63}, "xml, list, threshold auto"),
         ({"": 20, "xml": 70}, "xml, list, threshold auto"),
         ({"": 0}, "xml, list, threshold auto"),
     ],
@@ -133,7 +135,7 @@ async def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(tmp_path: 
 
 
 async def test_no_case_of_the_test_had_a_part_in_the_choice(tmp_path: Path) -> None:
-    backend = Planted({"": 50, "qwen": 62})
+    backend = Planted({"": 50, "hermes": 62})
     finding = await found(backend, tmp_path)
     dropped = [each for each in finding.outcomes if each not in (finding.best, finding.outcomes[0])]
     judged = {case for each in dropped for case in each.verdicts}
@@ -350,6 +352,21 @@ def test_the_chance_of_a_false_winner() -> None:
                 break
     assert wins / tests < 0.05
     assert CLEAR < 0.05
+
+
+# -- the order of the questions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lanes", "order"), [(1, "a1 a2 b1 b2 c1 c2"), (2, "a1 b1 a2 b2 c1 c2"), (9, "a1 b1 c1 a2 b2 c2")])
+def test_what_is_asked_at_the_same_time_has_different_tools(lanes: int, order: str) -> None:
+    mixed = ["a1", "b1", "c1", "a2", "b2", "c2"]
+    cases = [Case(id=name, category="", messages=(), tools=(Tool(name=name[0], input_schema={}),)) for name in mixed]
+    assert [case.id for case in in_lanes(cases, lanes)] == order.split()
+
+
+def test_questions_come_in_blocks_with_the_same_tools() -> None:
+    changes = sum(before.tools != after.tools for before, after in pairwise(CASES))
+    assert changes < len(CASES) / 3
 
 
 # -- the questions -----------------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ is a way.
 import datetime
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,11 +38,11 @@ from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, prompt_hash, way_of
 
-__all__ = ["DIALECTS_TRIED", "RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "most_replies"]
+__all__ = ["DIALECTS_TRIED", "RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "in_lanes", "most_replies"]
 
-RUNG: Final = 20  # cases between two halvings
-DIALECTS_TRIED: Final = ("hermes", "qwen")  # which most small models were trained on
-MAX_TOKENS: Final = 256  # of a reply: the longest right one has 120
+RUNG: Final = 16  # cases between two halvings
+DIALECTS_TRIED: Final = ("hermes",)  # which most small models were trained on
+MAX_TOKENS: Final = 160  # of a reply: the longest right one has 120
 DEFAULT: Final = Profile(model="default")
 NATIVE: Final = Profile(model="native", way="native")
 _JOINING: Final = 2  # a calibrated threshold, and the best settings together
@@ -69,6 +71,24 @@ def most_replies(count: int, cases: int) -> int:
     while left > 1:
         total, left, asked = total + (left + 1) * RUNG, max(left // 2, 1), asked + RUNG
     return total + 2 * max(cases - asked, 0)
+
+
+def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
+    """Order cases so that those which are asked at the same time have different tools, and those behind each other the same.
+
+    A slot of a model server keeps the prompt that it has read. So each set of tools is read once, by one slot.
+
+    Args:
+        cases: to be asked.
+        lanes: how many are asked at a time.
+    """
+    with_tools: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        with_tools[tuple(tool.name for tool in case.tools)].append(case)
+    queues: list[list[Case]] = [[] for _ in range(lanes)]
+    for group in sorted(with_tools.values(), key=len, reverse=True):
+        min(queues, key=len).extend(group)
+    return [case for row in zip_longest(*queues) for case in row if case is not None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -269,11 +289,10 @@ class Probe:
     # -- replies ---------------------------------------------------------------------------------------------------------
 
     async def _answer(self, outcomes: Sequence[Outcome], cases: Sequence[Case]) -> None:
-        """Let candidates answer cases, those with the same tools one after another: the server has read their prompt by then."""
-        cases = sorted(cases, key=lambda case: [tool.name for tool in case.tools])
+        """Let candidates answer cases."""
         for outcome in outcomes:
             if cases and not outcome.problem:
-                await self._answered(outcome, cases)
+                await self._answered(outcome, in_lanes(cases, self._concurrency))
 
     async def _answered(self, outcome: Outcome, cases: Sequence[Case]) -> None:
         way, settings = asked_by(outcome.profile, Settings(max_tokens=MAX_TOKENS))

@@ -1,13 +1,14 @@
 """The questions of `xmlcall probe`: our own, so that no published suite is fitted to. They stand in `probe.toml`.
 
-They are asked in the order in which they come from here: every kind is spread evenly over the whole, so that the first part of
-any length is a sample of all.
+They come in blocks of some five questions with the same tools, whose prompt a model server then reads once and not five times.
+The blocks stand in an order in which each beginning has the kinds of questions in about the shares that all of them have.
 """
 
 import hashlib
+import math
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,24 +19,52 @@ __all__ = ["WITHOUT_CALL", "probe_cases"]
 
 WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
 """Categories in which words are the right answer."""
+BLOCK: Final = 5  # questions with the same tools, one behind another
 
 
 def probe_cases() -> list[Case]:
-    """Return all cases, evenly mixed."""
+    """Return all cases, in blocks with the same tools."""
     with Path(__file__).with_name("probe.toml").open("rb") as file:
         data = tomllib.load(file)
-    kinds: dict[tuple[str, str], list[Case]] = defaultdict(list)
-    for case, lang in _cases(data):
-        kinds[case.category, lang].append(case)
-    placed: list[tuple[float, str, Case]] = []
-    for of_kind in kinds.values():
-        of_kind.sort(key=lambda case: hashlib.sha256(case.id.encode()).digest())
-        placed += [((place + 0.5) / len(of_kind), case.id, case) for place, case in enumerate(of_kind)]
-    return [case for _, _, case in sorted(placed, key=lambda each: each[:2])]
+    return [case for block in _in_order(_blocks(_cases(data))) for case in block]
 
 
-def _cases(data: Mapping[str, Any]) -> Iterator[tuple[Case, str]]:
-    """Yield each case with the language of its question."""
+def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the cases in blocks with the same tools; the kinds of a block are as mixed as they can be."""
+    with_tools: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest()):
+        with_tools[tuple(tool.name for tool in case.tools)].append(case)
+    blocks: list[list[Case]] = []
+    for group in with_tools.values():
+        group.sort(key=_kind)
+        count = max(round(len(group) / BLOCK), 1)
+        blocks += [group[first::count] for first in range(count)]
+    return blocks
+
+
+def _in_order(blocks: list[list[Case]]) -> Iterator[list[Case]]:
+    """Yield, of the blocks that are left, the one with which the kinds so far are closest to their shares."""
+    shares = Counter(_kind(case) for block in blocks for case in block)
+    whole, so_far = shares.total(), Counter[str]()
+
+    def distance(block: Sequence[Case]) -> tuple[float, str]:
+        counts = so_far + Counter(map(_kind, block))
+        return math.fsum((counts[kind] / counts.total() - share / whole) ** 2 for kind, share in shares.items()), block[0].id
+
+    left = list(blocks)
+    while left:
+        left.remove(block := min(left, key=distance))
+        so_far.update(map(_kind, block))
+        yield block
+
+
+def _kind(case: Case) -> str:
+    """Return what a case asks for, and in which language."""
+    return f"{case.category} {case.id[:2]}"
+
+
+def _cases(data: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield each case; its id begins with the language of its question."""
     counts: dict[str, int] = defaultdict(int)
     for group in data["group"]:
         tools = [Tool.from_mcp(tool) for tool in data["catalogs"][group["catalog"]]]
@@ -44,7 +73,7 @@ def _cases(data: Mapping[str, Any]) -> Iterator[tuple[Case, str]]:
             lang = row.get("lang", "en")
             kind = f"{lang}-{group['catalog']}-{group['category']}"
             counts[kind] += 1
-            yield _case(row, f"{kind}-{counts[kind]:02}", group["category"], offered), lang
+            yield _case(row, f"{kind}-{counts[kind]:02}", group["category"], offered)
 
 
 def _case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Tool, ...]) -> Case:

@@ -20,14 +20,12 @@ class Family:
         parameters: of a tool: as a `list` in words, or as its JSON `schema`.
         unsaid: the word that stands for an optional parameter of which the request says nothing, so that a call has every
             parameter; "" if such parameters are left out.
-        tools_last: whether the rules stand before the tools.
     """
 
     name: str
     about: str
     parameters: str = "list"
     unsaid: str = ""
-    tools_last: bool = False
 
 
 FAMILIES: Final = {
@@ -36,7 +34,6 @@ FAMILIES: Final = {
         Family(name="list", about="parameters in words, one a line"),
         Family(name="every", about="the same; a call has every parameter, `none` where nothing is said", unsaid="none"),
         Family(name="schema", about="parameters as JSON Schema", parameters="schema"),
-        Family(name="last", about="as list, with the tools behind the rules", tools_last=True),
     )
 }
 """The families, by name; the first is the default."""
