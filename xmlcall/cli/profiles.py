@@ -84,7 +84,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _figure(figure: Figure) -> str:
-    return f"{figure.way}: right calls {_rate(figure.calls)}; rightly none {_rate(figure.none)}"
+    rates = {"right calls": figure.calls, "rightly none": figure.none}
+    return f"{figure.way}: {'; '.join(f'{name} {_rate(rate)}' for name, rate in rates.items() if rate.total)}"
 
 
 def _rate(rate: Rate) -> str:
