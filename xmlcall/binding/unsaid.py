@@ -1,7 +1,7 @@
 """Arguments that only say that the request says nothing of them, taken out of a call before it is bound.
 
 A prompt may ask for every parameter of a tool, with a word such as `none` for what the request leaves open: small models leave
-out fewer values of the request when nothing may be left out (docs/decisions/families.md). The word then stands for "not given",
+out fewer values of the request when nothing may be left out (docs/decisions/prompt.md). The word then stands for "not given",
 and it is read so only where the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
 """
 
