@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,14 @@ from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
 from xmlcall.bench.history import said
 from xmlcall.bench.oracle import calling, oracle_calls
-from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, in_lanes, most_replies
+from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, in_lanes, incumbent, most_replies
 from xmlcall.bench.probe_cases import WITHOUT_CALL, probe_cases
 from xmlcall.bench.probe_report import found_json, native_words, sentences, table_of_probe
 from xmlcall.bench.store import RunError, read_run
 from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
+from xmlcall.profiles.folder import named, shipped
 from xmlcall.profiles.profile import Profile
 from xmlcall.types.calls import ToolCall
 from xmlcall.types.completion import Chunk, CompletionRequest
@@ -34,12 +36,13 @@ from xmlcall.types.tool import Tool
 
 CASES = probe_cases()
 WORDS = Chunk(text="In plain words: it depends.")
+SHIPPED = incumbent(Profile(model="m", fingerprints=("model:1",), family="every"))
 
 
 @functools.cache
 def asked_for() -> dict[str, tuple[Case, Way]]:
     """Return what each conversation of a probe asks."""
-    ways = [asked_by(profile, Settings()) for profile in candidates(None)]
+    ways = [asked_by(profile, Settings()) for profile in (*candidates(None), *candidates(None, SHIPPED))]
     return {
         repr(conversation(way, case, settings, needs_tool=needs_tool)): (case, way)
         for way, settings in ways
@@ -99,9 +102,9 @@ class Planted(ScriptedBackend):
         return calling(calls, catalog_of(case), way_of("hermes") if way.is_native else way)
 
 
-async def found(backend: Planted, folder: Path) -> Finding:
+async def found(backend: Planted, folder: Path, **options: Any) -> Finding:
     async with backend:
-        return await Probe(backend, CASES, folder).run()
+        return await Probe(backend, CASES, folder, **options).run()
 
 
 # -- what is chosen ----------------------------------------------------------------------------------------------------
@@ -132,6 +135,20 @@ async def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(tmp_path: 
     told = found_json(finding, finding.profile("m", ["model:1"], CASES))
     assert told["chosen"] == chosen
     assert told["profile"]["measured"]["figures"][0]["way"] == chosen
+
+
+async def test_what_ships_for_a_model_is_what_others_have_to_beat(tmp_path: Path) -> None:
+    finding = await found(Planted({"": 60}), tmp_path, default=SHIPPED)
+    assert finding.chosen.profile.words == "xml, every, threshold auto"
+    others = {each.profile.words for each in finding.outcomes[1:]}
+    assert {"xml, list, threshold auto", "hermes, every, threshold auto", "xml, every, threshold off", "native"} <= others
+
+
+def test_the_settings_of_a_model_without_a_profile_are_those_of_the_package() -> None:
+    default = candidates(None)[0]
+    assert incumbent(None) == incumbent(Profile(model="m", way="native")) == default
+    assert shipped(("model:1",)) is None
+    assert shipped(("gguf:e5ae5e24d06e6bda",)) == named("qwen2.5-coder-0.5b").profile
 
 
 async def test_no_case_of_the_test_had_a_part_in_the_choice(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from ..backends.base import Backend
 from ..errors import BackendError, BackendUnavailable
 from ..profiles.profile import Figure, Measurement, Profile, Rate
 from ..prompting.families import FAMILIES
+from ..prompting.format import ENGLISH
 from ..types.completion import Usage
 from . import runner
 from .calibrate import Measured, calibration
@@ -38,26 +39,39 @@ from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, prompt_hash, way_of
 
-__all__ = ["DIALECTS_TRIED", "RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "in_lanes", "most_replies"]
+__all__ = ["RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "in_lanes", "incumbent", "most_replies"]
 
 RUNG: Final = 16  # cases between two halvings
-DIALECTS_TRIED: Final = ("hermes",)  # which most small models were trained on
+DIALECTS_TRIED: Final = (ENGLISH.dialect, "hermes")  # ours, and the one that most small models were trained on
 MAX_TOKENS: Final = 160  # of a reply: the longest right one has 120
 DEFAULT: Final = Profile(model="default")
 NATIVE: Final = Profile(model="native", way="native")
 _JOINING: Final = 2  # a calibrated threshold, and the best settings together
 
 
-def candidates(native_tools: bool | None) -> list[Profile]:
+def incumbent(shipped: Profile | None) -> Profile:
+    """Return the settings that hold for a model without a profile of the person's: those that others have to beat.
+
+    Args:
+        shipped: the profile that ships for the model; None if none does.
+    """
+    if shipped is None or shipped.way == "native":
+        return DEFAULT
+    return replace(shipped, model=DEFAULT.model, fingerprints=(), measured=None)
+
+
+def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Profile]:
     """Return the ways that are compared, the default first.
 
     Args:
         native_tools: what the server says of its own function calling; with False no tool would reach the model that way.
+        default: of `incumbent`.
     """
-    dialects = [replace(DEFAULT, dialect=name) for name in DIALECTS_TRIED]
-    families = [replace(DEFAULT, family=name) for name in FAMILIES if name != DEFAULT.family]
+    dialects = [replace(default, dialect=name) for name in DIALECTS_TRIED if name != default.dialect]
+    families = [replace(default, family=name) for name in FAMILIES if name != default.family]
+    off = [replace(default, call_threshold="off")] if default.call_threshold != "off" else []
     native = [] if native_tools is False else [NATIVE]
-    return [DEFAULT, *families, *dialects, replace(DEFAULT, call_threshold="off"), *native]
+    return [default, *families, *dialects, *off, *native]
 
 
 def most_replies(count: int, cases: int) -> int:
@@ -195,6 +209,7 @@ class Probe:
         backend: open.
         cases: in the order in which they are asked.
         folder: of the runs.
+        default: the settings that others have to beat (see `incumbent`).
         concurrency: requests at a time.
         progress: told how many more replies there are.
         note: told in a sentence what was decided.
@@ -206,13 +221,15 @@ class Probe:
         cases: Sequence[Case],
         folder: Path,
         *,
+        default: Profile = DEFAULT,
         concurrency: int = 1,
         progress: Callable[[int], None] = lambda answered: None,
         note: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._backend, self._cases, self._folder = backend, list(cases), folder
         self._concurrency, self._progress, self._note = concurrency, progress, note
-        self._outcomes = [Outcome(profile=each) for each in candidates(backend.capabilities.native_tools)]
+        self._default = default
+        self._outcomes = [Outcome(profile=each) for each in candidates(backend.capabilities.native_tools, default)]
         self._native = next((each for each in self._outcomes if each.profile.way == "native"), None)
         self._yardstick = Outcome(profile=NATIVE) if self._native else None
         self._runs: dict[Profile, Run] = {}
@@ -272,15 +289,16 @@ class Probe:
         """Yield the default with the threshold that its first answers suggest, if the server tells probabilities."""
         rows = [row for verdict in self._outcomes[0].verdicts.values() for row in _measured(verdict)]
         if len({row.needs_tool for row in rows}) == 2:
-            yield replace(DEFAULT, call_threshold=calibration(rows).threshold)
+            yield replace(self._default, call_threshold=calibration(rows).threshold)
 
     def _together(self) -> Iterator[Profile]:
         """Yield the settings that each gained something over the default, in one."""
-        default = self._outcomes[0].answers
-        best = DEFAULT
+        answers = self._outcomes[0].answers
+        best = self._default
         for name in ("dialect", "family", "call_threshold"):
-            changed = [each for each in self._outcomes if getattr(each.profile, name) != getattr(DEFAULT, name)]
-            gains = [(pairs(default, each.answers).gain, getattr(each.profile, name)) for each in changed]
+            ours = getattr(self._default, name)
+            changed = [each for each in self._outcomes if each is not self._native and getattr(each.profile, name) != ours]
+            gains = [(pairs(answers, each.answers).gain, getattr(each.profile, name)) for each in changed]
             gain, value = max(gains, key=lambda each: each[0], default=(0.0, None))
             if gain > 0:
                 best = replace(best, **{name: value})  # type: ignore[arg-type]

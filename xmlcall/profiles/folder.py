@@ -17,7 +17,7 @@ from ..errors import UsageError
 from .profile import Profile
 from .toml_file import read_profile
 
-__all__ = ["FoundProfile", "file_of", "find", "folder", "listed", "named", "shipped_folder"]
+__all__ = ["FoundProfile", "file_of", "find", "folder", "listed", "named", "shipped", "shipped_folder"]
 
 MOST_FILES: Final = 1000
 _NAME: Final = re.compile(r"[\w\-][\w.\-]{0,99}")
@@ -105,6 +105,16 @@ def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda 
         elif {*found.profile.fingerprints} & {*fingerprints}:
             return found
     return None
+
+
+def shipped(fingerprints: Collection[str]) -> Profile | None:
+    """Return the profile that ships for a model, whatever the person has; None if none does.
+
+    Args:
+        fingerprints: of the model.
+    """
+    ours = (_read(path, "shipped").profile for path in sorted(shipped_folder().glob("*.toml")))
+    return next((profile for profile in ours if profile and {*profile.fingerprints} & {*fingerprints}), None)
 
 
 def named(name: str) -> FoundProfile:
