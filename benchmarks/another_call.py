@@ -81,7 +81,7 @@ def table(model: str) -> Iterator[str]:
     places = [(odds, row["wanted"] > place) for row in of_model for place, odds in enumerate(row["log_odds"], 1)]
     wanted = [odds for odds, is_wanted in places if is_wanted]
     others = [odds for odds, is_wanted in places if not is_wanted]
-    yield "| threshold | missed of " + str(len(wanted)) + " | too many of " + str(len(others)) + " |"
+    yield f"| threshold | missed of {len(wanted)} | too many of {len(others)} |"
     yield "|---|---|---|"
     for threshold in THRESHOLDS:
         yield f"| {threshold:g} | {sum(odds <= threshold for odds in wanted)} | {sum(odds > threshold for odds in others)} |"
@@ -93,7 +93,9 @@ def main() -> None:
     parser.add_argument("run", nargs="?", type=Path, help="folder of a run in the way `xml`")
     parser.add_argument("url", nargs="?", help="of a llama.cpp server with its model")
     options = parser.parse_args()
-    if options.run and options.url:
+    if options.run and not options.url:
+        parser.error("expected RUN and URL, got RUN only: which server has the model of the run?")
+    if options.run:
         asyncio.run(measure(read_run(options.run), options.url))
     for model in dict.fromkeys(row["model"] for row in rows()):
         print(f"## {model}\n", *table(model), "", sep="\n")

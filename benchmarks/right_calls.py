@@ -35,6 +35,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "ours": ("--way", "xml"),
     "rivals": ("--way", "native", "--way", "origin", "--call-threshold", "off"),
 }
+SMALLEST = 0.0001  # p-value that is written as a number
 METRICS: Mapping[str, str] = {"task_correct": "right", "call_correct": "right calls", "refused_rightly": "rightly none"}
 
 
@@ -62,8 +63,15 @@ def cell(verdicts: Sequence[Verdict], metric: str) -> str:
     """Write a rate: count, total and Wilson 95 % interval in percent."""
     counted = [verdict for verdict in verdicts if metric in verdict.counted]
     count = sum(metric in verdict.reached for verdict in counted)
+    if not counted:
+        return "none asked"
     low, high = wilson(count, len(counted))
     return f"{count}/{len(counted)} [{100 * low:.0f}-{100 * high:.0f}]"
+
+
+def chance(p: float) -> str:
+    """Write a p-value, which a comparison rounds."""
+    return f"p = {p:.2g}" if p >= SMALLEST else f"p < {SMALLEST}"
 
 
 async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
@@ -74,6 +82,7 @@ async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
             continue
         run = read_run(folder_of(suite, model, part))
         of_part = await judged(run)
+        # The older run of the rivals has our prompt of its day, too.
         found |= {way: verdicts for way, verdicts in of_part.items() if (way == "xml") is (part == "ours")}
         if "native" in of_part:
             found["native+read"] = await read_again(run)
@@ -83,7 +92,8 @@ async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
 async def read_again(run: Run) -> list[Verdict]:
     """Judge the replies of the server's own function calling with the calls that it left in the text."""
     way = way_of("native+read")
-    return [await judge_reply(row, case, way, run.settings, reasoning_open=False) for case, row in run.of_way("native")]
+    is_open = bool(run.about.get("reasoning_open"))
+    return [await judge_reply(row, case, way, run.settings, reasoning_open=is_open) for case, row in run.of_way("native")]
 
 
 def table(ways: Mapping[str, Sequence[Verdict]]) -> list[str]:
@@ -92,7 +102,7 @@ def table(ways: Mapping[str, Sequence[Verdict]]) -> list[str]:
     ours = ways.get("xml", ())
     for way, verdicts in ways.items():
         pair = compared(verdicts, ours)["metrics"]["task_correct"] if ours and way != "xml" else None
-        beside = f"{pair['second']} and {pair['first']} of {pair['total']} (p = {pair['p']:.2g})" if pair else ""
+        beside = f"{pair['second']} and {pair['first']} of {pair['total']} ({chance(pair['p'])})" if pair else ""
         rows.append(f"| {way} | {' | '.join(cell(verdicts, metric) for metric in METRICS)} | {beside} |")
     return rows
 

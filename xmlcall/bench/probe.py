@@ -13,7 +13,6 @@ is a way.
 import datetime
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -33,6 +32,7 @@ from .calibrate import Measured, calibration
 from .case import Case
 from .funnel import Verdict, judge_reply
 from .halving import Answers, Pairs, kept, looks, pairs, settled
+from .probe_cases import by_tools
 from .stats import wilson
 from .store import Run, create_or_resume
 from .subjects import model_subject
@@ -96,11 +96,8 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
         cases: to be asked.
         lanes: how many are asked at a time.
     """
-    with_tools: dict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in cases:
-        with_tools[tuple(tool.name for tool in case.tools)].append(case)
     queues: list[list[Case]] = [[] for _ in range(lanes)]
-    for group in sorted(with_tools.values(), key=len, reverse=True):
+    for group in sorted(by_tools(cases), key=len, reverse=True):
         min(queues, key=len).extend(group)
     return [case for row in zip_longest(*queues) for case in row if case is not None]
 

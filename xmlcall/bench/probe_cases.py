@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..types.tool import Tool
 from .case import Case
 
-__all__ = ["WITHOUT_CALL", "probe_cases"]
+__all__ = ["WITHOUT_CALL", "by_tools", "probe_cases"]
 
 WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
 """Categories in which words are the right answer."""
@@ -29,13 +29,22 @@ def probe_cases() -> list[Case]:
     return [case for block in _in_order(_blocks(_cases(data))) for case in block]
 
 
+def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return cases in groups with the same tools.
+
+    Args:
+        cases: in any order, which is kept within a group.
+    """
+    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[tuple(tool.name for tool in case.tools)].append(case)
+    return list(groups.values())
+
+
 def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
     """Return the cases in blocks with the same tools; the kinds of a block are as mixed as they can be."""
-    with_tools: dict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest()):
-        with_tools[tuple(tool.name for tool in case.tools)].append(case)
     blocks: list[list[Case]] = []
-    for group in with_tools.values():
+    for group in by_tools(sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())):
         group.sort(key=_kind)
         count = max(round(len(group) / BLOCK), 1)
         blocks += [group[first::count] for first in range(count)]
