@@ -13,6 +13,7 @@ A reply's first calls count, those for descriptions aside. Nothing runs: the tur
 
 import argparse
 import asyncio
+import itertools
 import json
 import statistics
 import time
@@ -148,14 +149,20 @@ def table(file: Path, cases: dict[str, Case]) -> list[str]:
     lines = []
     for size, rows in sorted(by_size.items()):
         right = sum(not wrong(cases[row["case"]], row) for row in rows)
+        alone = sum(not wrong(cases[row["case"]], {**row, "calls": of_first_tool(row["calls"])}) for row in rows)
         named = sum(next(iter(cases[row["case"]].answers[0])) in [name for name, _ in row["calls"]] for row in rows)
         grades = "/".join(sorted({row["grade"] for row in rows}))
         tokens = max(row["prompt_tokens"] or 0 for row in rows)
         first = statistics.median(row["first_seconds"] for row in rows)
         described = sum(row["described"] > 0 for row in rows)
-        shares = f"{right} of {len(rows)} | {named} | {described}"
+        shares = f"{right} of {len(rows)} | {alone} | {named} | {described}"
         lines.append(f"| {file.stem} | {size} | {grades} | {shares} | {tokens:,} | {first:.2f} |")
     return lines
+
+
+def of_first_tool(calls: list[list[Any]]) -> list[list[Any]]:
+    """Return the calls up to the first one of another tool, which is where the loop ends a reply that was begun for the model."""
+    return list(itertools.takewhile(lambda call: call[0] == calls[0][0], calls))
 
 
 def page() -> str:
@@ -167,11 +174,18 @@ def page() -> str:
 TEMPLATE = """# Right calls among many tools
 
 Made by `python benchmarks/catalog.py report --write` from the raw replies in
-[catalog](catalog). 40 questions, each among the numbers of real tools of MCP servers. How the runs
-were made stands at the head of `benchmarks/catalog.py`.
+[catalog](catalog): questions of the suite `catalog`, each among the numbers of real tools of MCP
+servers, with Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, llama.cpp b11549, temperature 0, two cores,
+2026-11-23 (`--limit 20`, `llama-server -c 40960 -np 4`). How the runs were made stands at the head
+of `benchmarks/catalog.py`.
 
-| run | tools | shown | right call | right tool | asked for a description | longest prompt, tokens | first token, median s |
-|---|---|---|---|---|---|---|---|
+In `0.5b-several-blocks` a reply may go on behind its block of calls; in `0.5b-one-block` it ends
+there. `first tool`: right calls of the same replies, ended before a call of another tool than the
+first, as the loop does it since where tools are described behind the question. `0.5b-one-described`,
+7 replies, described the chosen tool alone.
+
+| run | tools | shown | right call | first tool | tool named | descriptions asked for | longest prompt, tokens | first token, s |
+|---|---|---|---|---|---|---|---|---|
 {rows}
 """
 

@@ -25,8 +25,10 @@ RUNS: Mapping[str, str] = {
     "before-off": "before, `--call-threshold off`",
     "native": "the server's native template, calls in its text read, too",
     "alone": "decided by the message alone, thresholds -5.0 and -1.9",
-    "now": "now: and by how far it moves the choice of a tool, `auto`",
+    "now": "and by how far it moves the choice of a tool, `auto`",
+    "final": "now, 2026-11-23: one turn for loop and proxy, the settings of the model's profile",
 }
+LAST = "final"
 COLUMNS = ("task_correct", "with_tool", "without_tool", "own_language", "false_statement")
 
 
@@ -70,18 +72,18 @@ async def main() -> None:
         "",
         "Written by `python benchmarks/talk.py` (see there for the commands) from the replies in runs/talk-*: the report",
         "half of the suite `talk`, 32 conversations with 138 turns, Q4_K_M, llama.cpp b11549 built for this CPU, temperature 0,",
-        "Linux x86_64, 2 cores, 2026-11-22. `before` is the code of the commit that added the suite. Wilson 95 % intervals;",
-        "turns of one conversation count as independent, so true intervals are wider. `false statement`: of the turns that need",
-        "a tool, those that are wrong and do not say that something is missing.",
+        "Linux x86_64, 2 cores, 2026-11-22 and 23. `before` is the code of the commit that added the suite. Wilson 95 %",
+        "intervals; turns of one conversation count as independent, so true intervals are wider. `false statement`: of the",
+        "turns that need a tool, those that are wrong and do not say that something is missing.",
     ]
     for model in MODELS:
         folders = {name: RESULTS / "runs" / f"talk-{name}-{model}" for name in RUNS}
         opened: dict[str, Any] = {name: read_run(folder) for name, folder in folders.items() if folder.is_dir()}
         runs = {name: next(iter((await judged(run)).values())) for name, run in opened.items()}
         lines += ["", f"## Qwen2.5-Coder-{model.upper()}-Instruct", "", *table(runs), ""]
-        lines += [f"- What is wrong now: {failures(runs['now'])}."]
-        for name in [name for name in runs if name != "now"]:
-            pair = compared(runs[name], runs["now"])["metrics"]["task_correct"]
+        lines += [f"- What is wrong now: {failures(runs[LAST])}."]
+        for name in [name for name in runs if name != LAST]:
+            pair = compared(runs[name], runs[LAST])["metrics"]["task_correct"]
             counts = f"{pair['first']} right, now {pair['second']}, of {pair['total']}"
             lines.append(f"- {RUNS[name]}: {counts} (exact McNemar p = {pair['p']:g}).")
         missing = [RUNS[name] for name in RUNS if name not in runs]

@@ -37,7 +37,8 @@ def fillers() -> list[Any]:
 
 async def run(replies: Any, *messages: Message, **options: Any) -> tuple[list[LoopEvent], ScriptedBackend]:
     backend = ScriptedBackend(replies, capabilities=options.pop("capabilities", Capabilities(server="scripted")))
-    async with ToolLoop(backend, [LocalHost([*fillers(), weather])], policy=["local.weather"], **options) as loop:
+    options = {"policy": ["local.weather"]} | options
+    async with ToolLoop(backend, [LocalHost([*fillers(), weather])], **options) as loop:
         said = messages or (Message(role="user", content=QUESTION),)
         return [event async for event in loop.run(said)], backend
 
@@ -105,6 +106,24 @@ async def test_the_need_is_asked_without_descriptions_and_the_tool_is_chosen_wit
     assert "### weather" in choice[0]
     assert begun[-1].endswith('<invoke name="weather">\n')
     assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [{"city": "Oslo"}]
+
+
+@pytest.mark.parametrize(("tool_tokens", "calls"), [(1500, ["weather", "weather"]), (None, ["weather", "weather", "filler_1"])])
+async def test_a_begun_call_is_followed_by_none_of_another_tool_that_was_described(
+    tool_tokens: int | None, calls: list[str]
+) -> None:
+    """A small model calls each tool that is described behind the question; where all are shown, it may call several."""
+    name = [Chunk(text="weather", top_logprobs=(("weather", -0.1), ("filler", -3.0)))]
+    needed = [Chunk(text="<", top_logprobs=(("<", -0.01),))]
+    more = [("Oslo", "weather", "city"), ("Rome", "filler_1", "text")]
+    rest = "".join(f'<invoke name="{tool}">\n<parameter name="{key}">{city}</parameter>\n</invoke>\n' for city, tool, key in more)
+    reply = f'<parameter name="city">Bergen</parameter>\n</invoke>\n{rest}</function_calls>'
+    capabilities = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
+    told: list[Any] = [needed, name, name, reply, "Rain."]
+    options: dict[str, Any] = {"call_threshold": 0.0, "tool_tokens": tool_tokens, "policy": ["local.*"]}
+    events, backend = await run(told, capabilities=capabilities, **options)
+    assert [event.call.name for event in events if isinstance(event, CallStarted)] == calls
+    assert backend.requests[4].messages[2].content.endswith("</function_calls>")
 
 
 async def test_nothing_changes_for_the_servers_own_function_calling() -> None:

@@ -59,6 +59,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 WEATHER = Tool(name="get_weather", input_schema=CITY)
 RIGHT = '<function_calls><invoke name="get_weather"><parameter name="city">Rome</parameter></invoke></function_calls>'
 WRONG = '<function_calls><invoke name="get_weather"></invoke></function_calls>'
+BLOCK, BLOCK_END = "<function_calls>", "</function_calls>"
 
 
 def case_of(expects: Any, id: str = "a") -> Case:
@@ -142,7 +143,7 @@ async def test_a_made_up_parameter_is_read_and_a_value_with_two_readings_is_not(
 async def test_only_feedback_that_was_given_counts() -> None:
     needed = await verdict(case_of("calls"), WRONG, RIGHT, feedback=1)
     at_once = await verdict(case_of("calls"), RIGHT, feedback=1)
-    mixed = await verdict(case_of("calls"), WRONG + RIGHT, feedback=1)
+    mixed = await verdict(case_of("calls"), WRONG.removesuffix(BLOCK_END) + RIGHT.removeprefix(BLOCK), feedback=1)
     false = await verdict(case_of("no_call"), WRONG, RIGHT, feedback=1)
     assert ["recovered" in each.counted for each in (needed, at_once, mixed, false)] == [True, False, False, False]
     assert "recovered" in needed.reached

@@ -26,6 +26,8 @@ class FirstRequest:
         begun: how the reply begins, written for the model; "" if the model begins it.
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
         plain: the conversation for plain words, if the call that was begun turns out to be a copy of the prompt's example.
+        one_tool: the reply calls the tool that is begun and no other: where several are described behind the words, a small model
+            calls each of them.
         need: what was decided; None if nothing was asked.
     """
 
@@ -33,6 +35,7 @@ class FirstRequest:
     begun: str = ""
     otherwise: CompletionRequest | None = None
     plain: CompletionRequest | None = None
+    one_tool: bool = False
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
@@ -73,5 +76,7 @@ async def decided(
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
     plain = replace(bare, messages=with_reminder(aside, bare.messages))
     if need.begun:
-        return FirstRequest(request=shown or bare, begun=need.begun, otherwise=reminded, plain=plain, need=need)
+        request = shown or bare
+        one_tool = bool(need.tool) and request.messages != bare.messages
+        return FirstRequest(request=request, begun=need.begun, otherwise=reminded, plain=plain, one_tool=one_tool, need=need)
     return FirstRequest(request=reminded if need.needs_tool else plain, need=need)

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..backends.base import Backend, usage_after
+from ..backends.base import Backend, Capabilities, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
 from ..binding.unsaid import without_unsaid
@@ -122,6 +122,7 @@ async def generate(
     binder: Binder,
     *,
     parallel: bool = True,
+    one_tool: bool = False,
     continuations: int = 0,
     prefix: str = "",
     constraint: Constraint | None = None,
@@ -133,6 +134,7 @@ async def generate(
         request: the conversation.
         binder: binds the calls.
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
+        one_tool: the same for calls of a second tool.
         continuations: how often a reply that was cut inside a call is continued, if the backend can.
         prefix: how the reply begins, written for the model; only for a backend that continues.
         constraint: holds what follows the prefix, where the backend obeys grammars.
@@ -143,7 +145,7 @@ async def generate(
     Raises:
         BackendError: from the stream.
     """
-    reading = _ReplyReader(binder, request, reasoning_open=backend.capabilities.reasoning_open, parallel=parallel)
+    reading = _ReplyReader(binder, request, backend.capabilities, parallel=parallel, one_tool=one_tool)
     last, usage, reasoning = Chunk(), Usage(), ""
     for event in reading.feed(prefix):
         yield event
@@ -183,11 +185,14 @@ class _ReplyReader:
         text: all that came, but reasoning in the server's own field.
     """
 
-    def __init__(self, binder: Binder, request: CompletionRequest, *, reasoning_open: bool, parallel: bool) -> None:
+    def __init__(
+        self, binder: Binder, request: CompletionRequest, server: Capabilities, *, parallel: bool, one_tool: bool
+    ) -> None:
         self.text = ""
         self._binder = binder
-        self._parser = Parser(binder.catalog, reasoning_open=reasoning_open)
-        self._watch = Watch(parallel=parallel, leaks=Leaks(results_in(request.messages)), waits=binder.waits)
+        self._parser = Parser(binder.catalog, reasoning_open=server.reasoning_open)
+        leaks = Leaks(results_in(request.messages))
+        self._watch = Watch(parallel=parallel, one_tool=one_tool, leaks=leaks, waits=binder.waits)
         self._repeats, self._thinks_again = Runaway(), Runaway()
         self._may_cut_calls = bool(request.stop)
         self._finish_reason = "stop"
@@ -305,7 +310,7 @@ async def generate_begun(
     except BackendStatusError as error:
         if held is None or not is_refused_beginning(error):
             raise
-    async with aclosing(generate(backend, otherwise, binder, **options)) as events:
+    async with aclosing(generate(backend, otherwise, binder, **options | {"one_tool": False})) as events:
         async for event in events:
             yield replace(event, fell_back=True) if isinstance(event, Generated) else event
 

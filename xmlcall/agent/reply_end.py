@@ -1,7 +1,8 @@
 """Where a reply ends: as soon as nothing useful can follow.
 
 Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else is the model
-inventing results; it is neither shown nor kept. What `leaks.py` ends is ended here, too.
+inventing results; it is neither shown nor kept. Where a format has one block a reply, nothing follows it: small models go on with
+calls of every tool that was described (docs/decisions/loop.md). What `leaks.py` ends is ended here, too.
 
 A call that waits for the result of one before it (`waiting.py`) ends the reply as well. It is not kept: a model repeats what its
 history shows, and this call's values are invented. So would be those of the calls behind it, or they rely on what it does.
@@ -10,6 +11,7 @@ history shows, and this call's values are invented. So would be those of the cal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ..dialects import DIALECTS
 from ..prompting.leaks import Leaks
 from ..types.calls import ToolCall
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
@@ -38,6 +40,7 @@ class Watch:
 
     Args:
         parallel: whether a second call is wanted.
+        one_tool: whether a second call has to be of the same tool.
         leaks: takes out what is not to be shown.
         waits: says for which values a call behind another has to wait; None if none has to.
 
@@ -45,7 +48,7 @@ class Watch:
         held: the call that has to wait, if the reply was ended by one.
     """
 
-    def __init__(self, *, parallel: bool, leaks: Leaks, waits: Waits | None = None) -> None:
+    def __init__(self, *, parallel: bool, leaks: Leaks, one_tool: bool = False, waits: Waits | None = None) -> None:
         self.kept: list[Event] = []
         self.done = False
         self.end: int | None = None  # offset of the end of the last call or block
@@ -54,9 +57,13 @@ class Watch:
         self.leaks = leaks
         self.held: Held | None = None
         self._parallel = parallel
+        self._one_tool = one_tool
+        self._first_name = ""
         self._waits = waits
         self._ready: list[ToolCall] = []
         self._finished = False
+        self._one_block = False  # the last call was written in a format with one block a reply
+        self._no_more_calls = False  # that block is closed
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:
@@ -81,10 +88,10 @@ class Watch:
     def _one(self, event: Event) -> list[Event]:
         if self.done:
             return []
-        if isinstance(event, ToolCallStart) and self.end is not None and not self._parallel:
+        if isinstance(event, ToolCallStart) and self.end is not None and not self._may_call(event.name):
             self.done = True
             return []
-        if self._finished and not _may_follow(event):
+        if self._finished and not _may_follow(event, calls=not self._no_more_calls):
             self.done = True
             return []
         if isinstance(event, ToolCallEnd) and isinstance(event.call, ToolCall) and self._holds(event.call):
@@ -95,6 +102,10 @@ class Watch:
             return []
         released, self._waiting = self._waiting, []
         return [*released, event]
+
+    def _may_call(self, name: str) -> bool:
+        """Say whether a second call of a tool is wanted."""
+        return self._parallel and (not self._one_tool or name == self._first_name)
 
     def _holds(self, call: ToolCall) -> bool:
         """End the reply if a call has to wait; the first one never has."""
@@ -114,18 +125,23 @@ class Watch:
         match event:
             case Markup(kind="block_open"):
                 self.inside, self._finished = True, False
-            case ToolCallStart():
+            case ToolCallStart(name=name):
                 self._finished, self.calling = False, True
-            case ToolCallEnd(span=span):
+                self._first_name = self._first_name or name
+            case ToolCallEnd(span=span, raw=raw):
                 self.end, self._finished, self.calling = span[1], not self.inside, False
+                self._one_block = raw.dialect in DIALECTS and DIALECTS[raw.dialect].one_block
             case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
                 self.end, self.inside, self._finished = span[1], False, True
+                self._no_more_calls = self._one_block
 
 
-def _may_follow(event: Event) -> bool:
+def _may_follow(event: Event, *, calls: bool) -> bool:
     if isinstance(event, TextDelta):
         return not event.text.strip()
-    return isinstance(event, (Markup, ToolCallStart, Repaired))
+    if calls:
+        return isinstance(event, (Markup, ToolCallStart, Repaired))
+    return isinstance(event, Markup) and event.kind != "block_open"
 
 
 def text_until(events: list[Event], end: int) -> list[Event]:

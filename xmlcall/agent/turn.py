@@ -260,6 +260,7 @@ class Turn:
             return generate(generation.backend, request, binder, **options)
         otherwise = self._with_added(self.first.otherwise)
         options["constraint"] = Constraint(self.offer.catalog, generation.format) if generation.constrain else None
+        options["one_tool"] = self.first.one_tool
         return generate_begun(generation.backend, request, self.first.begun, otherwise, binder, **options)
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:

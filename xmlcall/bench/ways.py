@@ -329,7 +329,8 @@ def generation(
     if way.is_native:
         return generate_native(backend, request, binder, read_text=way.reads_text)
     constraint = Constraint(catalog, format_of(way, settings)) if settings.constrain else None
-    return generate(backend, request, binder, parallel=settings.parallel, prefix=begun, constraint=constraint)
+    one_tool = bool(begun and settings.tool_tokens is not None and offered_of(way, case, settings).own)
+    return generate(backend, request, binder, parallel=settings.parallel, one_tool=one_tool, prefix=begun, constraint=constraint)
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:

@@ -49,6 +49,7 @@ class Dialect:
         string_mark: how a string is marked that would be read as another type; None if nothing marks that.
         is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
             markup.
+        one_block: all calls of a reply stand in one wrapper, so that a second one holds none that were meant.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
         is_json: calls are JSON objects with name and arguments.
         json_body: the arguments of a call are one JSON object between its tags.
@@ -69,6 +70,7 @@ class Dialect:
     json_mark: TypeMark | None = None
     string_mark: TypeMark | None = None
     is_exact: bool = False
+    one_block: bool = False
     name_after: str = ""
     is_json: bool = False
     json_body: bool = False

@@ -37,6 +37,7 @@ _FUNCTION_CALLS = Dialect(
     written=_attribute_written("function_calls"),
     json_mark=TypeMark(written='<parameter name="{name}" type="json">', attribute="type", value="json"),
     string_mark=TypeMark(written='<parameter name="{name}" type="string">', attribute="type", value="string"),
+    one_block=True,
 )
 
 # The same under an XML prefix, which some models carry over from their training; every tag has one.
