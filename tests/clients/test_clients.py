@@ -68,7 +68,7 @@ CALL = f"""I look.
 <parameter name="place">{json.dumps(ARGUMENTS["place"], ensure_ascii=False)}</parameter>
 </invoke>
 </function_calls>"""
-TWO_CALLS = CALL + CALL.replace("Zürich", "Bern").replace("I look.", "")
+TWO_CALLS = CALL.replace("</function_calls>", "") + CALL.replace("Zürich", "Bern").partition("<function_calls>")[2]
 ANSWER = "It rains."
 HI: Any = {"role": "user", "content": "Weather?"}
 ASK: Any = {"model": "any", "messages": [HI]}
