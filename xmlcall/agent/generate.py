@@ -1,8 +1,9 @@
 """One reply: the backend's stream through the parser, stopped as soon as nothing useful can follow.
 
-Once a block is finished (or a call without wrapper), only white space or another opener may follow, and in a format with one block
-a reply not even that. Anything else is the model inventing results, so the stream is closed, which ends the generation on the server, and that text is neither shown nor kept. A
-stop string would do this worse: it also fires inside values, in reasoning and between two blocks.
+Once a block is finished (or a call without wrapper), only white space or another opener may follow; in a format with one block a
+reply, no opener either. Anything else is the model inventing results, so the stream is closed, which ends the generation on the
+server, and that text is neither shown nor kept. A stop string would do this worse: it also fires inside values, in reasoning and
+between two blocks.
 
 Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
 (`endless_text.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
