@@ -181,8 +181,8 @@ of `benchmarks/catalog.py`.
 
 In `0.5b-several-blocks` a reply may go on behind its block of calls; in `0.5b-one-block` it ends
 there. `first tool`: right calls of the same replies, ended before a call of another tool than the
-first, as the loop does it since where tools are described behind the question. `0.5b-one-described`,
-7 replies, described the chosen tool alone.
+first, as the loop does it since where tools are described behind the question. `0.5b` is
+that, played; `0.5b-one-described`, 9 replies, described the chosen tool alone.
 
 | run | tools | shown | right call | first tool | tool named | descriptions asked for | longest prompt, tokens | first token, s |
 |---|---|---|---|---|---|---|---|---|
