@@ -13,7 +13,6 @@ A reply's first calls count, those for descriptions aside. Nothing runs: the tur
 
 import argparse
 import asyncio
-import itertools
 import json
 import statistics
 import time
@@ -149,20 +148,14 @@ def table(file: Path, cases: dict[str, Case]) -> list[str]:
     lines = []
     for size, rows in sorted(by_size.items()):
         right = sum(not wrong(cases[row["case"]], row) for row in rows)
-        alone = sum(not wrong(cases[row["case"]], {**row, "calls": of_first_tool(row["calls"])}) for row in rows)
         named = sum(next(iter(cases[row["case"]].answers[0])) in [name for name, _ in row["calls"]] for row in rows)
         grades = "/".join(sorted({row["grade"] for row in rows}))
         tokens = max(row["prompt_tokens"] or 0 for row in rows)
         first = statistics.median(row["first_seconds"] for row in rows)
         described = sum(row["described"] > 0 for row in rows)
-        shares = f"{right} of {len(rows)} | {alone} | {named} | {described}"
+        shares = f"{right} of {len(rows)} | {named} | {described}"
         lines.append(f"| {file.stem} | {size} | {grades} | {shares} | {tokens:,} | {first:.2f} |")
     return lines
-
-
-def of_first_tool(calls: list[list[Any]]) -> list[list[Any]]:
-    """Return the calls up to the first one of another tool, which is where the loop ends a reply that was begun for the model."""
-    return list(itertools.takewhile(lambda call: call[0] == calls[0][0], calls))
 
 
 def page() -> str:
@@ -180,12 +173,12 @@ servers, with Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, llama.cpp b11549, temperature
 of `benchmarks/catalog.py`.
 
 In `0.5b-several-blocks` a reply may go on behind its block of calls; in `0.5b-one-block` it ends
-there. `first tool`: right calls of the same replies, ended before a call of another tool than the
-first, as the loop does it since where tools are described behind the question. `0.5b` is
-that, played; `0.5b-one-described`, 9 replies, described the chosen tool alone.
+there. In `0.5b`, which is the code of now, it also ends before a call of another tool than the
+first where tools are described behind the question. `0.5b-one-described`, 9 replies, described the
+chosen tool alone. Other programs ran beside some of the first run, so compare seconds with care.
 
-| run | tools | shown | right call | first tool | tool named | descriptions asked for | longest prompt, tokens | first token, s |
-|---|---|---|---|---|---|---|---|---|
+| run | tools | shown | right call | tool named | descriptions asked for | longest prompt, tokens | first token, s |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 

@@ -171,6 +171,12 @@ async def test_a_second_block_follows_only_where_a_format_has_several(dialect: s
     assert backend.closed_early[0] is (calls == 1)
 
 
+async def test_a_tag_left_over_in_a_block_does_not_end_it() -> None:
+    text = ADD.replace("<function_calls>", '<function_calls><invoke name="fail"/></invoke>')
+    loop, _ = make([text, "It is 3."], chunk_size=5)
+    assert kinds(await run(loop)).count("CallFinished") == 2
+
+
 async def test_a_call_without_wrapper_ends_the_reply() -> None:
     loop, backend = make([f"{call('add', a=1, b=2)} and then", "It is 3."], chunk_size=2)
     events = await run(loop)

@@ -26,8 +26,8 @@ class FirstRequest:
         begun: how the reply begins, written for the model; "" if the model begins it.
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
         plain: the conversation for plain words, if the call that was begun turns out to be a copy of the prompt's example.
-        one_tool: the reply calls the tool that is begun and no other: where several are described behind the words, a small model
-            calls each of them.
+        one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
+            each of them.
         need: what was decided; None if nothing was asked.
     """
 

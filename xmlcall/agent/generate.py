@@ -311,7 +311,7 @@ async def generate_begun(
     except BackendStatusError as error:
         if held is None or not is_refused_beginning(error):
             raise
-    async with aclosing(generate(backend, otherwise, binder, **options | {"one_tool": False})) as events:
+    async with aclosing(generate(backend, otherwise, binder, **options)) as events:
         async for event in events:
             yield replace(event, fell_back=True) if isinstance(event, Generated) else event
 

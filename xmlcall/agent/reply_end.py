@@ -133,7 +133,7 @@ class Watch:
                 self._one_block = raw.dialect in DIALECTS and DIALECTS[raw.dialect].one_block
             case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
                 self.end, self.inside, self._finished = span[1], False, True
-                self._no_more_calls = self._one_block
+                self._no_more_calls = self._no_more_calls or (event.kind == "block_close" and self._one_block)
 
 
 def _may_follow(event: Event, *, calls: bool) -> bool:
