@@ -1,0 +1,179 @@
+"""Objects in the notation of Gemma 4 and FunctionGemma -> values: `{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}`.
+
+A string stands between two marks (`<|"|>`, or `<escape>`) and has no escapes, so it may hold anything else; one in double quotes
+is JSON. Keys stand bare or as a string. A scalar without quotes is JSON, if it is; else it is a string that lacks its marks,
+which is told as a repair. Its text is kept, because a schema may ask for a string: `zip:02134`.
+
+Cost: linear; nesting is a list.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..types.calls import MISSING
+from .machine import MAX_DEPTH
+from .reader import strict
+from .strings import Refused
+
+__all__ = ["GemmaObject", "read_gemma"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s++)
+      | <\|"\|>(?P<marked>.*?)<\|"\|>
+      | <escape>(?P<escaped>.*?)<escape>
+      | (?P<quoted>"(?:[^"\\]|\\.)*+")
+      | (?P<mark>[{}\[\],:])
+      | (?P<bare>[^\s{}\[\],:<"][^{}\[\],:<"]*+)
+      | (?P<end>\Z)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_STRINGS = frozenset({"marked", "escaped", "quoted"})
+_CLOSERS = {"{": "}", "[": "]"}
+
+
+@dataclass(slots=True)
+class GemmaObject:
+    """What was read: the values, the texts of those outermost ones that stand without quotes, and codes of repairs."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    repairs: list[str] = field(default_factory=list)
+
+
+def read_gemma(text: str) -> GemmaObject:
+    """Read one object.
+
+    Args:
+        text: with its brackets, and nothing around it.
+
+    Raises:
+        Refused: it is something else.
+    """
+    return _Reader(text).run()
+
+
+@dataclass(slots=True)
+class _Frame:
+    opener: str
+    items: list[Any] = field(default_factory=list)
+    members: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+
+    def put(self, value: Any) -> None:
+        if self.opener == "{":
+            self.members[self.key] = value
+        else:
+            self.items.append(value)
+
+
+class _Reader:
+    """Reads one text; `_kind`, `_word` and `_start` are the token that comes next."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = self._start = 0
+        self._kind = self._word = ""
+        self._found = GemmaObject()
+        self._advance()
+
+    def run(self) -> GemmaObject:
+        if not self._is("{"):
+            raise Refused(self._start, "an object in { and }")
+        stack: list[_Frame] = [_Frame("{", members=self._found.values)]
+        self._advance()
+        self._begin(stack)
+        while stack:
+            self._member(stack)
+        if self._kind != "end":
+            raise Refused(self._start, "nothing after the object")
+        return self._found
+
+    def _begin(self, stack: list[_Frame]) -> None:
+        """Read what comes first in a bracket: a key, an item, or its end."""
+        if self._is(_CLOSERS[stack[-1].opener]):
+            self._close(stack)
+        elif stack[-1].opener == "{":
+            self._key(stack[-1])
+
+    def _member(self, stack: list[_Frame]) -> None:
+        """Read a value, and what follows it."""
+        if self._kind == "mark" and self._word in _CLOSERS:
+            if len(stack) == MAX_DEPTH:
+                raise Refused(self._start, f"at most {MAX_DEPTH} levels")
+            stack.append(_Frame(self._word))
+            self._advance()
+            self._begin(stack)
+            return
+        stack[-1].put(self._scalar(stack))
+        self._after(stack)
+
+    def _after(self, stack: list[_Frame]) -> None:
+        frame = stack[-1]
+        closer = _CLOSERS[frame.opener]
+        if self._is(","):
+            self._advance()
+            if not self._is(closer):
+                if frame.opener == "{":
+                    self._key(frame)
+                return
+        if not self._is(closer):
+            raise Refused(self._start, f"a comma or {closer}")
+        self._close(stack)
+
+    def _close(self, stack: list[_Frame]) -> None:
+        frame = stack.pop()
+        self._advance()
+        if stack:
+            stack[-1].put(frame.members if frame.opener == "{" else frame.items)
+            self._after(stack)
+
+    def _key(self, frame: _Frame) -> None:
+        if self._kind != "bare" and self._kind not in _STRINGS:
+            raise Refused(self._start, "a key")
+        start, frame.key = self._start, self._word
+        if frame.key in frame.members:
+            raise Refused(start, "a key once", "ambiguous")
+        self._advance()
+        if not self._is(":"):
+            raise Refused(self._start, "a colon after the key")
+        self._advance()
+
+    def _scalar(self, stack: list[_Frame]) -> Any:
+        kind, word = self._kind, self._word
+        if kind not in _STRINGS and kind != "bare":
+            raise Refused(self._start, "a value")
+        value: Any = word if kind in _STRINGS else self._bare(word)
+        if kind == "bare" and len(stack) == 1:
+            self._found.texts[stack[0].key] = value if isinstance(value, str) else word
+        self._advance()
+        return value
+
+    def _bare(self, word: str) -> Any:
+        value = strict(word)
+        if value is not MISSING:
+            return value
+        if len(word) > 1 and word[0] == word[-1] == "'":
+            self._found.repairs.append("json-single-quotes")
+            return word[1:-1]
+        self._found.repairs.append("bare-string")
+        return word
+
+    def _is(self, mark: str) -> bool:
+        return self._kind == "mark" and self._word == mark
+
+    def _advance(self) -> None:
+        while True:
+            found = _TOKEN.match(self._text, self._position)
+            assert found  # `other` takes any character
+            self._start, self._position = found.span()
+            self._kind = str(found.lastgroup)
+            self._word = found[self._kind].rstrip() if self._kind == "bare" else found[self._kind]
+            if self._kind == "quoted":
+                value = strict(self._word)
+                if not isinstance(value, str):
+                    raise Refused(self._start, "a string as JSON writes it")
+                self._word = value
+            if self._kind != "space":
+                return
