@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xmlcall import Catalog, Parser, Repaired, ToolCall, coalesce, parse
-from xmlcall.dialects import Dialect
+from xmlcall.dialects import Body, Dialect
 from xmlcall.types.events import Event, ToolCallEnd, ToolCallStart
 
 PIECES = [
@@ -102,6 +102,45 @@ JSON = [
     ": ",
     '{"name": "f", "arguments": {"a": "x"}}',
 ]
+PYTHON = [
+    'f(a="x", b=3)',
+    "[f(a='",
+    "f(",
+    "g(a=",
+    'a="',
+    "')",
+    '")',
+    "]",
+    "(",
+    ")",
+    ",",
+    "'",
+    '"',
+    "'''",
+    "\\'",
+    "# x\n",
+    "f(1, 2)",
+]
+GEMMA = ["{a:", '<|"|>', "<escape>", '{a:<|"|>x<|"|>,b:3}', ",b:3", "}", "{", "[", '"']
+BODIES = {Body.JSON: JSON, Body.KEYED: [*JSON, '{"f": {"a": "x"}}'], Body.OBJECT: JSON, Body.GEMMA: GEMMA}
+BODIES |= dict.fromkeys((Body.PYTHON, Body.LINES), PYTHON)
+# Marks of messages and thoughts, and of calls in another spelling; rows read but do not write them.
+MARKS = {
+    "harmony": [
+        "<|channel|>analysis<|message|>",
+        "<|channel|>final<|message|>",
+        "<|end|>",
+        "<|start|>assistant",
+        "to=functions.f",
+    ],
+    "gemma4": ["<|channel>thought\n", "<channel|>", "<turn|>", "<|tool_response>", "<|tool_call>call:f{a:"],
+    "mistral": ["[THINK]", "[/THINK]", "[TOOL_CALLS]", "f[ARGS]", "[CALL_ID]abc"],
+    "deepseek": ["<\uff5cend\u2581of\u2581sentence\uff5c>", "```json\n", "function<\uff5ctool\u2581sep\uff5c>f"],
+    "command": ["<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"],
+    "apertus": ["<|inner_prefix|>", "<|inner_suffix|>"],
+    "tool_code": ["```tool_code\n", "print("],
+    "kimi_k3": ["<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>message<|sep|>"],
+}
 COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
 
 
@@ -115,7 +154,7 @@ def pieces_of(dialect: Dialect) -> list[str]:
         tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
     written_marks = [mark.written for mark in (dialect.json_mark, dialect.string_mark) if mark]
     marked = [tag.replace("{name}", "c") for tag in written_marks]
-    return [*tags, *marked, *COMMON, *(JSON if dialect.is_json else [])]
+    return [*tags, *marked, *COMMON, *BODIES.get(dialect.body, []), *MARKS.get(dialect.name, [])]
 
 
 def read(chunks: list[str], tools: Any, reason: str, reasoning_open: bool = False) -> list[Event]:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     )
     from .types.completion import Chunk as Chunk, CompletionRequest as CompletionRequest, Usage as Usage
     from .types.events import (
+        CallInReasoning as CallInReasoning,
         Event as Event,
         Markup as Markup,
         ReasoningDelta as ReasoningDelta,
@@ -81,7 +82,8 @@ _MODULES = {
     ".grammars.calls": "grammar loosened",
     ".hosts.config": "HttpServer StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
-    ".types.events": "Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd ToolCallStart coalesce",
+    ".types.events": "CallInReasoning Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd "
+    "ToolCallStart coalesce",
     ".hosts.local": "LocalHost",
     ".hosts.mcp.host": "McpHost",
     ".agent.loop": "ToolLoop",

@@ -62,6 +62,8 @@ REPAIRS: dict[str, str] = {
     "parameter-element": "A parameter was written as an element of its own name.",
     "tool-element": "A call in a block was written as an element with the tool's name.",
     "json-body": "The parameters of a call were written as one JSON object.",
+    "positional-argument": "A value without its name was given to the parameter that it must be, by the declared order.",
+    "bare-string": "A string stood without the marks that the format asks for.",
     "arguments-wrapper": "All arguments were written as one parameter that the tool does not have.",
     "xml-elements": "An array or object was written as nested XML elements.",
     "tool-name": "A tool's name was spelled in another way, and only one tool can be meant.",

@@ -37,7 +37,7 @@ from xmlcall.agent.events import CallProgress, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.dialects import DIALECTS
+from xmlcall.dialects import DIALECTS, Body
 from xmlcall.dialects.write import write
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
@@ -46,6 +46,7 @@ from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawArgument, RawCall, TextContent
 from xmlcall.types.completion import Chunk, PromptProgress, Usage
+from xmlcall.types.events import CallInReasoning
 
 
 def add(a: int, b: int) -> int:
@@ -248,16 +249,24 @@ CALLS = [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
 WRAPPED = {
     name: write(CALLS, Catalog([Tool.from_function(add)]), row) for name, row in DIALECTS.items() if "block_open" in row.written
 }
+CLOSERS = {
+    name: DIALECTS[name].written.get("block_close", "").strip()
+    for name in WRAPPED
+    if not (DIALECTS[name].one_list or DIALECTS[name].body is Body.LINES)
+}
+CLOSERS["another name of the wrapper"] = "</tool_calls>"
 WRAPPED["another name of the wrapper"] = WRAPPED["function_calls"].replace("function_calls", "tool_calls")
 
 
-@pytest.mark.parametrize("text", WRAPPED.values(), ids=WRAPPED)
-async def test_a_wrapper_that_is_closed_early_is_closed_in_its_own_words(text: str) -> None:
+@pytest.mark.parametrize("name", CLOSERS)
+async def test_a_wrapper_that_is_closed_early_is_closed_in_its_own_words(name: str) -> None:
+    """Calls of one list, or of one Python text, are kept as they are."""
+    text = WRAPPED[name]
     loop, _ = make([text, "It is 3."], chunk_size=3, parallel=False)
     kept = answer_of(await run(loop)).messages[1].content
     first, second = parse(kept, [Tool.from_function(add)]), parse(text, [Tool.from_function(add)])
     assert (first.calls[0].name, len(first.calls), first.repairs) == ("add", 1, second.repairs)
-    assert kept.split()[-1] == text.split()[-1]
+    assert kept.endswith(CLOSERS[name])
 
 
 @pytest.mark.parametrize("text", WRAPPED.values(), ids=WRAPPED)
@@ -340,6 +349,25 @@ async def test_reasoning_is_not_answered_and_not_kept() -> None:
     events = await run(loop)
     assert answer_of(events).text == "No."
     assert "maybe" not in str(answer_of(events).messages)
+
+
+@pytest.mark.parametrize("mode", ["xml", "native"])
+@pytest.mark.parametrize(
+    ("reply", "lost"),
+    [
+        ([Chunk(reasoning=f"I call {ADD}")], ["add"]),
+        ([f"<think>I call {ADD}"], ["add"]),
+        ([Chunk(reasoning=f"I call {ADD}"), "No need."], []),
+        ([Chunk(reasoning="I call <invoke name='add'> now")], []),
+        ([f"<think>I call {ADD}</think>No need."], []),
+        ([Chunk(reasoning="I say " + ADD.replace("add", "other"))], []),
+    ],
+)
+async def test_a_call_in_thoughts_without_end_is_told(reply: list[Any], lost: list[str], mode: str) -> None:
+    loop, _ = make([reply, "Sorry."], mode=mode, chunk_size=3)
+    events = await run(loop)
+    assert [event.name for event in events if isinstance(event, CallInReasoning)] == lost
+    assert not any(isinstance(event, CallStarted) for event in events)
 
 
 async def test_reasoning_that_the_prompt_opened() -> None:
@@ -515,7 +543,7 @@ def cut_at(text: str, at: int) -> list[Any]:
     return [[text[:at], Chunk(finish_reason="length")], text[at:], "It is 3."]
 
 
-@pytest.mark.parametrize("dialect", [name for name, row in DIALECTS.items() if not row.is_json])
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_reply_cut_inside_a_call_is_continued_and_spliced(dialect: str) -> None:
     text = render([{"name": "add", "arguments": {"a": 17, "b": 25}}], ADD_TOOL, dialect=dialect)
     continued = 0
@@ -529,7 +557,7 @@ async def test_a_reply_cut_inside_a_call_is_continued_and_spliced(dialect: str) 
         assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [{"a": 17, "b": 25}], text[:at]
         assert text.startswith(answer_of(events).messages[1].content)
         assert len(backend.requests) == 3
-    assert continued > len(text) // 3
+    assert continued > len(text) // 6
 
 
 async def test_a_cut_call_is_told_to_the_model_where_it_cannot_be_continued() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from xmlcall import ToolCall, UsageError, parse, render
-from xmlcall.dialects import DIALECTS
+from xmlcall.dialects import DIALECTS, Body
 
 UNION = {"x": {"type": ["string", "integer", "null", "object"]}, "s": {"type": "string"}, "n": {"type": "integer"}}
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": UNION}}]
 MARKED = [name for name, row in DIALECTS.items() if row.string_mark]
-CANNOT = [name for name, row in DIALECTS.items() if not (row.string_mark or row.is_json or row.json_body)]
+CANNOT = [name for name, row in DIALECTS.items() if row.body is Body.TAGS and not (row.string_mark or row.json_body)]
 
 
 def written(arguments: dict[str, Any], dialect: str = "function_calls", tools: Any = TOOLS) -> str:

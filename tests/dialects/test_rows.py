@@ -8,7 +8,7 @@ import pytest
 
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
 from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_pattern
-from xmlcall.dialects.dialect import TypeMark
+from xmlcall.dialects.dialect import Body, TypeMark
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
 
@@ -48,7 +48,7 @@ WRAPPED = Dialect(
     name="wrapped",
     tags={"block_open": r"\[TOOL_CALLS\]", "block_close": r"\[/TOOL_CALLS\]"},
     written={"block_open": "[TOOL_CALLS]", "block_close": "[/TOOL_CALLS]"},
-    is_json=True,
+    body=Body.JSON,
 )
 VALUES: list[dict[str, Any]] = [{}, {"a": "x", "b": 5}, {"a": "[/call] <|/arg|> a < b [1] @@ \u3010"}, {"a": "\n"}]
 
@@ -120,7 +120,7 @@ REFUSED = {
     "no closer of a parameter": (without("tags", "parameter_close"), "parameter_close"),
     "no written opener": (without("written", "call_open"), "call_open"),
     "no body": (changed(json_body=True), "body_open"),
-    "no wrapper around JSON": (changed(is_json=True), "block_open"),
+    "no wrapper around JSON": (changed(body=Body.JSON), "block_open"),
     "a written tag that is not read": (with_tag("call_close", "</other>"), "call_close"),
     "a tag that another one hides": (changed(tags={"block_open": r"<call:[\w.\-]{1,64}>"} | GOOD["tags"]), "call_open"),
     "a name that is not found": (changed(name_in_tag=r"name=([^>]+)"), "name_in_tag"),

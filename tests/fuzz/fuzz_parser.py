@@ -37,9 +37,9 @@ def test_one_input(data: bytes) -> None:
 
 
 def _piece(source: atheris.FuzzedDataProvider) -> str:
-    number = int(source.ConsumeIntInRange(0, 255))
-    if number < 240:
-        return ALL[number * len(ALL) // 240]
+    number = int(source.ConsumeIntInRange(0, 1023))
+    if number < 960:
+        return ALL[number * len(ALL) // 960]
     return str(source.ConsumeUnicode(2))
 
 

@@ -8,7 +8,7 @@ from profiles import examples
 from soup import PIECES, TOOLS, check_invariants, pieces_of
 
 from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render
-from xmlcall.dialects import DIALECTS
+from xmlcall.dialects import DIALECTS, Body, Dialect
 
 LONGEST_TAG = 2_500  # six attributes of 256 characters, their names and white space
 
@@ -97,16 +97,23 @@ def test_wrong_use() -> None:
         Parser(dialect="nope")
 
 
+def closers_of(row: Dialect) -> str:
+    """Return the pattern of what ends something in a format."""
+    ends = [tag for kind, tag in row.tags.items() if kind.endswith("_close") and kind in row.written]
+    return "|".join(
+        [*ends, *(["</[ab]>"] if row.parameter_elements else []), *([r"[)\]}\"]"] if row.body is not Body.TAGS else [])]
+    )
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
-@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if "parameter_open" in dialect.written])
+@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if closers_of(dialect)])
 def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) -> None:
     """Leave out one closing tag: the call is read as it was meant, or it does not run."""
     plain = st.text(alphabet="abc 1\n.,", max_size=12).filter(lambda value: value == value.strip())
     arguments = data.draw(st.fixed_dictionaries({"a": plain, "b": st.integers()}))
     text = render([{"name": "f", "arguments": arguments}, {"name": "f", "arguments": {"a": "z"}}], TOOLS, dialect=dialect)
-    closers = [match.span() for match in regex.finditer(r"(?:<|&lt;)/[^<>&]*(?:>|&gt;)", text)]
-    start, end = data.draw(st.sampled_from(closers))
+    start, end = data.draw(st.sampled_from([match.span() for match in regex.finditer(closers_of(DIALECTS[dialect]), text)]))
     for call in parse(text[:start] + text[end:], TOOLS).calls:
         assert isinstance(call, InvalidCall) or call.arguments in (arguments, {"a": "z"}), call
 

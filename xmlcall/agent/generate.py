@@ -16,7 +16,7 @@ model's message, and what comes is read on by the same parser, as if there had b
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,17 +28,27 @@ from ..binding.unsaid import without_unsaid
 from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..parsing.endless_text import Runaway
-from ..parsing.parser import Parser
+from ..parsing.parser import Parser, call_meant
 from ..parsing.reply import reply_of
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
-from ..types.events import Event, Markup, ReasoningDelta, ToolCallEnd
+from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, ToolCallEnd
 from .constraint import Constraint
 from .reply_end import Held, Waits, Watch, text_until
 
-__all__ = ["REPETITION", "Binder", "Continued", "Generated", "generate", "generate_begun", "is_refused_beginning", "new_id"]
+__all__ = [
+    "REPETITION",
+    "Binder",
+    "Continued",
+    "Generated",
+    "generate",
+    "generate_begun",
+    "is_refused_beginning",
+    "lost_call",
+    "new_id",
+]
 
 REPETITION: Final = "repetition"
 """The finish reason of a reply that was ended because it repeated itself."""
@@ -174,9 +184,21 @@ async def generate(
             break
     for event in reading.close(last.finish_reason or "stop"):
         yield event
-    generated = reading.generated()
-    reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
-    yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
+    for outcome in reading.finished(reasoning, usage):
+        yield outcome
+
+
+def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallInReasoning | None:
+    """Return that a model called a tool in its thinking alone, which a server keeps in a field of its own.
+
+    Args:
+        reply: its text and calls; with any of them, the thinking has ended.
+        reasoning: of the server's field.
+        catalog: what was offered.
+        end: length of the text.
+    """
+    name = "" if reply.calls or reply.text.strip() or not reasoning else call_meant(reasoning, catalog)
+    return CallInReasoning(name=name, span=(end, end)) if name else None
 
 
 class _ReplyReader:
@@ -206,7 +228,7 @@ class _ReplyReader:
     @property
     def calling(self) -> bool:
         """Whether a call or a wrapper is open."""
-        return self._watch.calling or self._watch.inside
+        return self._watch.calling or self._watch.inside or self._parser.in_call
 
     @property
     def _is_runaway(self) -> bool:
@@ -235,13 +257,20 @@ class _ReplyReader:
         self._finish_reason = finish_reason
         return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
-    def generated(self) -> Generated:
-        """Return what came of it; to be called at its end."""
+    def finished(self, reasoning: str, usage: Usage) -> Iterator[CallInReasoning | Generated]:
+        """Yield what came of it; to be called at its end."""
+        generated = self._generated()
+        if lost := lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text)):
+            yield lost
+        reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
+        yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
+
+    def _generated(self) -> Generated:
         watch = self._watch
         end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
         text = watch.leaks.kept(self.text, end)
         if watch.done and watch.end is not None and (closer := self._open_wrapper(events, end)):
-            text = f"{text}\n{closer}"
+            text += closer
         reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
@@ -250,7 +279,7 @@ class _ReplyReader:
         )
 
     def _open_wrapper(self, events: list[Event], end: int) -> str:
-        """Return the tag that closes the wrapper which is open where the kept text ends; "" if none is."""
+        """Return what closes the wrapper which is open where the kept text ends; "" if none is."""
         markup = (event for event in events if isinstance(event, Markup) and event.span[1] <= end)
         blocks = [event for event in markup if event.kind in ("block_open", "block_close")]
         calls = [event.raw.dialect for event in events if isinstance(event, ToolCallEnd)]

@@ -4,7 +4,7 @@ The text is read, too: servers leak calls as text where a model does not write t
 fence). Such a call is a call with the repair `leaked-call`.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply
 from ..types.completion import CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
-from .generate import Binder, Generated
+from .generate import Binder, Generated, lost_call
 from .reply_end import Watch, text_until
 
 __all__ = ["generate_native"]
@@ -25,7 +25,7 @@ _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand 
 
 
 async def generate_native(
-    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True
+    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True, keep_ids: bool = False
 ) -> AsyncGenerator[Event | PromptProgress | Generated]:
     """Generate a reply with the server's own function calling.
 
@@ -34,6 +34,7 @@ async def generate_native(
         request: the conversation, with `tools`.
         binder: binds the calls; without any tool the text is not read.
         read_text: whether calls that the server left in the text count, if it found none itself.
+        keep_ids: calls keep the ids that the server gave them, which its own next request may need.
 
     Yields:
         The progress of the prompt, where the server tells it, text and reasoning as they come, each call once, then one
@@ -53,7 +54,9 @@ async def generate_native(
             if chunk.reasoning:
                 reasoning += chunk.reasoning
                 yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
-            events = binder.bound([*leaks.feed(chunk.text, reasoned=bool(reasoning)), *_native_events(chunk.tool_calls)])
+            native = binder.bound(_native_events(chunk.tool_calls))
+            events = binder.bound(leaks.feed(chunk.text, reasoned=bool(reasoning)))
+            events += _with_ids(native, chunk.call_ids) if keep_ids else native
             for event in events:
                 kept.append(event)
                 yield event
@@ -61,6 +64,8 @@ async def generate_native(
         kept.append(event)
         yield event
     reply = reply_of(kept, catalog, finish_reason=finish_reason)
+    if lost := lost_call(reply, reasoning, catalog, len(leaks.text)):
+        yield lost
     reply = replace(reply, reasoning=reasoning + reply.reasoning)
     text, calls_in_text = leaks.said(reply)
     yield Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=calls_in_text)
@@ -70,6 +75,17 @@ def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
     for raw in raws:
         yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
         yield ToolCallEnd(raw=raw, span=raw.span)
+
+
+def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
+    """Give calls the ids that the server told; where it told none, they keep ours."""
+    told = iter(ids)
+    return [
+        replace(event, call=replace(event.call, id=next(told, "") or event.call.id))
+        if isinstance(event, ToolCallEnd) and event.call
+        else event
+        for event in events
+    ]
 
 
 class _LeakedCalls:

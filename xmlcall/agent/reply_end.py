@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..dialects import DIALECTS
+from ..dialects.tag_names import ends_with_calls
 from ..prompting.leaks import Leaks
 from ..types.calls import ToolCall
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
@@ -129,8 +130,10 @@ class Watch:
                 self._finished, self.calling = False, True
                 self._first_name = self._first_name or name
             case ToolCallEnd(span=span, raw=raw):
+                row = DIALECTS.get(raw.dialect)
+                self.inside = self.inside and not (row and ends_with_calls(row))
                 self.end, self._finished, self.calling = span[1], not self.inside, False
-                self._one_block = raw.dialect in DIALECTS and DIALECTS[raw.dialect].one_block
+                self._one_block = row is not None and row.one_block
             case Markup(kind="block_close" | "fence" | "stray", span=span) if self.end is not None:
                 self.end, self.inside, self._finished = span[1], False, True
                 self._no_more_calls = self._no_more_calls or (event.kind == "block_close" and self._one_block)

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, cast
 import httpx
 import ollama
 
+from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .base import Capabilities, Relayed
@@ -188,6 +189,7 @@ class OllamaBackend:
             context_length=self._num_ctx,
             tool_role=tool_role_of(abilities or (), shown.template or ""),
             chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
+            family=family_of(shown.template or "", self._model),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
             fingerprints=tuple(of_digest(digest) for digest in digests[:1]),
         )

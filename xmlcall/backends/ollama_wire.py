@@ -91,12 +91,12 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
         None if the line shows nothing; the line with `done` always gives a chunk with a finish reason.
     """
     message = mapping(data.get("message"))
+    given = mappings(message.get("tool_calls"))
     calls = tuple(
         native_call(number, text_of(function.get("name")), json_text(function.get("arguments") or {}))
-        for number, function in enumerate(
-            (mapping(call.get("function")) for call in mappings(message.get("tool_calls"))), calls_before
-        )
+        for number, function in enumerate((mapping(call.get("function")) for call in given), calls_before)
     )
+    ids = tuple(text_of(call.get("id")) for call in given)
     text, reasoning = text_of(message.get("content")), text_of(message.get("thinking"))
     candidates = candidates_of(data.get("logprobs"))
     if data.get("done") is True:
@@ -104,13 +104,14 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
             text=text,
             reasoning=reasoning,
             tool_calls=calls,
+            call_ids=ids,
             finish_reason=finish_reason_of(text_of(data.get("done_reason"))),
             usage=_usage(data),
             top_logprobs=candidates,
         )
     if not (text or reasoning or calls or candidates):
         return None
-    return Chunk(text=text, reasoning=reasoning, tool_calls=calls, top_logprobs=candidates)
+    return Chunk(text=text, reasoning=reasoning, tool_calls=calls, call_ids=ids, top_logprobs=candidates)
 
 
 def _usage(data: Mapping[str, Any]) -> Usage | None:

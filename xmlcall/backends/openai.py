@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
@@ -208,6 +209,7 @@ class OpenAIBackend:
         self._capabilities = Capabilities(
             server="openai-compatible",
             context_length=count(own.get("max_model_len")),
+            family=family_of("", self._model),
             fingerprints=(of_name(self._model),),
         )
 
@@ -337,6 +339,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
         grammars=True,
         most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
         chat_template=template != FALLBACK_TEMPLATE if template else None,
+        family=family_of(template, file or model),
         model_file=file,
         fingerprints=(of_template(file or model, template),),
     )

@@ -343,7 +343,8 @@ class StreamReader:
         finish_reason = finish_reason_of(self._finish_reason)
         cut = finish_reason not in UNCUT
         calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
-        return Chunk(text=self._held, tool_calls=tuple(calls), finish_reason=finish_reason, usage=self._usage)
+        ids = tuple(call.id for call in self._calls)
+        return Chunk(text=self._held, tool_calls=tuple(calls), call_ids=ids, finish_reason=finish_reason, usage=self._usage)
 
     @staticmethod
     def _choice(choices: Any) -> Mapping[str, Any]:

@@ -1,9 +1,15 @@
 """Wire formats as data: one row a dialect, read by the scanner and by the renderer."""
 
+import warnings
+from pathlib import Path
+
 from ..errors import UsageError
 from .call_signs import attempts_call, opening_pattern
-from .dialect import Dialect, element_tags, with_tools
+from .dialect import Body, Dialect, element_tags, with_tools
 from .json_family import JSON
+from .object_family import OBJECTS
+from .outside import installed_rows, read_row, shadowed
+from .python_family import PYTHON
 from .tag_family import TAGS
 from .tag_patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 
@@ -12,7 +18,9 @@ __all__ = [
     "DIALECTS",
     "INVISIBLE",
     "NAMES",
+    "Body",
     "Dialect",
+    "add",
     "attempts_call",
     "element_tags",
     "is_escaped",
@@ -21,22 +29,57 @@ __all__ = [
     "with_tools",
 ]
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (*TAGS, *JSON)}
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (*TAGS, *OBJECTS, *PYTHON, *JSON)}
+
+
+def add(row: Dialect) -> None:
+    """Read and write one more format from now on, in this process.
+
+    Args:
+        row: of a name, and with tags, that no other has.
+
+    Raises:
+        UsageError: it shadows another.
+    """
+    if DIALECTS.get(row.name) == row:
+        return
+    if problem := shadowed(row, DIALECTS.values()):
+        raise UsageError(f"the format {row.name!r} is not added: {problem}")
+    DIALECTS[row.name] = row
+
+
+def _add_installed() -> None:
+    """Add the rows of installed packages; one that cannot be added is told, and the others are read all the same."""
+    rows, problems = installed_rows()
+    for row in rows:
+        try:
+            add(row)
+        except UsageError as error:
+            problems.append(str(error))
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+
+
+_add_installed()
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
     """Return the dialects to read.
 
     Args:
-        dialect: a name of `DIALECTS`, `auto` for all of them, or a Dialect.
+        dialect: a name of `DIALECTS`, `auto` for all of them, the path of a row (`my_format.toml`), or a Dialect.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: there is none of this name, or the file holds none.
     """
     if isinstance(dialect, Dialect):
         return (dialect,)
     if dialect == "auto":
         return tuple(DIALECTS.values())
+    if dialect.endswith(".toml"):
+        row = read_row(Path(dialect))
+        add(row)
+        return (row,)
     if dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}; known: auto, {', '.join(DIALECTS)}")
     return (DIALECTS[dialect],)

@@ -22,7 +22,10 @@ _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join(NAMES)})"\s*:\s*"'),
     regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
 )
-_EVERYDAY = frozenset({"body_open", "list_close"})  # `<arguments>`: words of a manual just as well
+_PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[A-Za-z_][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\)\])")
+_NO_SIGN = frozenset({"json_open", "quote", "fence_close", "name_end", "mark"})  # mean nothing alone
+# `<arguments>`: words of a manual just as well; marks of thoughts and of messages stand in replies without a call.
+_EVERYDAY = frozenset({"body_open", "list_close", "reasoning_open", "reasoning_close", "text_open", "message_close", "special"})
 
 
 def opening_pattern(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> "regex.Pattern[str]":
@@ -49,16 +52,23 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
     rows = tuple(dialects)
     if _compiled(tuple(_fragments(rows, tuple(names), without=_EVERYDAY)), ahead=False).search(text):
         return True
+    if any(row.is_python for row in rows) and _PYTHON_LIST.search(text):
+        return True
     return any(row.is_json for row in rows) and all(key.search(text) for key in _JSON_KEYS)
 
 
 def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield patterns: first the beginnings of tags, which are found fast, then whole tags."""
     rows = tuple(with_tools(row, names) for row in dialects)
-    heads = {match[0] for row in rows for kind, tag in row.written.items() if kind not in without and (match := _HEAD.match(tag))}
+    heads = {
+        match[0]
+        for row in rows
+        for kind, tag in row.written.items()
+        if kind not in without | _NO_SIGN and (match := _HEAD.match(tag))
+    }
     yield from (rf"(?i:{regex.escape(head)})(?![\w\-])" for head in sorted(heads) if any(map(str.isalnum, head)))
     yield from map(regex.escape, _FOREIGN)
-    yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in {"json_open", *without})
+    yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in without | _NO_SIGN)
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 A row that could not be read is refused when it is made: otherwise a reply in that format would be text, in silence.
 """
 
+import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,19 @@ import regex
 from ..errors import UsageError
 from .tag_patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
-__all__ = ["Dialect", "TypeMark", "element_tags", "with_tools"]
+__all__ = ["Body", "Dialect", "TypeMark", "element_tags", "length_of_tag", "with_tools"]
+
+
+class Body(enum.StrEnum):
+    """In which notation the inside of a wrapper, or of a call, is written."""
+
+    TAGS = "a tag for each call and parameter"
+    JSON = "calls as JSON objects with name and arguments, one or a list, in a wrapper"
+    KEYED = "calls as JSON objects whose one key is the tool's name, in a wrapper"
+    PYTHON = "a list of Python calls, in a wrapper"
+    LINES = "a Python call a line, in a wrapper"
+    OBJECT = "the arguments as one JSON object behind the tag that names the tool"
+    GEMMA = "the same, with strings between marks and keys without quotes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +36,17 @@ class TypeMark:
         written: the opener; `{name}` stands for the parameter's.
         attribute: that it carries.
         value: of the attribute.
+        also: other values of the attribute that mean the same.
     """
 
     written: str
     attribute: str
     value: str
+    also: tuple[str, ...] = ()
 
     def is_on(self, attributes: Mapping[str, str]) -> bool:
         """Say whether an opener carries the mark."""
-        return attributes.get(self.attribute) == self.value
+        return attributes.get(self.attribute) in (self.value, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,24 +55,46 @@ class Dialect:
 
     Args:
         name: what people type, as in `--dialect`.
-        tags: token kind -> regular expression of the whole tag, without groups. Kinds: `block_open`, `block_close`, `call_open`,
-            `call_close`, `parameter_open`, `parameter_close`, `list_close` (after the last parameter), `body_open` (all arguments
-            as one JSON object), `json_open` (the first of a call as JSON without any tag).
+        tags: token kind -> regular expression of the whole tag, without groups; the kinds are below.
         written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
         name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
         json_mark: how a value is marked that is JSON although the schema admits a string; None if nothing marks that.
         string_mark: how a string is marked that would be read as another type; None if nothing marks that.
+        fence: the language of the Markdown fence that is the wrapper.
         is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
             markup.
         one_block: all calls of a reply stand in one wrapper, so that a second one holds none that were meant.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
-        is_json: calls are JSON objects with name and arguments.
+        body: in which notation the inside is written.
+        keys: how name and arguments are called in calls as JSON.
+        one_list: all calls are one list, in one wrapper if there is one.
+        joint: what stands between the tags where they are written.
         json_body: the arguments of a call are one JSON object between its tags.
         tool_elements: a call is an element with the tool's name.
         parameter_elements: a parameter is an element with its name.
+        before_tags: what stands before every tag, those of elements in values included.
         entities: the markup and the values are written with `&lt;` and the like.
         open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value that holds entities, and none
             of the characters that they stand for, has two readings; in a CDATA section it has one.
+
+    The kinds of tags:
+
+    | kind | stands |
+    |---|---|
+    | `block_open`, `block_close` | around the calls |
+    | `call_open`, `call_close` | around a call |
+    | `name_end` | behind the tool's name, where that is text |
+    | `parameter_open`, `parameter_close` | around a value |
+    | `list_close` | after the last parameter |
+    | `body_open` | before all arguments as one JSON object |
+    | `json_open` | for the first of a call without any tag |
+    | `quote` | at both ends of a string in a body |
+    | `fence_close` | for back-ticks at the end of a body |
+    | `reasoning_open`, `reasoning_close` | around reasoning |
+    | `text_open` | where text for the person begins |
+    | `message_close` | where reasoning, text or a call ends |
+    | `mark` | for nothing that is said; left out once markup of the row was read |
+    | `special` | the same, left out everywhere |
 
     Raises:
         UsageError: a format of this row could not be read, or not be written so that it is read.
@@ -69,15 +106,40 @@ class Dialect:
     name_in_tag: str = ""
     json_mark: TypeMark | None = None
     string_mark: TypeMark | None = None
+    fence: str = ""
     is_exact: bool = False
     one_block: bool = False
     name_after: str = ""
-    is_json: bool = False
+    body: Body = Body.TAGS
+    keys: tuple[str, str] = ("name", "arguments")
+    one_list: bool = False
+    joint: str = "\n"
     json_body: bool = False
     tool_elements: bool = False
     parameter_elements: bool = False
+    before_tags: str = ""
     entities: bool = False
     open_entities: bool = False
+
+    @property
+    def is_json(self) -> bool:
+        """Whether calls are JSON objects that name the tool."""
+        return self.body in (Body.JSON, Body.KEYED)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether calls are those of Python."""
+        return self.body in (Body.PYTHON, Body.LINES)
+
+    @property
+    def names_in_body(self) -> bool:
+        """Whether the tool's name stands in the body, so that a call is known when that has ended."""
+        return self.is_json or self.is_python
+
+    @property
+    def has_object(self) -> bool:
+        """Whether the arguments are one object behind the tag that names the tool."""
+        return self.body in (Body.OBJECT, Body.GEMMA)
 
     def __post_init__(self) -> None:
         problem = next((problem for check in _CHECKS for problem in check(self)), "")
@@ -95,14 +157,18 @@ _HTML = frozenset(
 )
 
 
-def element_tags(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def element_tags(names: Iterable[str], before: str = "") -> tuple[tuple[str, str], ...]:
     """Return token kinds and patterns of parameters as elements.
 
     Args:
         names: the declared parameters.
+        before: what stands before every tag.
     """
     pattern = alternation(_usable(names, _STRUCTURE))
-    return (("element_open", element(pattern)), ("element_close", element(pattern, closing=True))) if pattern else ()
+    if not pattern:
+        return ()
+    mark = re.escape(before)
+    return (("element_open", mark + element(pattern)), ("element_close", mark + element(pattern, closing=True)))
 
 
 def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
@@ -130,7 +196,8 @@ def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
 # after it is looked at.
 
 _KINDS = frozenset(
-    "block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open".split()  # noqa: SIM905
+    """block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open
+    quote fence_close name_end reasoning_open reasoning_close text_open message_close mark special""".split()  # noqa: SIM905
 )
 _NAMED = ("call_open", "parameter_open")
 _SAMPLE = "read_file"  # a name that any format should be able to carry
@@ -157,9 +224,12 @@ _VERBS = {"tags": "read", "written": "written"}
 
 def _needed(row: Dialect, part: str) -> set[str]:
     """Return the kinds without which a format is not complete."""
-    if row.is_json:
+    if row.names_in_body:
         given = row.tags if part == "tags" else row.written
-        return set() if "json_open" in row.tags and "block_open" not in given else {"block_open", "block_close"}
+        is_fenced = row.fence and part == "tags"
+        return set() if is_fenced or ("json_open" in row.tags and "block_open" not in given) else {"block_open"}
+    if row.has_object:
+        return {"call_open"}
     needed = {"call_open", "call_close", "parameter_close", "body_open" if row.json_body else "parameter_open"}
     if part == "written":
         return needed
@@ -229,6 +299,17 @@ def _mark_problems(row: Dialect) -> Iterator[str]:
             yield f'expected {mark.attribute}="{mark.value}" in what {name} writes, got {mark.written!r}; write it there'
 
 
+def length_of_tag(pattern: str, text: str) -> int:
+    """Return how much of the beginning of a text is a tag, whatever may follow the text; 0 if it is none.
+
+    Args:
+        pattern: of the tag; it may look ahead at the value that follows.
+        text: any.
+    """
+    matches = (regex.match(pattern, text + after) for after in ("", "{", "[", "<"))
+    return next((match.end() for match in matches if match and 0 < match.end() <= len(text)), 0)
+
+
 def _filled(text: str) -> str:
     return text.replace("{name}", _SAMPLE)
 
@@ -237,11 +318,11 @@ def _kinds_in(row: Dialect, text: str) -> set[str]:
     """Return the kinds of the tags that a text consists of, read in the order of the row; none if it holds anything else."""
     found = set()
     while text := text.lstrip():
-        kind, match = next(((kind, match) for kind, tag in row.tags.items() if (match := regex.match(tag, text))), ("", None))
-        if match is None or not match.end():
+        kind, end = next(((kind, end) for kind, tag in row.tags.items() if (end := length_of_tag(tag, text))), ("", 0))
+        if not end:
             return set()
         found.add(kind)
-        text = text[match.end() :]
+        text = text[end:]
     return found
 
 

@@ -1,7 +1,8 @@
 """A text in which nothing opens a call, in any wire format: what may open one follows from the rows.
 
 Strategy: only the first character of what may be markup of a call is written as an entity: `<` as `&lt;`, the `&` of a tag that
-is written with entities itself as `&amp;`, and the brace of an object that may be a call as JSON as `&#123;`. All else stays as
+is written with entities itself as `&amp;`, and the bracket of what may be a call
+without any mark as `&#123;` or `&#91;`. All else stays as
 it is, so that a model can read the text and quote from it.
 
 The order counts, because an entity can complete a tag of the format that is written with entities: `<invoke name="f"&gt;` is one
@@ -21,8 +22,8 @@ from . import DIALECTS, NAMES, opening_pattern
 __all__ = ["inert"]
 
 _ENTITIES: Final = {"<": "&lt;", "&": "&amp;"}
-_BRACE: Final = "&#123;"
-_NAME_AT_END: Final = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"]*)\"|'([^']*)')\Z")
+_BRACKETS: Final = regex.compile(r"[{\[]")
+_NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"]*)\"|'([^']*)')|\[\s*([\w.\-]+)\()\Z")
 
 
 def inert(text: str, names: Iterable[str], declared: Callable[[str], bool]) -> str:
@@ -34,7 +35,7 @@ def inert(text: str, names: Iterable[str], declared: Callable[[str], bool]) -> s
         declared: says whether a name, in whatever spelling, means a tool.
     """
     text = opening_pattern(DIALECTS.values(), names).sub(_entity, text)
-    return _without_json(_completed().sub("&amp;lt;", text), declared)
+    return _without_bare_calls(_completed().sub("&amp;lt;", text), declared)
 
 
 def _entity(found: "regex.Match[str]") -> str:
@@ -48,22 +49,22 @@ def _completed() -> "regex.Pattern[str]":
     return regex.compile(rf"(?=(?:{'|'.join(tags)}))&lt;")
 
 
-def _without_json(text: str, declared: Callable[[str], bool]) -> str:
-    """Write the brace of each object that may be a call as an entity; where arguments come first, its name is not known yet."""
-    parts, done, at = [], 0, text.find("{")
-    while at >= 0:
-        if (opener := _json_openers().match(text, at)) and _may_be_call(opener[0], declared):
-            parts += [text[done:at], _BRACE]
+def _without_bare_calls(text: str, declared: Callable[[str], bool]) -> str:
+    """Write the bracket of what may be a call as an entity; where arguments come first, its name is not known yet."""
+    parts, done = [], 0
+    for bracket in _BRACKETS.finditer(text):
+        at = bracket.start()
+        if (opener := _bare_openers().match(text, at)) and _may_be_call(opener[0], declared):
+            parts += [text[done:at], f"&#{ord(bracket[0])};"]
             done = at + 1
-        at = text.find("{", at + 1)
     return "".join([*parts, text[done:]])
 
 
 def _may_be_call(opener: str, declared: Callable[[str], bool]) -> bool:
     name = _NAME_AT_END.search(opener)
-    return name is None or declared(name[1] or name[2])
+    return name is None or declared(name[1] or name[2] or name[3])
 
 
 @functools.cache
-def _json_openers() -> "regex.Pattern[str]":
+def _bare_openers() -> "regex.Pattern[str]":
     return regex.compile("|".join(row.tags["json_open"] for row in DIALECTS.values() if "json_open" in row.tags))

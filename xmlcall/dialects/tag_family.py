@@ -116,6 +116,7 @@ _GLM = Dialect(
     tags={
         "block_open": tag("<tool_call"),
         "call_close": tag("</tool_call"),
+        "name_end": "<tool_sep>",  # Hunyuan 3
         "parameter_open": rf"<arg_key>[^<>]{{1,128}}(?:</arg_key>{SPACE})?<arg_value>",
         "parameter_close": tag("</arg_value"),
     },
@@ -212,6 +213,140 @@ _ESCAPED = Dialect(
     entities=True,
 )
 
+# LongCat, where it does not write JSON: as GLM, under names of its own.
+_LONGCAT = Dialect(
+    name="longcat_keys",
+    tags={
+        "call_open": r"<longcat_tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)",
+        "call_close": "</longcat_tool_call>",
+        "parameter_open": rf"<longcat_arg_key>[^<>]{{1,128}}(?:</longcat_arg_key>{SPACE})?<longcat_arg_value>",
+        "parameter_close": "</longcat_arg_value>",
+    },
+    written={
+        "call_open": "<longcat_tool_call>{name}\n",
+        "call_close": "</longcat_tool_call>",
+        "parameter_open": "<longcat_arg_key>{name}</longcat_arg_key>\n<longcat_arg_value>",
+        "parameter_close": "</longcat_arg_value>",
+    },
+    name_in_tag=r"<longcat_(?:tool_call|arg_key)>\s*([^<>]+?)\s*(?:<|\Z)",
+    is_exact=True,
+)
+
+# Hunyuan 4: as GLM, with a word of the vocabulary behind each name.
+_WORD = r":\w{1,32}"
+_HUNYUAN = Dialect(
+    name="hunyuan",
+    tags={
+        "block_open": f"<tool_calls{_WORD}>",
+        "block_close": f"</tool_calls{_WORD}>",
+        "call_open": rf"<tool_call{_WORD}>\s{{0,8}}[\w.\-]{{1,128}}\s{{0,8}}(?=<)",
+        "call_close": f"</tool_call{_WORD}>",
+        "parameter_open": rf"<arg_key{_WORD}>[^<>]{{1,128}}(?:</arg_key{_WORD}>{SPACE})?<arg_value{_WORD}>",
+        "parameter_close": f"</arg_value{_WORD}>",
+    },
+    written={
+        "block_open": "<tool_calls:opensource>",
+        "block_close": "</tool_calls:opensource>",
+        "call_open": "<tool_call:opensource>{name}",
+        "call_close": "</tool_call:opensource>",
+        "parameter_open": "<arg_key:opensource>{name}</arg_key:opensource><arg_value:opensource>",
+        "parameter_close": "</arg_value:opensource>",
+    },
+    name_in_tag=rf"<(?:tool_call|arg_key){_WORD}>\s*([^<>]+?)\s*(?:<|\Z)",
+    is_exact=True,
+    joint="",
+)
+
+# Solar Open 2: the name is the rest of its line.
+_SOLAR = Dialect(
+    name="solar",
+    tags={
+        "call_open": r"<\|tool_call:start\|>[^\n<|]{1,128}\n",
+        "call_close": r"<\|tool_call:end\|>",
+        "parameter_open": r"<\|tool_arg:start\|>[^<>|\n]{1,128}<\|tool_arg:value\|>",
+        "parameter_close": r"<\|tool_arg:end\|>",
+        "reasoning_open": r"<\|think:start\|>",
+        "reasoning_close": r"<\|think:end\|>",
+    },
+    written={
+        "call_open": "<|tool_call:start|>{name}\n",
+        "call_close": "<|tool_call:end|>",
+        "parameter_open": "<|tool_arg:start|>{name}<|tool_arg:value|>",
+        "parameter_close": "<|tool_arg:end|>",
+    },
+    name_in_tag=r":start\|>\s*([^<>|\n]+?)\s*(?:<|\Z)",
+    is_exact=True,
+    joint="",
+)
+
+
+def _section(word: str, *, closing: bool = False, attributes: str = "") -> str:
+    return rf"<\|{'close' if closing else 'open'}\|>\s{{0,2}}{word}{attributes}\s{{0,2}}<\|sep\|>"
+
+
+# Kimi K3: sections; each argument says its type.
+_KEY = r"\s{1,4}\w{1,16}=\"[^\"]{0,256}\""
+_KIMI_K3 = Dialect(
+    name="kimi_k3",
+    tags={
+        "block_open": _section("tools"),
+        "block_close": _section("tools", closing=True),
+        "call_open": _section("call", attributes=f"(?:{_KEY}){{1,4}}"),
+        "call_close": _section("call", closing=True),
+        "parameter_open": _section("argument", attributes=f"(?:{_KEY}){{1,4}}"),
+        "parameter_close": _section("argument", closing=True),
+        "reasoning_open": _section("think"),
+        "reasoning_close": _section("think", closing=True),
+        "text_open": _section("response"),
+        "special": f"{_section('response', closing=True)}|{_section('message', closing=True)}",
+    },
+    written={
+        "block_open": "<|open|>tools<|sep|>",
+        "block_close": "<|close|>tools<|sep|>",
+        "call_open": '<|open|>call tool="{name}" index="1"<|sep|>',
+        "call_close": "<|close|>call<|sep|>",
+        "parameter_open": '<|open|>argument key="{name}" type="string"<|sep|>',
+        "parameter_close": "<|close|>argument<|sep|>",
+    },
+    name_in_tag=r"(?:tool|key)=\"([^\"]*)\"",
+    json_mark=TypeMark(
+        written='<|open|>argument key="{name}" type="object"<|sep|>',
+        attribute="type",
+        value="object",
+        also=("number", "integer", "boolean", "array", "null"),
+    ),
+    string_mark=TypeMark(written='<|open|>argument key="{name}" type="string"<|sep|>', attribute="type", value="string"),
+    is_exact=True,
+    joint="",
+)
+
+# MiniMax M3: a mark before every tag; parameters are elements, and so is what they hold.
+_BEFORE = r"\]<\]minimax\[>\["
+_MARK = "]<]minimax[>["
+_MINIMAX_M3 = Dialect(
+    name="minimax_m3",
+    tags={
+        "block_open": f"{_BEFORE}<tool_call>",
+        "block_close": f"{_BEFORE}</tool_call>",
+        "call_open": rf'{_BEFORE}<invoke\s{{1,4}}name="[^\s<>"]{{1,128}}"\s{{0,4}}>',
+        "call_close": f"{_BEFORE}</invoke>",
+        "reasoning_open": "<mm:think>",
+        "reasoning_close": "</mm:think>",
+    },
+    written={
+        "block_open": f"{_MARK}<tool_call>",
+        "block_close": f"{_MARK}</tool_call>",
+        "call_open": f'{_MARK}<invoke name="{{name}}">',
+        "call_close": f"{_MARK}</invoke>",
+        "parameter_open": f"{_MARK}<{{name}}>",
+        "parameter_close": f"{_MARK}</{{name}}>",
+    },
+    parameter_elements=True,
+    before_tags=_MARK,
+    is_exact=True,
+    joint="",
+)
+
 TAGS = (
     _TOOL_NAME,
     _FUNCTION_CALLS,
@@ -222,6 +357,11 @@ TAGS = (
     _SEED,
     _FUNCTION_NAME,
     _GLM,
+    _LONGCAT,
+    _HUNYUAN,
+    _SOLAR,
+    _KIMI_K3,
+    _MINIMAX_M3,
     _INVOKE_TOOL_NAME,
     _CHERRY,
     _ESCAPED,

@@ -6,7 +6,7 @@ import regex
 
 from . import DIALECTS, Dialect
 
-__all__ = ["block_closer", "example_tag", "first_tag", "tag_names"]
+__all__ = ["block_closer", "ends_with_calls", "example_tag", "first_tag", "tag_names"]
 
 _TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")
 _NAME: Final = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
@@ -35,7 +35,7 @@ def example_tag(row: Dialect) -> str:
 
 
 def block_closer(dialect: str, opener: str) -> str:
-    """Return the tag that closes a wrapper of calls.
+    """Return what closes a wrapper of calls, behind the last of them.
 
     Args:
         dialect: the name of a wire format, as in `RawCall`.
@@ -48,7 +48,17 @@ def block_closer(dialect: str, opener: str) -> str:
     if row is None or "block_close" not in row.written:
         return ""
     closer = _OPENER.sub(r"\1/\2\3", opener)
-    return closer if regex.fullmatch(row.tags["block_close"], closer) else row.written["block_close"]
+    is_like_opener = regex.fullmatch(row.tags["block_close"], closer) is not None
+    return row.joint + (closer if is_like_opener else row.written["block_close"])
+
+
+def ends_with_calls(row: Dialect) -> bool:
+    """Say whether a wrapper has no closing tag, so that it ends with its calls.
+
+    Args:
+        row: the wire format.
+    """
+    return "block_open" in row.written and not (row.fence or "block_close" in row.tags)
 
 
 def tag_names(row: Dialect) -> frozenset[str]:

@@ -25,6 +25,7 @@ __all__ = [
     "beginnings",
     "element",
     "is_escaped",
+    "python_list",
     "tag",
 ]
 
@@ -83,6 +84,11 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
     return rf"{wrapper}(?:\[\s{{0,32}})?\{{\s{{0,32}}{listed}{before}(?:{named}|{arguments})"
 
 
+def python_list() -> str:
+    """Return the pattern of the first of a list of Python calls: up to the bracket behind the first name."""
+    return r"\[\s{0,8}[A-Za-z_][\w.\-]{0,127}\("
+
+
 _ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
 _ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")
 
@@ -105,10 +111,12 @@ def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
         tag: without characters of no width.
         name_in_tag: pattern whose group is the name, where no attribute has it.
     """
+    found: dict[str, str] = {}
     if name_in_tag:
         name = regex.search(name_in_tag, tag)
-        return {"name": name.group(1)} if name else {}
-    found: dict[str, str] = {}
+        if name is None:
+            return {}
+        found["name"] = name.group(1)
     for key, *values in _READ_ATTRIBUTE.findall(tag):
         found.setdefault(key.lower(), "".join(values))  # one of them matched
     return found

@@ -6,8 +6,8 @@ and where a format has marks of types, a value that would be read as another typ
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import regex
 
@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..tools.catalog import Catalog
 from ..tools.strict import needs_mark
 from ..types.calls import Tool
-from . import DIALECTS, Dialect
+from . import DIALECTS, Body, Dialect
 from .tag_patterns import is_escaped
 
 __all__ = ["beginning", "filled", "json_texts", "marks_all", "parameter_parts", "write"]
@@ -31,10 +31,15 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
         catalog: the tools they belong to.
         dialect: the wire format.
     """
-    invokes = [_call(name, arguments, catalog, dialect) for name, arguments in calls]
-    if "block_open" not in dialect.written or dialect.is_json:
-        return "\n".join(invokes)
-    return "\n".join([dialect.written["block_open"], *invokes, dialect.written["block_close"]])
+    texts = [_WRITERS[dialect.body](name, arguments, catalog, dialect) for name, arguments in calls]
+    opener, closer = dialect.written.get("block_open", ""), dialect.written.get("block_close", "")
+    if dialect.one_list:
+        return f"{opener}[{', '.join(texts)}]{closer}"
+    if dialect.body is Body.LINES:
+        return opener + "\n".join(texts) + closer
+    if dialect.is_json:
+        return "\n".join(f"{opener}{text}{closer}" for text in texts)
+    return dialect.joint.join(part for part in (opener, *texts, closer) if part)
 
 
 def beginning(dialect: Dialect, name: str = "") -> str:
@@ -44,28 +49,88 @@ def beginning(dialect: Dialect, name: str = "") -> str:
         dialect: the wire format.
         name: of the tool that is to be called, if that is settled.
     """
-    block = dialect.written.get("block_open", "")
+    block = dialect.written.get("block_open", "") + "[" * dialect.one_list
     # A model goes on best where its own tokens end: behind a bare `"X"` small ones write ` ,`, which no training text has.
-    call = '{"name": "{name}", "arguments":' if dialect.is_json else dialect.written["call_open"] + "\n"
+    call = _BEGINNINGS[dialect.body](dialect)
     begun = filled(call, name) if name else call.partition("{name}")[0]
-    return f"{block}\n{begun}" if block else begun
+    return f"{block}{'' if dialect.names_in_body or not block else dialect.joint}{begun}"
 
 
-def _call(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+# One call, in each notation.
+
+
+def _as_tags(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     written = dialect.written
-    if dialect.is_json:
-        lines = [
-            written.get("block_open"),
-            _json({"name": name, "arguments": dict(arguments)}, dialect),
-            written.get("block_close"),
-        ]
-        return "\n".join(line for line in lines if line)
     if dialect.json_body:
         body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
     else:
         tool = catalog.get(name)
         body = ["".join(parameter_parts(key, value, tool, catalog, dialect)) for key, value in arguments.items()]
-    return "\n".join([filled(written["call_open"], name), *body, filled(written["call_close"], name)])
+    return dialect.joint.join([filled(written["call_open"], name), *body, filled(written["call_close"], name)])
+
+
+def _as_json(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    first, second = dialect.keys
+    return _json({first: name, second: dict(arguments)}, dialect)
+
+
+def _as_key(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    return _json({name: dict(arguments)}, dialect)
+
+
+def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    return filled(dialect.written["call_open"], name) + _json(dict(arguments), dialect) + dialect.written.get("call_close", "")
+
+
+def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    """Write a call in Python, in which the strings of JSON mean the same."""
+    values = (_PYTHON.sub(lambda found: _WORDS.get(found[0], found[0]), _json(value, dialect)) for value in arguments.values())
+    return f"{name}({', '.join(f'{key}={value}' for key, value in zip(arguments, values, strict=True))})"
+
+
+def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
+    """Write JSON with strings between marks; one that holds markup stays a string of JSON."""
+    mark = dialect.written["quote"]
+
+    def string(found: "regex.Match[str]") -> str:
+        text = json.loads(found["string"])
+        if _BARE_KEY.fullmatch(text) and found["colon"]:
+            return f"{text}:"
+        plain = any(each in text for each in _string_marks()) or _is_structure(text, dialect)
+        return (found["string"] if plain else f"{mark}{text}{mark}") + (found["colon"] or "")
+
+    body = _STRING.sub(string, _json(dict(arguments), dialect, separators=(",", ":")))
+    return filled(dialect.written["call_open"], name) + body + dialect.written["call_close"]
+
+
+@functools.cache
+def _string_marks() -> frozenset[str]:
+    """Return what ends a string of Gemma's; each of the two formats reads the other's, too."""
+    return frozenset(row.written["quote"] for row in DIALECTS.values() if row.body is Body.GEMMA)
+
+
+_WORDS: Final = {"true": "True", "false": "False", "null": "None"}
+_PYTHON: Final = regex.compile(r'"(?:[^"\\]|\\.)*+"|true|false|null')
+_STRING: Final = regex.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>:)?')
+_BARE_KEY: Final = regex.compile(r"[A-Za-z_]\w{0,63}")
+_WRITERS: Final[Mapping[Body, Callable[[str, Mapping[str, Any], Catalog, Dialect], str]]] = {
+    Body.TAGS: _as_tags,
+    Body.JSON: _as_json,
+    Body.KEYED: _as_key,
+    Body.PYTHON: _as_python,
+    Body.LINES: _as_python,
+    Body.OBJECT: _as_object,
+    Body.GEMMA: _as_gemma,
+}
+_BEGINNINGS: Final[Mapping[Body, Callable[[Dialect], str]]] = {
+    Body.TAGS: lambda row: row.written["call_open"] + row.joint,
+    Body.JSON: lambda row: f'{{"{row.keys[0]}": "{{name}}", "{row.keys[1]}":',
+    Body.KEYED: lambda row: '{"{name}":',
+    Body.PYTHON: lambda row: "{name}(",
+    Body.LINES: lambda row: "{name}(",
+    Body.OBJECT: lambda row: row.written["call_open"] + "{",
+    Body.GEMMA: lambda row: row.written["call_open"] + "{",
+}
 
 
 def parameter_parts(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> tuple[str, str, str]:
@@ -123,10 +188,10 @@ def filled(tag: str, name: str) -> str:
     return tag.replace("{name}", name)
 
 
-def _json(value: Any, dialect: Dialect) -> str:
+def _json(value: Any, dialect: Dialect, separators: tuple[str, str] = (", ", ": ")) -> str:
     """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=separators)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"expected a JSON value, got {value!r:.80}: {error}") from error
     text = text.replace("<", "\\u003c") if _has_structure(text, dialect) else text
@@ -135,11 +200,18 @@ def _json(value: Any, dialect: Dialect) -> str:
 
 def _has_structure(text: str, dialect: Dialect) -> bool:
     """Say whether a value holds what may be a tag; where parameters are elements, anything in `<` may be one."""
-    return "<" in text if dialect.parameter_elements else _structure(_tags(dialect)).search(text) is not None
+    return "<" in text if dialect.parameter_elements else _is_structure(text, dialect)
+
+
+def _is_structure(text: str, dialect: Dialect) -> bool:
+    return _structure(_tags(dialect)).search(text) is not None
 
 
 def _tags(dialect: Dialect) -> tuple[str, ...]:
-    return tuple(tag for kind, tag in dialect.tags.items() if kind != "json_open")
+    return tuple(tag for kind, tag in dialect.tags.items() if kind not in _HARMLESS)
+
+
+_HARMLESS: Final = frozenset({"json_open", "quote", "fence_close", "mark"})  # no markup, or in a body of their own format only
 
 
 @functools.lru_cache(maxsize=64)

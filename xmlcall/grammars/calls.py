@@ -7,12 +7,13 @@ The grammar of the whole block is built once and cut to what may follow the text
 the calls nothing follows, so a model under the grammar ends its reply there.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
 
 import regex
 
-from ..dialects import Dialect, element_tags, select, with_tools
+from ..dialects import Body, Dialect, element_tags, select, with_tools
+from ..dialects.dialect import length_of_tag
 from ..dialects.tag_patterns import attributes_of
 from ..dialects.write import filled
 from ..errors import UsageError
@@ -48,6 +49,8 @@ class CallGrammar:
     def __init__(self, tools: Tools, *, dialect: str | Dialect = "function_calls", tool: str = "", parallel: bool = True) -> None:
         self._catalog = Catalog.of(tools)
         self._row = select(dialect)[0]
+        if self._row.body not in _EXPRESSIONS:
+            raise UsageError(f"expected a format whose values are JSON or text, got {self._row.name!r}: it has no grammar")
         self._rules = Rules()
         self._space = self._rules.define("space", SPACE)
         self._notes = Loosened()
@@ -81,31 +84,40 @@ class CallGrammar:
         return rendered(rest, self._rules.expressions)
 
     def _calls(self, call: Expression, *, parallel: bool) -> Expression:
+        """Return the calls with the wrapper around them, or each with its own."""
         row = self._row
-        more = repeat(sequence(self._space if "block_open" in row.written and not row.is_json else "\n", call))
-        several = sequence(call, more) if parallel else call
-        if row.is_json or "block_open" not in row.written:
-            return several
-        return sequence(row.written["block_open"], self._space, several, self._space, row.written["block_close"])
+        opener, closer = row.written.get("block_open", ""), row.written.get("block_close", "")
+        if row.is_json and not row.one_list:
+            one = sequence(opener, call, closer)
+            return sequence(one, repeat(sequence("\n", one))) if parallel else one
+        between = sequence(", ") if row.one_list else self._space if opener else sequence(row.joint)
+        several = sequence(call, repeat(sequence(between, call))) if parallel else call
+        if row.one_list:
+            return sequence(opener, "[", several, "]", closer)
+        return sequence(opener, self._space, several, self._space, closer) if opener else several
 
     def _call(self, tool: Tool) -> Expression:
         if not self._can_be_called(tool):
             self._notes.note(tool.name, f"it cannot be called in the format {self._row.name}")
             return NOTHING
         values = Values(tool, self._catalog, self._row, self._rules, self._notes)
-        expression = self._as_json(tool, values) if self._row.is_json else self._as_tags(tool, values)
-        return self._rules.define("call", expression)
+        return self._rules.define("call", _EXPRESSIONS[self._row.body](self, tool, values))
 
     def _can_be_called(self, tool: Tool) -> bool:
         is_usable = not isinstance(self._catalog.validator(tool.name), str)
         return is_usable and (self._row.is_json or _carries(self._row, "call_open", tool.name))
 
     def _as_json(self, tool: Tool, values: Values) -> Expression:
+        name, arguments = self._row.keys
+        named = sequence(f'{{"{name}": ', values.text(tool.name), f', "{arguments}":')
+        return sequence(named, self._space, self._arguments(tool, values), "}")
+
+    def _as_key(self, tool: Tool, values: Values) -> Expression:
+        return sequence("{", values.text(tool.name), ":", self._space, self._arguments(tool, values), "}")
+
+    def _as_object(self, tool: Tool, values: Values) -> Expression:
         written = self._row.written
-        call = sequence('{"name": ', values.text(tool.name), ', "arguments":', self._space, self._arguments(tool, values), "}")
-        if "block_open" not in written:
-            return call
-        return sequence(written["block_open"], "\n", call, "\n", written["block_close"])
+        return sequence(filled(written["call_open"], tool.name), self._arguments(tool, values), written.get("call_close", ""))
 
     def _arguments(self, tool: Tool, values: Values) -> Expression:
         takes_nothing = not self._catalog.parameters(tool.name) and not tool.input_schema.get("additionalProperties")
@@ -117,7 +129,7 @@ class CallGrammar:
             body = sequence(row.written["body_open"], self._arguments(tool, values), row.written["parameter_close"], self._space)
         else:
             body = self._in_order(tool, Parameters(tool, self._catalog, row, values, self._rules, self._notes))
-        lead = sequence("\n") if row.name_after else self._space
+        lead = sequence(row.joint) if row.name_after or not row.joint else self._space
         return sequence(filled(row.written["call_open"], tool.name), lead, body, filled(row.written["call_close"], tool.name))
 
     def _in_order(self, tool: Tool, parameters: Parameters) -> Expression:
@@ -137,6 +149,15 @@ class CallGrammar:
         return sequence(*parts)
 
 
+_EXPRESSIONS: Final[Mapping[Body, Callable[[CallGrammar, Tool, Values], Expression]]] = {
+    Body.TAGS: CallGrammar._as_tags,
+    Body.JSON: CallGrammar._as_json,
+    Body.KEYED: CallGrammar._as_key,
+    Body.OBJECT: CallGrammar._as_object,
+}
+"""What a call is in each notation. Values of Python and of Gemma are no JSON: no grammar holds them."""
+
+
 def _carries(row: Dialect, kind: str, name: str) -> bool:
     """Say whether an opener with a name is read as one of that name."""
     tag = filled(row.written[kind], name)
@@ -147,7 +168,7 @@ def _carries(row: Dialect, kind: str, name: str) -> bool:
     pattern = row.tags.get(kind)
     if pattern is None:  # the name follows the tag
         return regex.fullmatch(r"[A-Za-z_][\w.\-]{0,127}", name) is not None
-    return regex.fullmatch(pattern, tag) is not None and attributes_of(tag, row.name_in_tag).get("name") == name
+    return length_of_tag(pattern, tag) == len(tag) and attributes_of(tag, row.name_in_tag).get("name") == name
 
 
 def grammar(

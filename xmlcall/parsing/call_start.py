@@ -11,16 +11,17 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
-from ..dialects import Dialect
+from ..dialects import Body, Dialect
 from . import prose
+from .bare_call import BareCall
+from .body_call import BodyCall
 from .json_call import name_in
-from .json_shapes import BareJson, WrappedJson
 from .scanner import Token
 from .states import Place, ReplyState
 from .tag_call import TagCall, self_closing
 
 __all__ = [
-    "bare_json",
+    "bare_call",
     "begin_call",
     "block_after_opening",
     "body_after_opening",
@@ -32,6 +33,7 @@ __all__ = [
     "json_after_opening",
     "note_fence",
     "opening_is_text",
+    "opens_inner",
     "release_as_text",
     "release_at_end",
     "text_after_opening",
@@ -41,6 +43,9 @@ __all__ = [
 ]
 
 _MAX_HELD = 256
+# How a body that names its tools begins: an object, or a call of Python; several stand in a list.
+_PYTHON_NAME = r"[^\W\d][\w.\-]{0,127}"
+_BODY = regex.compile(rf"\s*(?:\[\s*)?(?:\{{|(?P<python>#|(?:{_PYTHON_NAME}\s{{0,4}}=\s{{0,4}})?{_PYTHON_NAME}\())")
 # A tool's name, as gpt-oss writes it or plain, on a line of its own.
 _NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[A-Za-z_][\w.\-]{0,127})\s*(?:json\s*)?)?")
 
@@ -81,24 +86,26 @@ def _await_body(reply: ReplyState, call: Token) -> None:
 def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
     """Return the parameters that may be elements of their names in a call: the declared ones."""
     dialect = reply.dialects[call.dialect]
-    fixed = dialect.json_body or dialect.entities
+    fixed = dialect.json_body or dialect.entities or dialect.has_object
     return frozenset() if fixed else reply.catalog.parameters(call.attributes["name"]) or frozenset()
 
 
 def text_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read text: JSON in a wrapper, a body as JSON, a tool's name, white space; all else was no opening."""
+    """Read text: the body of a wrapper or of a call, a tool's name, white space; all else was no opening."""
     held = reply.held
-    blank = len(token.text) - len(token.text.lstrip())
-    if _begins_json(held, token) and (dialect := _json_dialect(reply)):
-        if blank:
-            held.append(Token("text", token.text[:blank], token.start))
-        _begin_json(reply, Token("text", token.text[blank:], token.start + blank), dialect)
+    if is_fence_line(held) and 0 < (end := token.text.find("\n") + 1) < len(token.text):
+        reply.queue.appendleft(Token("text", token.text[end:], token.start + end))
+        token = Token("text", token.text[:end], token.start)
+    if (row := _body_row(reply)) and _begins_body(held, token, row):
+        _begin_body(reply, token, row)
     elif _is_body(reply, token):
         reply.queue.appendleft(token)
         _call_is_certain(reply)
     elif (named := _name_dialect(reply)) and _takes_name_line(reply, token):
         reply.queue.appendleft(_name_call(held, named.name, token))
         _call_is_certain(reply)
+    elif row and _may_begin_body(held, token):
+        held.append(token)
     elif not _accept(held, token, name=named is not None):
         opening_is_text(reply, token)
 
@@ -108,20 +115,22 @@ def _is_body(reply: ReplyState, token: Token) -> bool:
     if not _holds(reply.held, "call_open") or not _begins_object(reply.held, token):
         return False
     call = _call_in(reply.held)
-    return not reply.dialects[call.dialect].parameter_elements and reply.declares(call.attributes["name"])
+    row = reply.dialects[call.dialect]
+    return row.has_object or (not row.parameter_elements and reply.declares(call.attributes["name"]))
 
 
 def json_after_opening(reply: ReplyState, token: Token) -> None:
     """Read the first of a JSON call: in a wrapper, or alone in a fence."""
     json = Token("text", token.text, token.start)
-    if not _holds(reply.held, "block_open", "call_open"):
-        bare_json(reply, token)
+    row = _body_row(reply)
+    if row is None and not _holds(reply.held, "block_open", "call_open"):
+        bare_call(reply, token)
     elif _holds(reply.held, "call_open") or _after_block(reply.held).strip():
         text_after_opening(reply, json)
-    elif dialect := _json_dialect(reply):
-        _begin_json(reply, json, dialect)
+    elif row and _begins_body(reply.held, json, row):
+        _begin_body(reply, json, row)
     else:
-        bare_json(reply, token)
+        bare_call(reply, token)
 
 
 def ticks_after_opening(reply: ReplyState, token: Token) -> None:
@@ -134,10 +143,17 @@ def ticks_after_opening(reply: ReplyState, token: Token) -> None:
 
 def block_after_opening(reply: ReplyState, token: Token) -> None:
     """Read a wrapper's opener."""
-    if _holds(reply.held, "block_open", "call_open"):
+    is_second = _holds(reply.held, "block_open") and not opens_inner(reply, token, reply.held[_block_at(reply.held)].text)
+    if is_second or _holds(reply.held, "call_open"):
         opening_is_text(reply, token)
     else:
         reply.held.append(token)
+
+
+def opens_inner(reply: ReplyState, token: Token, outer: str) -> bool:
+    """Say whether a wrapper's opener may stand inside another wrapper: `<tool_call>` in `<tool_calls>`, as Hunyuan writes it."""
+    names = (row.name_after for row in reply.dialects.values() if row.name_after)
+    return token.text != outer and any(regex.fullmatch(pattern, token.text) for pattern in names)
 
 
 def call_after_opening(reply: ReplyState, token: Token) -> None:
@@ -176,14 +192,22 @@ def _name_dialect(reply: ReplyState) -> Dialect | None:
     return _opened_by(reply.held, ((row.name_after, row) for row in reply.dialects.values() if row.name_after))
 
 
-def _json_dialect(reply: ReplyState) -> Dialect | None:
-    """Return the JSON dialect whose wrapper is held."""
-    return _opened_by(reply.held, ((row.tags.get("block_open", ""), row) for row in reply.dialects.values() if row.is_json))
+def _body_row(reply: ReplyState) -> Dialect | None:
+    """Return the dialect whose wrapper is held, and in which the body names the tools."""
+    if _holds(reply.held, "call_open"):
+        return None
+    rows = [row for row in reply.dialects.values() if row.names_in_body]
+    if language := _language(reply.held):
+        return next((row for row in rows if row.fence == language), None)
+    return _opened_by(reply.held, ((row.tags.get("block_open", ""), row) for row in rows))
 
 
 def _opened_by(held: list[Token], patterns: Iterable[tuple[str, Dialect]]) -> Dialect | None:
-    opener = next((part.text for part in held if part.kind == "block_open"), "")
-    return next((row for pattern, row in patterns if opener and regex.fullmatch(pattern, opener)), None)
+    """Return the first dialect with a wrapper like the one that is held, which several may share."""
+    if not _holds(held, "block_open"):
+        return None
+    opener = held[_block_at(held)]
+    return next((row for pattern, row in patterns if opener.dialect == row.name or regex.fullmatch(pattern, opener.text)), None)
 
 
 def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
@@ -206,7 +230,7 @@ def _call_is_certain(reply: ReplyState) -> None:
     at = held.index(call)
     for kind, part in held_markup(held[:at]):
         reply.markup(kind, part)
-    reply.wrapper = wrapper_of(held)
+    reply.wrapper = wrapper_of(held) or reply.wrapper
     reply.queue.extendleft(reversed(held[at + 1 :]))
     begin_call(reply, call)
 
@@ -222,6 +246,12 @@ def begin_call(reply: ReplyState, token: Token) -> None:
     if dialect.tool_elements and wrapper:
         reply.repair("tool-element", token.span)
     reply.scanner.only(*dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])]), elements=_elements(reply, token))
+    reply.block_text, reply.place = False, Place.CALL
+    if dialect.has_object:
+        reply.reader = BodyCall(
+            index=reply.calls, row=dialect, positional=reply.positional, opener=token, plain_closers=reply.plain_closers
+        )
+        return
     reader = TagCall(
         index=reply.calls,
         opener=token,
@@ -231,22 +261,43 @@ def begin_call(reply: ReplyState, token: Token) -> None:
         emit=reply.events.append,
     )
     reply.calls += 1
-    reply.block_text = False
-    reply.reader, reply.place = reader, Place.CALL
+    reply.reader = reader
     if self_closing(reader):
         reply.leave_call([])
 
 
-def _begin_json(reply: ReplyState, token: Token, dialect: Dialect) -> None:
-    """Begin a call as JSON in a wrapper."""
-    reply.scanner.only(dialect.name)
-    reply.reader = WrappedJson(index=reply.calls, dialect=dialect, plain_closers=reply.plain_closers)
+def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
+    """Begin the body of a wrapper, with all that is held of it."""
+    text = _after_block(reply.held) + token.text
+    begins = _BODY.match(text)
+    start = token.end - len(text)
+    blank = len(text) - len(text.lstrip())
+    kept = [
+        Token(part.kind, part.text[: max(0, start - part.start)], part.start, part.attributes, part.dialect)
+        for part in reply.held
+    ]
+    reply.held = [part for part in [*kept, Token("text", text[:blank], start)] if part.text]
+    reply.scanner.only(row.name)
+    reply.reader = BodyCall(
+        index=reply.calls,
+        row=row,
+        positional=reply.positional,
+        body=_body_of(row, python=bool(begins and begins["python"])),
+        plain_closers=reply.plain_closers,
+    )
     reply.place = Place.CALL
-    reply.queue.appendleft(token)
+    reply.queue.appendleft(Token("text", text[blank:], start + blank))
 
 
-def bare_json(reply: ReplyState, token: Token) -> None:
-    """Begin a call as JSON alone, if it stands at the start of a line, or after a call, and its name is declared."""
+def _body_of(row: Dialect, *, python: bool) -> Body:
+    """Return the notation of a body, of which its beginning says more than the format."""
+    if python:
+        return row.body if row.is_python else Body.PYTHON
+    return Body.JSON if row.is_python else row.body
+
+
+def bare_call(reply: ReplyState, token: Token) -> None:
+    """Begin a call without any mark, if it stands at the start of a line, or after a call, and its name is declared."""
     name = name_in(token.text)
     opening = reply.place is Place.OPENING
     starts = opening or reply.prose.line_blank or reply.prose.after_call
@@ -259,17 +310,23 @@ def bare_json(reply: ReplyState, token: Token) -> None:
     reply.held = [*reply.held, token] if opening else [token]
     reply.scanner.only()
     dialect = reply.dialects[token.dialect]
-    reply.reader = BareJson(
-        index=reply.calls, opener=token, dialect=dialect, declared=reply.declares, unread=reply.scanner.unread
+    reply.reader = BareCall(
+        index=reply.calls,
+        opener=token,
+        dialect=dialect,
+        declared=reply.declares,
+        positional=reply.positional,
+        unread=reply.scanner.unread,
     )
     reply.place = Place.CALL
 
 
-def note_fence(reply: ReplyState) -> None:
-    """Leave out the fence that is held around a call."""
+def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:
+    """Leave out the fence that is held around a call; in the format of which it is the wrapper, that is no repair."""
     if fence := fence_of(reply.held):
         reply.prose.fence, reply.prose.fence_dropped = fence, True
-        reply.repair("code-fence", reply.held[0].span)
+        if row is None or not row.fence:
+            reply.repair("code-fence", reply.held[0].span)
 
 
 def opening_is_text(reply: ReplyState, token: Token) -> None:
@@ -280,7 +337,7 @@ def opening_is_text(reply: ReplyState, token: Token) -> None:
 
 def release_as_text(reply: ReplyState) -> None:
     """Read what is held as text."""
-    reply.place = Place.PROSE
+    reply.place = reply.outside
     reply.prose.fence = fence_of(reply.held) or reply.prose.fence
     reply.scanner.only()
     for part in reply.held:
@@ -350,12 +407,22 @@ def _accept(held: list[Token], text: Token, *, name: bool) -> bool:
 
 
 def _block_at(held: list[Token]) -> int:
-    return next((place for place, part in enumerate(held) if part.kind == "block_open"), len(held))
+    """Return the place of the innermost wrapper's opener."""
+    return max((place for place, part in enumerate(held) if part.kind == "block_open"), default=len(held))
 
 
 def _after_block(held: list[Token]) -> str:
-    """Return the text that is held after the wrapper's opener."""
+    """Return the text that is held after the wrapper's opener, or after the line of a fence that is the wrapper."""
+    if _language(held):
+        return "".join(part.text for part in held[1:]).partition("\n")[2]
     return "".join(part.text for part in held[_block_at(held) + 1 :])
+
+
+def _language(held: list[Token]) -> str:
+    """Return the language of a fence whose line has ended, and after which no wrapper was opened; "" without one."""
+    if not fence_of(held) or is_fence_line(held) or _holds(held, "block_open", "call_open"):
+        return ""
+    return "".join(part.text for part in held[1:]).partition("\n")[0].strip()
 
 
 def _name_in(held: list[Token]) -> str:
@@ -393,13 +460,24 @@ def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> To
     return Token("text", brace + tail, first.start + len(whole))
 
 
-def _begins_json(held: list[Token], text: Token) -> bool:
-    """Say whether text is the first of a JSON object right after a wrapper."""
-    right_after = _holds(held, "block_open") and not _holds(held, "call_open") and not _after_block(held).strip()
-    return right_after and _begins_object(held, text)
+def _begins_body(held: list[Token], text: Token, row: Dialect) -> bool:
+    """Say whether a body begins with what is held of it and a text; JSON has no lines of calls, whose wrapper others share."""
+    begins = _BODY.match(_after_block(held) + text.text)
+    return begins is not None and (row.body is not Body.LINES or bool(begins["python"])) and _fits(held, text)
+
+
+def _may_begin_body(held: list[Token], text: Token) -> bool:
+    """Say whether more text may make it a body."""
+    if _length(held) + len(text.text) > _MAX_HELD:
+        return False
+    return _BODY.fullmatch(_after_block(held) + text.text, partial=True) is not None
 
 
 def _begins_object(held: list[Token], text: Token) -> bool:
     """Say whether a JSON object begins in text, before too much is held: as if its white space had come in pieces."""
-    json = text.text.lstrip()
-    return _length(held) + len(text.text) - len(json) <= _MAX_HELD and json.startswith("{")
+    return text.text.lstrip().startswith("{") and _fits(held, text)
+
+
+def _fits(held: list[Token], text: Token) -> bool:
+    """Say whether what is held, with the white space before a text, is not too much."""
+    return _length(held) + len(text.text) - len(text.text.lstrip()) <= _MAX_HELD

@@ -1,100 +1,157 @@
-"""A JSON value that a model wrote as a call -> name and arguments.
+"""The body of a call in a notation of its own (JSON, Python, Gemma's) -> names and arguments, and the RawCalls made of them.
 
-The forms: `{"name": ..., "arguments": {...}}`, the arguments also as `parameters`, `args`, `input` or as a string of JSON; the
-name also as `tool`, `tool_name` or `function`; OpenAI's `{"type": "function", "function": {...}}`; several of them in an array
-or in `tool_calls`.
+The forms of JSON: `{"name": ..., "arguments": {...}}`, the arguments also as `parameters`, `args`, `input` or as JSON in a
+string; the name also as `tool`, `tool_name` or `function`; OpenAI's `{"type": "function", "function": {...}}`; several in an
+array or in `tool_calls`; and `{"name of the tool": {...}}` in the formats that write it so.
 """
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import regex
 
-from ..dialects import ARGUMENTS, NAMES
+from ..dialects import ARGUMENTS, NAMES, Body
 from ..loosejson import reader as jsonish
+from ..loosejson.gemma import read_gemma
+from ..loosejson.python import PythonReader
+from ..loosejson.strings import Refused
 from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 
-__all__ = ["arguments_of", "calls_of", "events_of", "name_in", "unreadable"]
+__all__ = ["Found", "Positional", "arguments_of", "calls_of", "events_of", "name_in", "read_body", "unreadable"]
 
 _NAME = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
+_PYTHON_NAME = regex.compile(r"(?:\A|[\s\[=(])(?:default_api\.)?([^\W\d][\w.\-]{0,127})\(")
 _OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # say nothing about what is to be called
 _EXPECTED = 'Expected {"name": "...", "arguments": {...}}.'
+
+Positional = Callable[[str, Mapping[str, Any], Sequence[Any]], Mapping[str, Any] | None]
+"""Names the values of a call that stand without one: tool, named values, the others -> name -> value; None where that is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A call as a body says it.
+
+    Args:
+        name: of the tool, as written; "" where the tag before the body names it.
+        arguments: name -> value.
+        texts: name -> the text of a value that stands without quotes, for a schema that asks for a string.
+        positional: values that stand without a name.
+        repairs: codes of tolerances.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    positional: Sequence[Any] = ()
+    repairs: tuple[str, ...] = ()
 
 
 def name_in(text: str) -> str:
     """Return what is probably the name in the text of a call that cannot be read, or ""."""
     found = _NAME.search(text)
-    return (found.group(1) or found.group(2)) if found else ""
+    if found:
+        return found.group(1) or found.group(2)
+    python = _PYTHON_NAME.search(text)
+    return python.group(1) if python else ""
 
 
-def unreadable(read: jsonish.Unreadable) -> Issue:
-    """Return the issue of a call whose JSON has two readings or none."""
-    message = f"The call is no JSON: at character {read.position} {read.expected} was expected, {read.got} came."
+def unreadable(read: jsonish.Unreadable, notation: str = "JSON") -> Issue:
+    """Return the issue of a call whose body has two readings or none.
+
+    Args:
+        read: what was expected, and what came.
+        notation: in which it should be.
+    """
+    message = f"The call is no {notation}: at character {read.position} {read.expected} was expected, {read.got} came."
     return Issue(code=read.code, message=message)
 
 
-def arguments_of(values: dict[str, Any], span: Span) -> Iterator[RawArgument]:
+def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str] | None = None) -> Iterator[RawArgument]:
     """Yield the arguments of an object.
 
     Args:
         values: name -> JSON value.
         span: of the whole object; the places of its members are not known.
+        texts: name -> the text of a value that stands without quotes.
     """
     for name, value in values.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = value if isinstance(value, str) else (texts or {}).get(name) or json.dumps(value, ensure_ascii=False)
         yield RawArgument(name=name, text=text, value=value, span=span)
 
 
-def calls_of(text: str, span: Span, *, index: int, dialect: str, complete: bool) -> list[RawCall]:
-    """Read the calls in a JSON text.
+# A body -> what it says. A text in a wrapper may be JSON or Python, whatever the format asks for: which, its beginning says.
+
+
+def read_body(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
+    """Read a body.
 
     Args:
-        text: the JSON, with nothing around it.
-        span: where it stands; every call has it, because the places of an array's members are not known.
-        index: number of the first call in the reply.
-        dialect: the wire format.
-        complete: False if the reply ended inside.
+        text: with nothing around it, and known to be whole.
+        body: the notation that the format asks for.
 
     Returns:
-        One call an object; what cannot be read is one call with an issue.
+        The calls; none if it is a value, but not that of a call.
     """
+    text = text.strip()
+    if body is Body.GEMMA:
+        return _read(text, _gemma)
+    if body is Body.OBJECT:
+        return _read_object(text)
+    if _IS_PYTHON.match(text):
+        return _read(text, _python)
+    return _read_json(text, body)
 
-    def call(
-        number: int,
-        name: str,
-        arguments: dict[str, Any],
-        issues: tuple[Issue, ...] = (),
-        repairs: tuple[Repair, ...] = (),
-    ) -> RawCall:
-        return RawCall(
-            index=index + number,
-            name=name,
-            arguments=tuple(arguments_of(arguments, span)),
-            dialect=dialect,
-            text=text,
-            span=span,
-            complete=complete,
-            issues=issues,
-            repairs=repairs,
+
+_IS_PYTHON: Final = regex.compile(r"\[?\s*(?:[^\W\d]|#)")
+
+
+def _read(text: str, reader: Callable[[str], list[Found]]) -> Sequence[Found] | jsonish.Unreadable:
+    try:
+        return reader(text)
+    except Refused as refusal:
+        got = text[refusal.position : refusal.position + 30] or "the end of the text"
+        return jsonish.Unreadable(position=refusal.position, expected=refusal.expected, got=got, code=refusal.code)
+
+
+def _python(text: str) -> list[Found]:
+    reader = PythonReader(text)
+    calls = reader.calls()
+    return [
+        Found(
+            name=call.name, arguments=call.arguments, positional=call.positional, repairs=() if number else tuple(reader.repairs)
         )
+        for number, call in enumerate(calls)
+    ]
 
-    if not complete:
-        issue = Issue(code="truncated-call", message="The reply ended inside the call: its JSON has no end.")
-        return [call(0, name_in(text), {}, (issue,))]
-    read = jsonish.read(text.strip(), kinds={"object", "array"}, complete=True)
+
+def _gemma(text: str) -> list[Found]:
+    read = read_gemma(text)
+    return [Found(name="", arguments=read.values, texts=read.texts, repairs=tuple(read.repairs))]
+
+
+def _read_object(text: str) -> Sequence[Found] | jsonish.Unreadable:
+    read = jsonish.read(text, kinds={"object"}, complete=True)
     if isinstance(read, jsonish.Unreadable):
-        return [call(0, name_in(text), {}, (unreadable(read),))]
-    repairs = tuple(Repair(code=repair.code, span=span) for repair in read.repairs)
-    found = [_named(value) for value in _objects(read.value)]
-    if not found or None in found:
-        return [call(0, name_in(text), {}, (Issue(code="malformed-value", message=_EXPECTED),))]
-    calls = []
-    for number, (name, arguments, liberties) in enumerate(each for each in found if each is not None):
-        inner = tuple(Repair(code=code, span=span) for code in liberties)
-        calls.append(call(number, name, arguments, (), inner if number else (*repairs, *inner)))
-    return calls
+        return read
+    codes = tuple(repair.code for repair in read.repairs)
+    return [Found(name="", arguments=read.value, repairs=codes)] if isinstance(read.value, dict) else []
+
+
+def _read_json(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
+    read = jsonish.read(text, kinds={"object", "array"}, complete=True)
+    if isinstance(read, jsonish.Unreadable):
+        return read
+    named = [_named(value) or (_keyed(value) if body is Body.KEYED else None) for value in _objects(read.value)]
+    found = [each for each in named if each is not None]
+    if len(found) < len(named) or not found:
+        return []
+    codes = tuple(repair.code for repair in read.repairs)
+    first = found[0]
+    return [Found(name=first.name, arguments=first.arguments, repairs=(*codes, *first.repairs)), *found[1:]]
 
 
 def _objects(value: Any) -> list[Any]:
@@ -103,8 +160,8 @@ def _objects(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _named(value: Any) -> tuple[str, dict[str, Any], list[str]] | None:
-    """Return name, arguments and liberties of a call object; None if it is none, or holds more, which would be lost."""
+def _named(value: Any) -> Found | None:
+    """Return the call that an object is; None if it is none, or holds more, which would be lost."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         if value.keys() - {"function", *_OTHERS}:
             return None
@@ -116,12 +173,87 @@ def _named(value: Any) -> tuple[str, dict[str, Any], list[str]] | None:
     if len(names) != 1 or not value[names[0]] or len(keys) > 1 or value.keys() - {*names, *keys, *_OTHERS}:
         return None
     arguments: Any = value[keys[0]] if keys else {}
-    liberties: list[str] = []
+    liberties: tuple[str, ...] = ()
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
         arguments = read.value if isinstance(read, jsonish.Reading) else None
-        liberties = [repair.code for repair in read.repairs] if isinstance(read, jsonish.Reading) else []
-    return (value[names[0]], arguments, liberties) if isinstance(arguments, dict) else None
+        liberties = tuple(repair.code for repair in read.repairs) if isinstance(read, jsonish.Reading) else ()
+    return Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
+
+
+def _keyed(value: Any) -> Found | None:
+    """Return the call that an object of one key is."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    [(name, arguments)] = value.items()
+    return Found(name=name, arguments=arguments) if isinstance(arguments, dict) else None
+
+
+# What was found -> calls with their place in the reply.
+
+
+def calls_of(
+    text: str,
+    span: Span,
+    *,
+    index: int,
+    dialect: str,
+    complete: bool,
+    body: Body = Body.JSON,
+    head: str = "",
+    positional: Positional = lambda _, named, values: None if values else named,
+) -> list[RawCall]:
+    """Read the calls in a body.
+
+    Args:
+        text: the body, with nothing around it.
+        span: where it stands; every call has it, because the places of an array's members are not known.
+        index: number of the first call in the reply.
+        dialect: the wire format.
+        complete: False if the reply ended inside.
+        body: the notation.
+        head: the tool's name where the tag before the body says it.
+        positional: gives names to values without one.
+
+    Returns:
+        A RawCall for each; what cannot be read is one call with an issue.
+    """
+
+    def call(number: int, name: str, found: Found | None = None, issue: Issue | None = None) -> RawCall:
+        arguments = found.arguments if found else {}
+        codes = found.repairs if found else ()
+        if found and found.positional:
+            named = positional(found.name, found.arguments, found.positional)
+            issue = _UNNAMED if named is None else None
+            arguments, codes = named or {}, (*codes, "positional-argument")
+        return RawCall(
+            index=index + number,
+            name=name,
+            arguments=tuple(arguments_of(arguments, span, found.texts if found else None)),
+            dialect=dialect,
+            text=text,
+            span=span,
+            complete=complete,
+            issues=(issue,) if issue else (),
+            repairs=tuple(Repair(code=code, span=span) for code in codes),
+        )
+
+    if not complete:
+        issue = Issue(code="truncated-call", message=f"The reply ended inside the call: its {_NOTATIONS[body]} has no end.")
+        return [call(0, head or name_in(text), issue=issue)]
+    read = read_body(text, body)
+    if isinstance(read, jsonish.Unreadable):
+        notation = "Python" if _IS_PYTHON.match(text.strip()) else _NOTATIONS[body]
+        return [call(0, head or name_in(text), issue=unreadable(read, notation))]
+    if not read:
+        return [call(0, head or name_in(text), issue=Issue(code="malformed-value", message=_EXPECTED))]
+    return [call(number, head or found.name, found) for number, found in enumerate(read)]
+
+
+_NOTATIONS: Final = {Body.PYTHON: "Python", Body.LINES: "Python", Body.GEMMA: "object"} | dict.fromkeys(
+    (Body.TAGS, Body.JSON, Body.KEYED, Body.OBJECT), "JSON"
+)
+_UNNAMED: Final = Issue(code="malformed-value", message="Each argument needs the name of its parameter, as in f(name=value).")
 
 
 def events_of(calls: list[RawCall]) -> Iterator[Event]:

@@ -2,7 +2,7 @@
 
 `Parser` pulls tokens from the scanner. Outside a call `REPLY_TABLE` says what reads a token: it is prose, reasoning or quotation
 (`prose.py`), the opening of a call (`call_start.py`), or stands between the calls of a wrapper (here). Inside a call its reader
-reads it (`tag_call.py`, `json_shapes.py`). These parts share one `ReplyState`.
+reads it (`tag_call.py`, `bare_call.py`). These parts share one `ReplyState`.
 
 Decisions come from the characters to the left and the next token, so the events, coalesced, do not depend on how the text was
 cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a call.
@@ -14,14 +14,15 @@ from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
 from ..types.completion import UNCUT
-from ..types.events import Event, Markup, TextDelta
+from ..types.events import CallInReasoning, Event, Markup, TextDelta, ToolCallEnd
 from . import call_start, prose
+from .bare_call import BareCall
+from .body_call import BodyCall
 from .json_call import events_of
-from .json_shapes import BareJson, WrappedJson
 from .scanner import ScanMode, Scanner, Token
 from .states import Place, ReplyState
 
-__all__ = ["Parser"]
+__all__ = ["Parser", "call_meant"]
 
 
 class Parser:
@@ -44,6 +45,11 @@ class Parser:
         self._reply = ReplyState(catalog, dialects, self._scanner, place, depth=int(reasoning_open))
         self._length = 0
         self._closed = False
+
+    @property
+    def in_call(self) -> bool:
+        """Whether what was read ends inside a call, or in what will be one if it goes on like that."""
+        return self._reply.reader is not None
 
     def feed(self, chunk: str) -> list[Event]:
         """Read more text.
@@ -86,6 +92,8 @@ class Parser:
             events += self._read()
         if reply.place is Place.OPENING:
             call_start.release_at_end(reply)
+        if reply.place is Place.REASONING and reply.looks_into_thoughts and (name := call_meant(reply.thoughts, reply.catalog)):
+            reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
         self._closed = True
@@ -110,9 +118,24 @@ class Parser:
         return events
 
 
+def call_meant(reasoning: str, tools: Tools) -> str:
+    """Return the tool of a call that stands in reasoning, where it is none; "" if no offered tool is called there.
+
+    Args:
+        reasoning: which never ended; only its end is looked at.
+        tools: what was offered.
+    """
+    catalog = Catalog.of(tools)
+    parser = Parser(catalog)
+    parser._reply.looks_into_thoughts = False  # thoughts in thoughts would be read again and again
+    events = [*parser.feed(reasoning[-prose.THOUGHTS :]), *parser.close()]
+    names = [event.raw.name for event in events if isinstance(event, ToolCallEnd) and event.raw.complete]
+    return next((name for name in reversed(names) if len(catalog) and catalog.meant_by(name)), "")
+
+
 def _outside_call(reply: ReplyState, token: Token) -> None:
     kind, place = token.kind, reply.place
-    if reply.prose.fence and place in _OPEN_TO_REASONING and kind.startswith("reasoning"):
+    if reply.prose.fence and place in _OPEN_TO_REASONING and (kind in _MARKS or kind.startswith("reasoning")):
         kind = "text"
     elif place is Place.OPENING and kind != "ticks" and call_start.is_fence_line(reply.held):
         kind, token = "text", Token("text", token.text, token.start)  # what follows a fence on its line names a language
@@ -124,40 +147,35 @@ def _outside_call(reply: ReplyState, token: Token) -> None:
 
 def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     reader, found = reply.reader, True
-    if isinstance(reader, WrappedJson):
-        found = _settle_wrapped(reply, reader)
-    elif isinstance(reader, BareJson):
+    if isinstance(reader, BodyCall):
+        found = _settle_body(reply, reader)
+    elif isinstance(reader, BareCall):
         found = _settle_bare(reply, reader)
         rest = reader.rest(found)
     reply.leave_call(rest, found=found)
 
 
-def _settle_wrapped(reply: ReplyState, reader: WrappedJson) -> bool:
-    """A call as JSON in a wrapper has ended: now its name is known, and with it whether it is one."""
+def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
+    """A body has ended: now the names in it are known, and with them whether they are calls."""
     reply.plain_closers = reply.plain_closers or reader.fell_back
     calls = reader.calls()
-    if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
-        call_start.release_as_text(reply)
-        for part in reader.tokens():
-            prose.text(reply, part)
-        return False
-    call_start.note_fence(reply)
-    for kind, part in call_start.held_markup(reply.held):
-        reply.markup(kind, part)
+    if reader.opener is None:
+        if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
+            call_start.release_as_text(reply)
+            for part in reader.tokens():
+                prose.text(reply, part)
+            return False
+        call_start.note_fence(reply, reader.row)
+        for kind, part in call_start.held_markup(reply.held):
+            reply.markup(kind, part)
+        reply.wrapper = "" if reader.closer or "block_close" not in reader.row.tags else reader.row.name
     reply.calls += len(calls)
-    reply.events += events_of(calls)
-    for part in reader.space:
-        reply.markup("space", part)
-    if any(part.text.strip() for part in reader.space):
-        reply.repair("json-extra-closer", (reader.space[0].start, reader.space[-1].end))
-    if reader.closer is not None:
-        reply.markup("block_close", reader.closer)
-    reply.wrapper = "" if reader.closer else calls[0].dialect
+    reply.events += reader.events(calls)
     return True
 
 
-def _settle_bare(reply: ReplyState, reader: BareJson) -> bool:
-    """JSON alone has ended, and what follows is known, too."""
+def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
+    """A call without any mark has ended, and what follows is known, too."""
     calls = reader.calls()
     if not calls:
         call_start.release_as_text(reply)
@@ -217,7 +235,10 @@ def _text_in_block(reply: ReplyState, token: Token) -> None:
     reply.events.append(TextDelta(text=token.text[blank:], span=(middle, token.end)))
 
 
-def _repeated_block(reply: ReplyState, token: Token) -> None:
+def _block_in_block(reply: ReplyState, token: Token) -> None:
+    if token.dialect != reply.wrapper and call_start.opens_inner(reply, token, ""):
+        call_start.hold(reply, token)
+        return
     reply.markup("block_open", token)
     reply.repair("repeated-block", token.span)
 
@@ -230,6 +251,7 @@ def _end_block(reply: ReplyState, token: Token) -> None:
 
 # What the scanner looks for outside a call.
 _MODES = {**dict.fromkeys(Place, ScanMode.PROSE), Place.CODE: ScanMode.CODE}
+_MARKS = frozenset({"mark", "special", "text_open", "message_close"})
 _OPEN_TO_REASONING = frozenset({Place.PROSE, Place.BLOCK})  # but not in a fence
 
 # (place, token kind) -> what reads such a token there. Kinds are those of the scanner and of the dialects.
@@ -239,19 +261,26 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.PROSE, "reasoning_close"): prose.stray_tag,
     (Place.PROSE, "block_open"): call_start.hold,
     (Place.PROSE, "call_open"): call_start.hold,
-    (Place.PROSE, "json_open"): call_start.bare_json,
+    (Place.PROSE, "json_open"): call_start.bare_call,
     (Place.PROSE, "block_close"): prose.stray,
     (Place.PROSE, "call_close"): prose.stray,
     (Place.PROSE, "parameter_close"): prose.stray,
+    (Place.PROSE, "special"): prose.special,
+    (Place.BLOCK, "special"): prose.special,
+    **{(place, kind): prose.mark for place in (Place.PROSE, Place.BLOCK) for kind in ("mark", "text_open", "message_close")},
     (Place.CODE, "ticks"): prose.end_code,
     (Place.CODE, "blank_line"): prose.end_code_at_blank_line,
     (Place.REASONING, "reasoning_open"): prose.reasoning_nested,
     (Place.REASONING, "reasoning_close"): prose.reasoning_close,
+    (Place.REASONING, "text_open"): prose.reasoning_close,
+    (Place.REASONING, "message_close"): prose.reasoning_close,
     (Place.OPENING, "text"): call_start.text_after_opening,
     (Place.OPENING, "ticks"): call_start.ticks_after_opening,
     (Place.OPENING, "block_open"): call_start.block_after_opening,
     (Place.OPENING, "call_open"): call_start.call_after_opening,
     (Place.OPENING, "call_close"): call_start.body_after_opening,
+    (Place.OPENING, "message_close"): call_start.body_after_opening,
+    (Place.OPENING, "name_end"): call_start.body_after_opening,
     (Place.OPENING, "parameter_open"): call_start.body_after_opening,
     (Place.OPENING, "body_open"): call_start.body_after_opening,
     (Place.OPENING, "json_open"): call_start.json_after_opening,
@@ -260,10 +289,10 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.BLOCK, "ticks"): _ticks_in_block,
     (Place.BLOCK, "reasoning_open"): prose.reasoning_open,
     (Place.BLOCK, "reasoning_close"): prose.stray_tag,
-    (Place.BLOCK, "block_open"): _repeated_block,
+    (Place.BLOCK, "block_open"): _block_in_block,
     (Place.BLOCK, "block_close"): _end_block,
     (Place.BLOCK, "call_open"): _call_in_block,
-    (Place.BLOCK, "json_open"): call_start.bare_json,
+    (Place.BLOCK, "json_open"): call_start.bare_call,
     (Place.BLOCK, "call_close"): _closer_in_block,
     (Place.BLOCK, "parameter_close"): _closer_in_block,
 }

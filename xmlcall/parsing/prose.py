@@ -12,16 +12,19 @@ __all__ = [
     "end_code",
     "end_code_at_blank_line",
     "end_fence",
+    "mark",
     "note",
     "reasoning_close",
     "reasoning_nested",
     "reasoning_open",
     "reasoning_text",
+    "special",
     "stray",
     "stray_tag",
     "text",
 ]
 
+THOUGHTS = 8192  # characters of open reasoning that are kept at least
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -34,6 +37,7 @@ def text(reply: ReplyState, token: Token) -> None:
         if not token.text:
             return
     reply.events.append(TextDelta(text=token.text, span=token.span))
+    reply.prose.has_text = reply.prose.has_text or bool(token.text.strip())
     note(reply, token.text)
 
 
@@ -66,6 +70,19 @@ def end_code_at_blank_line(reply: ReplyState, token: Token) -> None:
     text(reply, token)
 
 
+def mark(reply: ReplyState, token: Token) -> None:
+    """Leave out a mark of a format whose markup was read before, or with which the reply begins; elsewhere it is text."""
+    if token.dialect in reply.seen or (reply.prose.line_blank and not reply.prose.has_text):
+        reply.markup("mark", token)
+    else:
+        text(reply, token)
+
+
+def special(reply: ReplyState, token: Token) -> None:
+    """Leave out a mark that stands in no text."""
+    reply.markup("mark", token)
+
+
 def stray_tag(reply: ReplyState, token: Token) -> None:
     """Leave out a tag that means nothing here."""
     reply.markup("stray", token)
@@ -80,18 +97,24 @@ def stray(reply: ReplyState, token: Token) -> None:
 def reasoning_open(reply: ReplyState, token: Token) -> None:
     """Read the tag that begins reasoning."""
     reply.markup("reasoning", token)
-    reply.place, reply.depth = Place.REASONING, 1
+    reply.place, reply.depth, reply.thinks_in, reply.thoughts = Place.REASONING, 1, token.dialect, ""
 
 
 def reasoning_nested(reply: ReplyState, token: Token) -> None:
-    """Read such a tag in reasoning."""
-    reply.depth += 1
+    """Read such a tag in reasoning: tags nest, and of a format's own marks the first closes all."""
+    if token.dialect and _is_of_reasoning(reply, token):
+        reply.markup("mark", token)
+        return
+    reply.depth += not token.dialect and _is_of_reasoning(reply, token)
     reasoning_text(reply, token)
 
 
 def reasoning_close(reply: ReplyState, token: Token) -> None:
     """Read a closing tag in reasoning."""
-    reply.depth -= 1
+    if not _is_of_reasoning(reply, token):
+        reasoning_text(reply, token)
+        return
+    reply.depth = 0 if token.dialect else reply.depth - 1
     if reply.depth:
         reasoning_text(reply, token)
         return
@@ -99,6 +122,13 @@ def reasoning_close(reply: ReplyState, token: Token) -> None:
     reply.place = reply.outside
 
 
+def _is_of_reasoning(reply: ReplyState, token: Token) -> bool:
+    """Say whether a mark belongs to the format that opened the reasoning; of the template's opener that is not known."""
+    return reply.thinks_in in (None, token.dialect)
+
+
 def reasoning_text(reply: ReplyState, token: Token) -> None:
     """Read a token as reasoning."""
+    kept = reply.thoughts + token.text
+    reply.thoughts = kept if len(kept) < 2 * THOUGHTS else kept[-THOUGHTS:]
     reply.events.append(ReasoningDelta(text=token.text, span=token.span))

@@ -79,6 +79,11 @@ _MODES: dict[ScanMode, tuple[tuple[str, ...], bool]] = {
     ScanMode.TEXT: ((), False),
 }
 
+# Tags of the dialects that are text there: marks of strings outside of values, those of reasoning and messages inside.
+_NOT_IN: dict[ScanMode, frozenset[str]] = {
+    **dict.fromkeys(ScanMode, frozenset({"quote", "fence_close"})),
+    ScanMode.VALUE: frozenset({"reasoning_open", "reasoning_close", "text_open", "mark", "special"}),
+}
 _NAMED = frozenset({"call_open", "parameter_open"})
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
@@ -117,7 +122,7 @@ class Scanner:
             elements: parameters that may be written as elements of their names.
         """
         rows = tuple(self._dialects[name] for name in dialects)
-        self._patterns = _patterns(rows, element_tags(elements)) if rows else self._all
+        self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags)) if rows else self._all
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, to read them again."""
@@ -176,7 +181,7 @@ class Scanner:
         part = kind.partition("_")[0]
         if part == "element" or (part == "call" and self._dialects[dialect].tool_elements):
             part = "parameter" if part == "element" else part
-            name = text.translate(_VISIBLE).strip("</> \t\r\n")
+            name = text.removeprefix(self._dialects[dialect].before_tags).translate(_VISIBLE).strip("</> \t\r\n")
             return f"{part}_{kind.partition('_')[2]}", {"name": name}, f"{part} {name}"
         part = "parameter" if part == "body" else part
         attributes = attributes_of(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
@@ -201,7 +206,8 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
     def __missing__(self, mode: ScanMode) -> tuple[Any, tuple[Any, ...]]:
         common, with_tags = _MODES[mode]
         kinds = tuple((kind, _COMMON[kind]) for kind in common)
-        parts = (self._of_tools, (*self._groups, *kinds)) if with_tags else (kinds,)
+        groups = tuple((group, tag) for group, tag in self._groups if group.partition("__")[0] not in _NOT_IN[mode])
+        parts = (self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
         sources = tuple(_alternation(part) for part in parts if part)
         self[mode] = _trigger(sources), tuple(_compiled(source) for source in sources)
         return self[mode]

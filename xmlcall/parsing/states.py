@@ -9,9 +9,9 @@ Places are strings, because the tables are asked for every token, and the hash o
 
 import enum
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..dialects import Dialect
 from ..tools.catalog import Catalog
@@ -60,6 +60,7 @@ class ProseState:
     """What is known of the text around the next token, as far as it decides whether a tag is markup or quoted."""
 
     after_call: bool = False  # only white space since a call or its wrapper ended
+    has_text: bool = False  # something was said to the person
     line_blank: bool = True  # only white space since the last newline
     code_ticks: int = 0  # back-ticks with which the open inline code began
     fence: int = 0  # back-ticks of the open fence
@@ -75,16 +76,20 @@ class ReplyState:
     scanner: Scanner
     place: Place
     depth: int  # of reasoning
+    thinks_in: str | None = None  # the format whose mark opened the reasoning, "" for a tag; None where the template did
     events: list[Event] = field(default_factory=list)
     queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
     prose: ProseState = field(default_factory=ProseState)
     held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
     no_json_before: int = 0  # JSON that starts before this offset was read once and is text
+    looks_into_thoughts: bool = True  # for a call that is lost there
+    thoughts: str = ""  # the end of the reasoning that is open
     wrapper: str = ""  # dialect of the open wrapper
     block_text: bool = False  # text stands between the calls of this wrapper
     reader: CallReader | None = None
     calls: int = 0  # begun so far
-    plain_closers: bool = False  # closers in JSON strings count
+    plain_closers: bool = False  # closers in strings of a body count
+    seen: set[str] = field(default_factory=set)  # dialects of which markup was read: then their other marks count, too
 
     @property
     def outside(self) -> Place:
@@ -95,8 +100,32 @@ class ReplyState:
         """Say whether a name means exactly one of the tools, in whatever spelling; any name does when none are given."""
         return not len(self.catalog) or self.catalog.meant_by(name) is not None
 
+    def positional(self, name: str, named: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Any] | None:
+        """Name the values of a call that stand without a name, by the order in which the tool declares its parameters.
+
+        Args:
+            name: of the tool, as written.
+            named: the values that have a name.
+            values: the others, which stand before them.
+
+        Returns:
+            All with names; None where more than one reading is left. One is left if there are as many values as parameters that
+            were not given, or as many as required ones, and these are declared first.
+        """
+        tool = self.catalog.get(self.catalog.meant_by(name) or name)
+        properties = tool.input_schema.get("properties") if tool else None
+        if tool is None or not isinstance(properties, dict):
+            return None
+        open_ones = [each for each in properties if each not in named]
+        required = [each for each in open_ones if each in tool.input_schema.get("required", ())]
+        if len(values) != len(open_ones) and required != open_ones[: len(values)]:
+            return None
+        return {**dict(zip(open_ones, values, strict=False)), **named}
+
     def markup(self, kind: str, token: Token) -> None:
         """Emit a token that is neither text nor value."""
+        if token.dialect:
+            self.seen.add(token.dialect)
         self.events.append(Markup(kind=kind, span=token.span))
 
     def repair(self, code: str, span: Span) -> None:

@@ -163,6 +163,7 @@ CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
     (CallPlace.CALL, "body_open"): value_end.open_body,
     (CallPlace.CALL, "parameter_close"): _stray,
     (CallPlace.CALL, "list_close"): _list_close,
+    (CallPlace.CALL, "name_end"): _list_close,
     (CallPlace.CALL, "call_close"): _end_here,
     (CallPlace.CALL, "call_open"): _end_unclosed,
     (CallPlace.CALL, "block_open"): _repeated_block,

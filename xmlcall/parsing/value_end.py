@@ -18,6 +18,7 @@ tokens are read again with the knowledge of which openers have closers, so that 
 
 import enum
 from collections import Counter
+from dataclasses import replace
 
 from ..dialects import is_escaped
 from ..tools.names import match_name
@@ -81,6 +82,8 @@ def store(call: CallState, *, has_closer: bool = True) -> None:
         has_closer: whether a tag of its own ended it.
     """
     argument = call.value.close(has_closer=has_closer)
+    if mark := call.draft.dialect.before_tags:
+        argument = replace(argument, text=argument.text.replace(mark, ""))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value)
     if call.value.is_body:

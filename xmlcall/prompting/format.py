@@ -7,7 +7,7 @@ formats: what differs (how a call begins, whether its values are JSON) is a prop
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from ..dialects import Dialect, select
+from ..dialects import Body, Dialect, select
 from ..dialects.tag_names import example_tag, first_tag
 from ..errors import UsageError
 from .families import FAMILIES, Family
@@ -57,7 +57,7 @@ class PromptFormat:
     @property
     def block(self) -> str:
         """What a call begins with, in words for the model."""
-        return first_tag(self.row) or ("JSON" if self.row.is_json else "call")
+        return first_tag(self.row) or ("JSON" if self.notation == "JSON" else "call")
 
     @property
     def tag(self) -> str:
@@ -65,14 +65,24 @@ class PromptFormat:
         return example_tag(self.row)
 
     @property
-    def is_json(self) -> bool:
-        """Whether the arguments of a call are one JSON object."""
-        return self.row.is_json or self.row.json_body
+    def notation(self) -> str:
+        """In which notation the arguments of a call are written; "" where each has tags of its own."""
+        return "JSON" if self.row.json_body else _NOTATIONS.get(self.row.body, "JSON")
+
+    @property
+    def quote(self) -> str:
+        """What stands at both ends of a text in Gemma's notation."""
+        return self.row.written.get("quote", "")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a Markdown fence is the wrapper."""
+        return bool(self.row.fence)
 
     @property
     def has_cdata(self) -> bool:
         """Whether values that hold tags stand in a CDATA section."""
-        return not (self.is_json or self.row.entities)
+        return not (self.notation or self.row.entities)
 
     def speaking(self, lang: str) -> Self:
         """Return the same in another language.
@@ -91,6 +101,8 @@ class PromptFormat:
         """
         return render(self.lang, name, form=self, **values)
 
+
+_NOTATIONS: Final = {Body.TAGS: "", Body.PYTHON: "Python", Body.LINES: "Python", Body.GEMMA: "Gemma"}
 
 ENGLISH: Final = PromptFormat()
 """The default: our own wire format, in English."""

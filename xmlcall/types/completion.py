@@ -62,6 +62,7 @@ class Chunk:
         text: visible text.
         reasoning: text of the server's own reasoning field.
         tool_calls: calls that the server itself parsed (mode "native"), whole.
+        call_ids: their ids, as the server chose them; "" for one without.
         finish_reason: set once, at the end.
         usage: of the reply so far; the last one counts.
         top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
@@ -72,6 +73,7 @@ class Chunk:
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[RawCall, ...] = ()
+    call_ids: tuple[str, ...] = ()
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     top_logprobs: tuple[tuple[str, float], ...] = ()

@@ -1,7 +1,7 @@
 """What the parser says, in stream order: a closed union of frozen values.
 
-The spans of all events but `Repaired` tile the reply: every character is text, reasoning, an argument's text or markup.
-`Repaired` is a remark about a place that other events cover already.
+The spans of all events tile the reply: every character is text, reasoning, an argument's text or markup. But `Repaired` and
+`CallInReasoning` are remarks about a place that other events cover already.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from .calls import InvalidCall, RawCall, Span, ToolCall
 
 __all__ = [
+    "CallInReasoning",
     "Event",
     "Markup",
     "ReasoningDelta",
@@ -91,7 +92,20 @@ class Repaired:
     span: Span
 
 
-Event = TextDelta | ReasoningDelta | Markup | ToolCallStart | ToolArgumentDelta | ToolCallEnd | Repaired
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallInReasoning:
+    """A call of an offered tool stands in reasoning that never ended, so it is none: the model meant one, and nobody hears it.
+
+    Args:
+        name: of the tool, as written.
+        span: the end of the reply; the place of the call is in the reasoning.
+    """
+
+    name: str
+    span: Span
+
+
+Event = TextDelta | ReasoningDelta | Markup | ToolCallStart | ToolArgumentDelta | ToolCallEnd | Repaired | CallInReasoning
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:

@@ -1,0 +1,134 @@
+"""The object family: a tag names the tool, and one object with its arguments stands behind it."""
+
+from .dialect import Body, Dialect
+
+__all__ = ["OBJECTS"]
+
+_NAME = r"[\w.\-]{1,128}"
+# What follows a name is part of the pattern: else a name that is cut in the stream would be a shorter one.
+_BEFORE_OBJECT = r"(?=\s{0,8}\{)"
+
+# Gemma 4: strings between marks, keys without quotes; reasoning is a channel.
+_GEMMA4 = Dialect(
+    name="gemma4",
+    tags={
+        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
+        "call_close": r"<tool_call\|>",
+        "quote": r'<\|"\|>',
+        "reasoning_open": r"<\|channel>(?:thought(?:\n|(?=[^\n]))|(?=[^t]|t[^h]|th[^o]|tho[^u]|thou[^g]|thoug[^h]|though[^t]))",
+        "reasoning_close": r"<channel\|>",
+        "mark": r"<turn\|>|<\|tool_response>|<eos>",
+    },
+    written={"call_open": "<|tool_call>call:{name}", "call_close": "<tool_call|>", "quote": '<|"|>'},
+    name_in_tag=r":\s*([\w.\-]+)",
+    body=Body.GEMMA,
+    joint="",
+)
+_FUNCTION_GEMMA = Dialect(
+    name="functiongemma",
+    tags={
+        "call_open": rf"<start_function_call>\s{{0,4}}call:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
+        "call_close": "<end_function_call>",
+        "quote": "<escape>",
+        "mark": "<start_function_response>|<end_of_turn>",
+    },
+    written={"call_open": "<start_function_call>call:{name}", "call_close": "<end_function_call>", "quote": "<escape>"},
+    name_in_tag=r":\s*([\w.\-]+)",
+    body=Body.GEMMA,
+    joint="",
+)
+
+# Mistral from its tokenizer 11 on: the mark before each call; an id and a second mark in some models. Nothing closes a call.
+_MISTRAL = Dialect(
+    name="mistral",
+    tags={
+        "call_open": rf"\[TOOL_CALLS\]\s{{0,4}}{_NAME}(?:\s{{0,4}}\[CALL_ID\]\w{{1,64}})?(?:\s{{0,4}}\[ARGS\])?"
+        rf"{_BEFORE_OBJECT}",
+        "reasoning_open": r"\[THINK\]",
+        "reasoning_close": r"\[/THINK\]",
+    },
+    written={"call_open": "[TOOL_CALLS]{name}[ARGS]"},
+    name_in_tag=r"\[TOOL_CALLS\]\s*([\w.\-]+)",
+    body=Body.OBJECT,
+    joint="",
+)
+
+# gpt-oss: messages with a header. One with a recipient among the functions is a call, whatever its channel.
+_BUILT_IN = r"(?!(?:assistant|browser|python|container|user|system)\b)"
+_TO = rf"to=(?:functions\.)?{_BUILT_IN}{_NAME}"
+_KIND = r"(?:\s{0,4}(?:<\|constrain\|>)?\s{0,4}\w{1,16})?\s{0,4}"
+_STARTS = r"(?:<\|start\|>assistant)?"
+_HARMONY = Dialect(
+    name="harmony",
+    tags={
+        "call_open": rf"(?:(?:<\|start\|>assistant\s{{0,4}})?{_TO}|{_STARTS}(?=<\|channel\|>\w{{1,16}}\s{{0,4}}{_TO}))"
+        rf"<\|channel\|>\w{{1,16}}(?:\s{{0,4}}{_TO})?{_KIND}<\|message\|>",
+        "reasoning_open": rf"{_STARTS}<\|channel\|>analysis{_KIND}<\|message\|>",
+        "text_open": rf"{_STARTS}<\|channel\|>(?:final|commentary)(?:\s{{0,4}}to=(?:assistant|user|all))?{_KIND}<\|message\|>"
+        r"|<\|start\|>assistant<\|message\|>",
+        "message_close": r"<\|(?:end|return|call)\|>",
+    },
+    written={
+        "call_open": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
+        "call_close": "<|call|>",
+    },
+    name_in_tag=r"to=(?:functions\.)?([\w.\-]+)",
+    body=Body.OBJECT,
+    joint="",
+)
+
+# Kimi K2: the id names the tool and counts the calls of a conversation.
+_KIMI_K2 = Dialect(
+    name="kimi_k2",
+    tags={
+        "block_open": r"<\|tool_calls_section_begin\|>",
+        "block_close": r"<\|tool_calls_section_end\|>",
+        "call_open": rf"<\|tool_call_begin\|>\s{{0,8}}(?:functions\.)?{_NAME}(?::\d{{1,6}})?\s{{0,8}}"
+        r"<\|tool_call_argument_begin\|>",
+        "call_close": r"<\|tool_call_end\|>",
+    },
+    written={
+        "block_open": "<|tool_calls_section_begin|>",
+        "block_close": "<|tool_calls_section_end|>",
+        "call_open": "<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>",
+        "call_close": "<|tool_call_end|>",
+    },
+    name_in_tag=r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+)",
+    body=Body.OBJECT,
+    joint="",
+)
+
+# DeepSeek V3.1, and V3 and R1, which put the object in a fence. Some templates have plain bars and underscores.
+_BAR = "[\uff5c|]"
+_WORD = "[\u2581_ ]"
+
+
+def _deepseek(part: str) -> str:
+    return f"<{_BAR}{part.replace(' ', _WORD)}{_BAR}>"
+
+
+_SEP = _deepseek("tool sep")
+_FENCE = r"\s{0,8}(?:```(?:json)?\s{0,8})?(?=\{)"
+_DEEPSEEK = Dialect(
+    name="deepseek",
+    tags={
+        "block_open": _deepseek("tool calls begin"),
+        "block_close": _deepseek("tool calls end"),
+        "call_open": _deepseek("tool call begin")
+        + rf"\s{{0,8}}(?:function{_SEP}\s{{0,8}}{_NAME}{_FENCE}|{_NAME}\s{{0,8}}{_SEP}{_FENCE})",
+        "call_close": _deepseek("tool call end"),
+        "fence_close": "```",
+        "special": rf"{_deepseek('end of sentence')}|{_deepseek('tool output begin')}|{_deepseek('tool output end')}",
+    },
+    written={
+        "block_open": "<\uff5ctool\u2581calls\u2581begin\uff5c>",
+        "block_close": "<\uff5ctool\u2581calls\u2581end\uff5c>",
+        "call_open": "<\uff5ctool\u2581call\u2581begin\uff5c>{name}<\uff5ctool\u2581sep\uff5c>",
+        "call_close": "<\uff5ctool\u2581call\u2581end\uff5c>",
+    },
+    name_in_tag=rf"begin{_BAR}>\s*(?:function{_SEP}\s*)?([\w.\-]+)",
+    body=Body.OBJECT,
+    joint="",
+)
+
+OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK)

@@ -1,0 +1,154 @@
+"""Wire formats from outside: rows in TOML files, and those that installed packages declare as entry points.
+
+A row is data, so a file is read strictly and nothing in it is run. A row that could not be read, or that takes the calls of
+another, is refused with the reason: otherwise a reply would be text, or another format's call, in silence.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import UsageError
+from .dialect import Body, Dialect, TypeMark, length_of_tag
+
+__all__ = ["GROUP", "installed_rows", "read_row", "shadowed"]
+
+GROUP: Final = "xmlcall.dialects"
+"""The group of entry points; each one is a `Dialect`."""
+
+MOST_BYTES: Final = 64 * 1024
+_SAMPLE: Final = "read_file"
+_BODIES: Final = {body.name.lower(): body for body in Body}
+_OPENERS: Final = ("call_open", "block_open")
+
+
+def read_row(file: Path) -> Dialect:
+    """Read a row.
+
+    Args:
+        file: TOML, whose keys are the arguments of `Dialect`; `body` is `tags`, `json`, `keyed`, `python`, `lines`, `object` or
+            `gemma`.
+
+    Raises:
+        UsageError: it cannot be read, or is no row; says the file, and what was expected.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UsageError(f"{file}: expected at most {MOST_BYTES} bytes; a row is a page at most")
+        data = tomllib.loads(content.decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file}: expected a wire format as TOML: {error}") from error
+    try:
+        return Dialect(**_arguments(data))
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name: field for field in fields(Dialect)}
+    if unknown := sorted(data.keys() - known):
+        raise UsageError(f"expected keys of {', '.join(known)}, got {unknown[0]!r}; correct its name")
+    needed = [name for name, field in known.items() if field.default is MISSING]
+    if missing := [name for name in needed if name not in data]:
+        raise UsageError(f"expected the keys {', '.join(needed)}, got none of {', '.join(missing)}; add them")
+    return {name: _READERS.get(str(known[name].type), _text)(name, value) for name, value in data.items()}
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"expected a text as {name}, got {value!r:.80}")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"expected true or false as {name}, got {value!r:.80}")
+    return value
+
+
+def _texts(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise UsageError(f"expected a table of texts as {name}, got {value!r:.80}")
+    return {key: _text(f"{name}.{key}", each) for key, each in value.items()}
+
+
+def _pair(name: str, value: Any) -> tuple[str, str]:
+    if not (isinstance(value, list) and len(value) == 2):
+        raise UsageError(f"expected two texts as {name}, got {value!r:.80}")
+    return _text(name, value[0]), _text(name, value[1])
+
+
+def _body(name: str, value: Any) -> Body:
+    if value not in _BODIES:
+        raise UsageError(f"expected {', '.join(_BODIES)} as {name}, got {value!r:.80}")
+    return _BODIES[value]
+
+
+def _mark(name: str, value: Any) -> TypeMark:
+    texts = _texts(name, value)
+    if texts.keys() != {"written", "attribute", "value"}:
+        raise UsageError(f"expected the keys written, attribute and value in {name}, got {', '.join(texts) or 'none'}")
+    return TypeMark(written=texts["written"], attribute=texts["attribute"], value=texts["value"])
+
+
+_READERS: Final = {
+    str(bool): _flag,
+    str(dict[str, str]): _texts,
+    str(tuple[str, str]): _pair,
+    str(Body): _body,
+    str(TypeMark | None): _mark,
+}
+"""The type of an argument -> what reads its value; all others are texts."""
+
+
+def shadowed(row: Dialect, rows: Iterable[Dialect]) -> str:
+    """Say why a row must not stand beside others: it has a name of theirs, or reads their calls. "" if it may.
+
+    Several rows may share a wrapper, if what follows it tells them apart; so a wrapper is shared only in another notation.
+
+    Args:
+        row: a new one.
+        rows: those that are read already.
+    """
+    for other in rows:
+        if other.name == row.name:
+            return f"expected a name that no other format has, got {row.name!r}; choose another one"
+        for kind in _OPENERS:
+            if (kind == "call_open" or other.body is row.body) and _takes(row, other, kind):
+                what = other.written[kind].replace("{name}", _SAMPLE)
+                return (
+                    f"expected tags of its own, got a {kind} that reads {what!r} of {other.name!r}; use that format, or narrow it"
+                )
+    return ""
+
+
+def _takes(row: Dialect, other: Dialect, kind: str) -> bool:
+    text = other.written.get(kind, "").replace("{name}", _SAMPLE)
+    return bool(text) and kind in row.tags and length_of_tag(row.tags[kind], text) > 0
+
+
+def installed_rows(points: Iterable[EntryPoint] | None = None) -> tuple[list[Dialect], list[str]]:
+    """Return the rows that installed packages declare, and why others are refused.
+
+    Args:
+        points: the entry points; None for those of the installed packages.
+    """
+    rows, problems = list[Dialect](), list[str]()
+    for point in entry_points(group=GROUP) if points is None else points:
+        try:
+            row = point.load()
+        except (ImportError, AttributeError, UsageError) as error:
+            problems.append(f"the wire format {point.name!r} of {point.value} is left out: {error}")
+            continue
+        if isinstance(row, Dialect):
+            rows.append(row)
+        else:
+            problems.append(
+                f"the wire format {point.name!r} of {point.value} is left out: expected a Dialect, got {type(row).__name__}"
+            )
+    return rows, problems

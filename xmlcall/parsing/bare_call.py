@@ -1,0 +1,161 @@
+"""A call that stands alone, in no wrapper: `{"name": "f", "arguments": {...}}` or `[f(a=1)]` at the start of a line.
+
+A quoted example must not run, so it is a call only if its first key is one of a few, its name is declared, and a newline, the
+reply's end, a fence's end or another object follows it (docs/design.md, section 4, invariants 2 and 7). Until that is known its
+text is held; if it is none, the parser reads the text after its first key again, and takes no JSON in it for a call, so that no
+text is held twice.
+"""
+
+from collections.abc import Callable, Iterator
+
+import regex
+
+from ..dialects import ARGUMENTS, Dialect
+from ..types.calls import RawCall
+from .extent import Extent
+from .json_call import Positional, calls_of, name_in
+from .scanner import ScanMode, Token
+
+__all__ = ["BareCall"]
+
+# What may stand between two objects or at the end: white space, closing brackets too many, a separator; then what decides.
+_FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
+_WRAPPER = regex.compile(r"<(\w+)>\s*")
+_ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
+
+
+def _is_other_python(call: RawCall) -> bool:
+    """Say whether a call cannot be read because it is Python of another kind: a comprehension, a list of expressions."""
+    return any(issue.code != "ambiguous" for issue in call.issues)
+
+
+class BareCall:
+    """Reads one object, array, or list of Python calls.
+
+    Args:
+        index: the first call's number in the reply.
+        opener: the text up to the name, in a wrapper of its own or not.
+        dialect: the wire format.
+        declared: says whether a tool of a name was offered.
+        positional: gives names to values without one.
+        unread: gives text back to the scanner.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        opener: Token,
+        dialect: Dialect,
+        declared: Callable[[str], bool],
+        positional: Positional,
+        unread: Callable[[str], None],
+    ) -> None:
+        wrapper = _WRAPPER.match(opener.text)
+        length = wrapper.end() if wrapper else 0
+        self._opener = opener
+        self._found = False  # whether what follows says that it is a call
+        self._tag = 0  # length of the wrapper's closer in what follows
+        self._index = index
+        self._dialect = dialect
+        self._declared = declared
+        self._positional = positional
+        self._unread = unread
+        self._closer = regex.compile(rf"\s{{0,64}}</(?i:{wrapper.group(1)})\s{{0,4}}>") if wrapper else None
+        self._start = opener.start + length
+        self._json = [opener.text[length:]]
+        self._after = ""
+        self._complete = True
+        self._extent = Extent(dialect.body)
+        self._extent.text(self._json[0])
+        # Brackets that may be missing at the reply's end: those around name and arguments, not those of the arguments.
+        self._spare = self._extent.depth - self._json[0].endswith("{")
+        self.mode = ScanMode.PROSE if self._extent.done else ScanMode.TEXT
+
+    def take(self, token: Token) -> list[Token] | None:
+        """Read a token; return None until it is decided, else the tokens that are still to be read."""
+        if self._extent.done:
+            return self._follow(token)
+        used = self._extent.text(token.text)
+        self._json.append(token.text[:used])
+        if used < len(token.text):
+            self._unread(token.text[used:])
+        if self._extent.done:
+            self.mode = ScanMode.PROSE
+        return None
+
+    def _follow(self, token: Token) -> list[Token] | None:
+        if token.kind != "text":
+            return self._decide(token.kind in ("json_open", "ticks") or token.kind.endswith("_close"), token.text)
+        self._after += token.text
+        closer = self._closer.match(self._after, partial=True) if self._closer else None
+        if closer is not None:
+            return None if closer.partial else self._decide(True, tag=closer.end())
+        following = _FOLLOW.fullmatch(self._after) or _FOLLOW.match(self._after)
+        next_character = following["next"] if following else None
+        return self._decide(next_character in ("\r", "\n")) if next_character else None
+
+    def _decide(self, found: bool, more: str = "", tag: int = 0) -> list[Token]:
+        self._found = found
+        self._after += more
+        self._tag = tag
+        return []
+
+    def finish(self, offset: int, *, cut: bool) -> list[Token]:
+        """Decide at the end of the reply; return the tokens that are still to be read."""
+        if self._extent.done:
+            return self._decide(True)
+        text = "".join(self._json)
+        if self._dialect.is_python:
+            self._complete = False
+            return self._decide(self._declared(name_in(text)))
+        outer = self._extent.depth <= self._spare and not self._extent.in_string and text.rstrip().endswith("}")
+        self._complete = outer and not cut
+        return self._decide(self._complete or self._declared(name_in(text)))
+
+    def calls(self) -> list[RawCall]:
+        """Return the calls; none if it is text after all."""
+        text = "".join(self._json)
+        if not self._found or not (self._dialect.is_python or _ARGUMENT_KEY.search(text)):
+            return []
+        span = (self._start, self._start + len(text))
+        calls = calls_of(
+            text,
+            span,
+            index=self._index,
+            dialect=self._dialect.name,
+            complete=self._complete,
+            body=self._dialect.body,
+            positional=self._positional,
+        )
+        if self._dialect.is_python and any(call.complete and _is_other_python(call) for call in calls):
+            return []
+        return calls if any(self._declared(call.name) for call in calls) else []
+
+    @property
+    def end(self) -> int:
+        """Offset after the JSON."""
+        return self._start + sum(map(len, self._json))
+
+    def before(self) -> Iterator[Token]:
+        """Yield the opening tag of a wrapper of its own."""
+        length = self._start - self._opener.start
+        if length:
+            yield Token("block_open", self._opener.text[:length], self._opener.start)
+
+    def after(self) -> Iterator[tuple[str, Token]]:
+        """Yield the closing tag of that wrapper, or brackets too many and a comma, with the kind of markup."""
+        length = self._tag or self._dropped()
+        if length:
+            yield "block_close" if self._tag else "dropped", Token("markup", self._after[:length], self.end)
+
+    def _dropped(self) -> int:
+        following = _FOLLOW.match(self._after)
+        return len(following["space"]) if following and following["space"].strip() else 0
+
+    def rest(self, found: bool) -> list[Token]:
+        """Return what is still to be read: all after the opener if it is text after all."""
+        if not found:
+            return [Token("text", "".join(self._json)[self._opener.end - self._start :] + self._after, self._opener.end)]
+        length = self._tag or self._dropped()
+        return [Token("text", self._after[length:], self.end + length)]

@@ -1,0 +1,267 @@
+"""Reads what a wrapper or a named call holds in a notation of its own: JSON, Python, or Gemma's objects.
+
+*In a wrapper* (`<tool_call>{"name": "f", ...}</tool_call>`, `[TOOL_CALLS][{...}]`, `<|python_start|>[f(a=1)]<|python_end|>`)
+the name may stand anywhere in the body, so whether it is a call is known when it has ended; until then its tokens are held. One
+value after another may stand there. *Behind a tag that names the tool* (`<|tool_call>call:f{...}<tool_call|>`) stands one object.
+
+A value ends at its last bracket (`extent.py`); a closing tag ends it, too, unless it stands in a string. Where the reply ends
+inside a string (a quote was not escaped), the first closing tag is taken after all, and from then on closing tags in strings
+count, so that no text is held twice: the cost is linear. The closing tag itself may be missing, because for many models it is
+the token at which the server stops.
+"""
+
+from collections.abc import Iterator
+
+import regex
+
+from ..dialects import Body, Dialect
+from ..types.calls import Issue, RawCall
+from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from .extent import Extent
+from .json_call import Positional, calls_of, events_of
+from .scanner import ScanMode, Token
+
+__all__ = ["BodyCall"]
+
+_WHITE = " \t\r\n"
+_RUNS = regex.compile(r"\s+|\S+")  # white space is told apart, however the stream was cut
+_ENDS = frozenset({"block_close", "call_close", "message_close", "call_open", "fence_close"})
+
+
+class _Value:
+    """One value of the body: its tokens, and where it ends."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.tokens: list[Token] = []
+        self.extent = Extent(body)
+        self.is_whole = True
+
+    @property
+    def text(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return (self.tokens[0].start, self.tokens[-1].end)
+
+
+class BodyCall:
+    """Reads one body.
+
+    Args:
+        index: number of its first call in the reply.
+        row: the wire format.
+        positional: gives names to values without one.
+        opener: the tag that names the tool; None in a wrapper.
+        body: the notation, where the body's beginning says another than the row.
+        plain_closers: a closing tag ends the body even in a string.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        row: Dialect,
+        positional: Positional,
+        opener: Token | None = None,
+        body: Body | None = None,
+        plain_closers: bool = False,
+    ) -> None:
+        self.mode = ScanMode.VALUE
+        self.row = row
+        self.opener = opener
+        self.closer: Token | None = None
+        self.fell_back = False
+        self._index = index
+        self._positional = positional
+        self._body = body or row.body
+        self._plain_closers = plain_closers
+        self._values: list[_Value] = []
+        self._between: list[Token] = []  # white space, separators and brackets too many, in the order of the text
+        self._gap: Token | None = None  # a separator that waits for what follows
+        self._is_open = False  # in a value
+        self._first_closer: int | None = None
+        self._cut = False
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def take(self, token: Token) -> list[Token] | None:
+        """Read a token; return None while the body goes on, else the tokens after it."""
+        if token.kind in _ENDS and self._may_end(token):
+            return self._end(token)
+        return self._in_value(token) if self._is_open else self._outside(token)
+
+    def _may_end(self, token: Token) -> bool:
+        if not self._is_open or self._plain_closers:
+            return True
+        value = self._values[-1]
+        if not value.extent.in_string:
+            return token.kind != "call_open" or self.opener is not None
+        if self._first_closer is None and token.kind not in ("call_open", "fence_close"):
+            self._first_closer = len(value.tokens)
+        return False
+
+    def _end(self, token: Token) -> list[Token] | None:
+        if token.kind == "fence_close" and self.opener is not None and self._values:  # around the object
+            self._between.append(token)
+            return None
+        self._is_open = False
+        gap = [self._gap] if self._gap else []
+        if token.kind == ("block_close" if self.opener is None else "call_close") or token.kind == "message_close":
+            self._between += gap
+            self.closer = token
+            return []
+        return [*gap, token]
+
+    def _in_value(self, token: Token) -> list[Token] | None:
+        value = self._values[-1]
+        used = value.extent.feed(token)
+        value.tokens.append(token if used == len(token.text) else Token("text", token.text[:used], token.start))
+        if not value.extent.done:
+            return None
+        self._is_open = False
+        rest = Token("text", token.text[used:], token.start + used)
+        return self._outside(rest) if rest.text else None
+
+    def _outside(self, token: Token) -> list[Token] | None:
+        """Before the first value stands white space alone; after one also closing brackets too many, and separators."""
+        if self._gap:
+            token, self._gap = Token("text", self._gap.text + token.text, self._gap.start), None
+        allowed = f"{_WHITE}}}]" if self._values else _WHITE
+        rest = token.text.lstrip(allowed)
+        blank = len(token.text) - len(rest)
+        self._between += (Token("text", run[0], token.start + run.start()) for run in _RUNS.finditer(token.text, 0, blank))
+        return self._next(Token(token.kind, rest, token.start + blank)) if rest else None
+
+    def _next(self, token: Token) -> list[Token] | None:
+        """Read what follows a value: another one, or what no longer belongs to the body."""
+        following = token.text[1:].lstrip(_WHITE) if token.text[0] in ",;" else token.text
+        if self._values and not following and self.opener is None:
+            self._gap = token
+            return None
+        if self._values and not (self.opener is None and following[0] in "{[" and self._may_go_on(token)):
+            return [token]
+        if self.opener is not None and following[0] != "{":
+            return [token]
+        before = len(token.text) - len(following)
+        if before:
+            self._between.append(Token("text", token.text[:before], token.start))
+        self._values.append(_Value(_notation(self._body, following)))
+        self._is_open = True
+        return self._in_value(Token(token.kind, following, token.start + before))
+
+    def _may_go_on(self, token: Token) -> bool:
+        """A value follows another one behind a separator, or in a wrapper that will be closed."""
+        return token.text[0] in ",;" or "block_close" in self.row.tags
+
+    def finish(self, offset: int, *, cut: bool) -> list[Token]:
+        """End the body at the end of the reply; return the tokens that are still to be read."""
+        gap, self._gap = [self._gap] if self._gap else [], None
+        self._cut = cut
+        if not self._is_open:
+            return gap
+        value = self._values[-1]
+        if self._first_closer is not None:
+            at, tokens = self._first_closer, value.tokens
+            value.tokens, self.closer, self.fell_back = tokens[:at], tokens[at], True
+            return tokens[at + 1 :]
+        value.is_whole = value.body is Body.LINES and not cut and not value.extent.depth and not value.extent.in_string
+        return []
+
+    # -- what was read -----------------------------------------------------------------------------------------
+
+    def tokens(self) -> list[Token]:
+        """Return everything that was read after the opener, in the order of the text."""
+        parts = [*(token for value in self._values for token in value.tokens), *self._between]
+        return sorted([*parts, *([self.closer] if self.closer else [])], key=lambda token: token.start)
+
+    def calls(self) -> list[RawCall]:
+        """Return the calls as written, each with its place."""
+        if self.opener is not None:
+            return [self._named_call(self.opener)]
+        found: list[RawCall] = []
+        for value in self._values:
+            found += calls_of(
+                value.text,
+                value.span,
+                index=self._index + len(found),
+                dialect=self.row.name,
+                complete=value.is_whole,
+                body=value.body,
+                positional=self._positional,
+            )
+        return found
+
+    def _named_call(self, opener: Token) -> RawCall:
+        name = opener.attributes["name"]
+        tokens = [opener, *self.tokens()]
+        text = "".join(token.text for token in tokens).rstrip(_WHITE)
+        span = (opener.start, opener.start + len(text))
+        if not self._values:
+            is_whole = self.closer is not None and not self._cut
+            issues = () if is_whole else (Issue(code="truncated-call", message="The reply ended before the call's arguments."),)
+            return RawCall(
+                index=self._index, name=name, dialect=self.row.name, text=text, span=span, complete=is_whole, issues=issues
+            )
+        value = self._values[0]
+        [call] = calls_of(
+            value.text, value.span, index=self._index, dialect=self.row.name, complete=value.is_whole, body=value.body, head=name
+        )
+        return RawCall(
+            index=call.index,
+            name=name,
+            arguments=call.arguments,
+            dialect=call.dialect,
+            text=text,
+            span=span,
+            complete=call.complete,
+            issues=call.issues,
+            repairs=call.repairs,
+        )
+
+    def events(self, calls: list[RawCall]) -> Iterator[Event]:
+        """Yield the events of the body, in the order of the text.
+
+        Args:
+            calls: those of `calls`.
+        """
+        yield from self._named_events(calls[0]) if self.opener is not None else self._wrapped_events(calls)
+        if first := next((token for token in self._between if token.text.strip(f"{_WHITE},;`")), None):
+            yield Repaired(code="json-extra-closer", span=(first.start, first.end))
+
+    def _wrapped_events(self, calls: list[RawCall]) -> Iterator[Event]:
+        gaps = list(self._between)
+        for value in self._values:
+            while gaps and gaps[0].start < value.tokens[0].start:
+                yield _space(gaps.pop(0))
+            yield from events_of([call for call in calls if call.span == value.span])
+        yield from map(_space, gaps)
+        if self.closer is not None:
+            yield Markup(kind="block_close", span=self.closer.span)
+
+    def _named_events(self, call: RawCall) -> Iterator[Event]:
+        assert self.opener is not None
+        yield ToolCallStart(index=call.index, name=call.name, span=self.opener.span, dialect=call.dialect)
+        yield from (Repaired(code=repair.code, span=repair.span) for repair in call.repairs)
+        values = {value.tokens[0].start: value for value in self._values}
+        for token in self.tokens():
+            if token.start in values:
+                value = values[token.start]
+                yield ToolArgumentDelta(index=call.index, parameter="", text=value.text, span=value.span)
+            elif token in self._between and token.start < call.span[1]:
+                yield _space(token)
+        end = self.closer.span if self.closer else (call.span[1], call.span[1])
+        yield ToolCallEnd(raw=call, span=end)
+        yield from (_space(token) for token in self._between if token.start >= call.span[1])
+
+
+def _space(token: Token) -> Markup:
+    return Markup(kind="space" if not token.text.strip() else "dropped", span=token.span)
+
+
+def _notation(body: Body, text: str) -> Body:
+    """Return the notation of a value that begins like a text: Python is a list, or a call a line."""
+    if body not in (Body.PYTHON, Body.LINES):
+        return body
+    return Body.PYTHON if text.startswith("[") else Body.LINES
