@@ -132,7 +132,7 @@ SAID = [b'{"choices": [] }\r\n', b"\xff\xfe", b"data: {\n\n", b": x\n\nevent: y\
 
 RELAYED = [
     ("openai", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE),
-    ("native", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE[:-2] + b',"tools":[{}],"tool_choice":{}}'),
+    ("native", OPENAI, "/v1/chat/completions", "/v1/chat/completions", STRANGE),
     ("openai", OPENAI, "/v1/completions", "/v1/completions", PROMPT),
     ("openai", OPENAI, "/v1/embeddings", "/v1/embeddings", b'{"input":[[1,2]],"model":"tiny","stream":%s}'),
     ("openai", OPENAI, "/v1/rerank", "/v1/rerank", b'{"query":"x","documents":["y"],"model":"tiny","stream":%s}'),
@@ -266,8 +266,8 @@ TRIALS = {
 }
 
 
-@pytest.mark.parametrize(("steps", "is_relayed"), TRIALS.values(), ids=TRIALS.keys())
-def test_what_has_tools_in_it_is_passed_on_where_a_trial_call_works(steps: list[Step], is_relayed: bool) -> None:
+@pytest.mark.parametrize(("steps", "is_native"), TRIALS.values(), ids=TRIALS.keys())
+def test_tools_go_to_the_server_where_a_trial_call_works(steps: list[Step], is_native: bool) -> None:
     upstream = Upstream(FakeOpenAI(steps=steps))
     content = json.dumps({"model": "tiny", "messages": messages(), "tools": [ADD]}, indent=3).encode()
     with run_server(upstream) as model, run_server(create_app(f"{model}/v1"), lifespan="on") as url:
@@ -276,7 +276,7 @@ def test_what_has_tools_in_it_is_passed_on_where_a_trial_call_works(steps: list[
             HTTP.post(url + CHAT, content=content)
     (_, _, trial), *asked = upstream.seen
     assert json.loads(trial)["tools"][0]["function"]["name"] == "multiply"
-    assert [each == content for _, _, each in asked] == [is_relayed] * 2
+    assert ["tools" in json.loads(each) for _, _, each in asked] == [is_native] * 2
 
 
 def test_nothing_is_relayed_where_the_proxy_has_tools_of_its_own(proxies: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ model can mend them in one go. Nothing raises on any text.
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..loosejson import reader as jsonish
@@ -107,12 +107,14 @@ class _Draft:
         self._catalog = catalog
         self._root: Mapping[str, Any] = tool.input_schema if tool else {}
         self._declared = catalog.parameters(tool.name) if tool else None
-        self._given = frozenset(each.name for each in raw_call.arguments)
+        self._arguments, mended = _members(raw_call)
+        self.repairs += mended
+        self._given = frozenset(each.name for each in self._arguments)
 
     def read(self) -> None:
         """Read every argument strictly."""
         takes_nothing = self._tool is not None and _takes_nothing(self._root, self._declared)
-        for argument in self._call.arguments:
+        for argument in self._arguments:
             if takes_nothing and _says_none(argument):
                 self._repair("placeholder-argument", argument, argument.name)
                 continue
@@ -278,6 +280,21 @@ def _unwrapped(
 
 # A value, the mistake in it, the liberties taken with it.
 Read = tuple[Any, Issue | None, tuple[Repair, ...]]
+
+
+def _members(call: RawCall) -> tuple[Sequence[RawArgument], list[Repair]]:
+    """Return the arguments of a call; of a native one whose text is broken JSON, those that it can only mean, and the repairs."""
+    if len(call.arguments) != 1 or call.arguments[0].name or call.arguments[0].value is not MISSING:
+        return call.arguments, []
+    [whole] = call.arguments
+    read = jsonish.read(whole.text, kinds={"object"}, complete=call.complete)
+    if isinstance(read, jsonish.Unreadable) or not isinstance(read.value, dict):
+        return call.arguments, []
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in read.value.items()
+    }
+    members = [RawArgument(name=name, text=text, value=read.value[name], span=whole.span) for name, text in texts.items()]
+    return members, [Repair(code=repair.code, span=whole.span, path="$") for repair in read.repairs]
 
 
 def _typed(argument: RawArgument, name: str) -> Read:

@@ -2,7 +2,7 @@
 
 Three ways. *Text*: tools are offered in the prompt and calls are read from the text (`prompted.py`). *Native*: the model server's
 own function calling, where it works. *Plain*: no tools on offer, the model's text as it is. Where the caller speaks the model
-server's own wire format, native and plain requests need no engine: their bytes are passed on (`routes.py`).
+server's own wire format, plain requests need no engine: their bytes are passed on (`routes.py`).
 
 In mode `auto` the first request with tools is preceded by one trial of the server's own function calling (`probe.py`).
 """
@@ -431,7 +431,11 @@ class Engine:
     def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
         catalog, words = self._catalogs.with_words(request.tools)
         sources = self._sources(request, words)
-        return native_answer(self._fitted, self._completion(request, tuple(system_first(request.messages))), catalog, sources)
+        completion = self._completion(request, tuple(system_first(request.messages)))
+        if request.wire == self.wire and not offered_names(request.tools):  # nothing that the caller says is lost on the way
+            said = {name: value for name, value in request.whole.items() if name not in _OURS}
+            completion = replace(completion, extra={**completion.extra, **said})
+        return native_answer(self._fitted, completion, catalog, sources)
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -443,6 +447,9 @@ class Engine:
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:
         return completion_of(request, messages, wire=self.wire)
+
+
+_OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the caller's to choose, where a reply is read
 
 
 def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:

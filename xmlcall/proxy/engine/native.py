@@ -59,7 +59,8 @@ async def native_answer(
     """
     sender = Sender(catalog, stream_arguments=False)
     completion = replace(completion, tools=tuple(catalog))
-    async with aclosing(generate_native(backend, completion, Binder(catalog=catalog, sources=sources))) as events:
+    binder = Binder(catalog=catalog, sources=sources)
+    async with aclosing(generate_native(backend, completion, binder, keep_ids=True)) as events:
         async for event in events:
             if not isinstance(event, Generated):
                 if piece := _piece(event):

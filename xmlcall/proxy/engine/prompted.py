@@ -18,7 +18,7 @@ from ...errors import BackendError
 from ...parsing.repeated_calls import identity
 from ...types.calls import InvalidCall, Reply, ToolCall
 from ...types.completion import Usage
-from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .arguments import as_written
 from .call_stream import Sender, broken_off
@@ -118,6 +118,8 @@ class _Given:
                 return [*self._repeated(reply), *([] if reply.calls else self._released())]
             case CallHeld(call=call):
                 log.info("held back a call of %r, which waits for the results of those before it", call.name)
+            case CallInReasoning(name=name):
+                log.warning("the model called %r in thinking that never ended, so nothing was called", name)
             case _ if not self._is_retry:
                 return self._begun(event)
         return []

@@ -103,6 +103,7 @@ class ChatRequest:
         parallel: whether one reply may hold several calls.
         sampling: how to generate.
         wire: the caller's wire format: `openai`, `openai-responses`, `ollama` or `anthropic`.
+        whole: the body as it came, for a model server that speaks the same format and reads calls itself.
     """
 
     messages: tuple[Message, ...]
@@ -111,6 +112,7 @@ class ChatRequest:
     parallel: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     wire: str = "openai"
+    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...loosejson import reader as loosejson
+
 __all__ = ["Body", "blocks", "calls", "contents", "developer", "items", "kind_of", "nothing_said", "over", "texts_alone"]
 
 Body = dict[str, Any]
@@ -112,15 +114,22 @@ def calls(body: Body) -> str:
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object; broken text becomes an argument of its own."""
+    """Write a call's arguments as the text of an object; broken JSON is mended, other text becomes an argument of its own."""
     given = call.get("arguments")
-    if given is None:
+    if given is None or (isinstance(given, str) and not given.strip()):
         call["arguments"] = "{}"
     if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
-        given = {"arguments": given}
+        given = _mended(given)
     if isinstance(given, dict):
         call["arguments"] = json.dumps(given, ensure_ascii=False)
         notes.add("arguments of a call in the history: put into the text of an object")
+
+
+def _mended(text: str | None) -> Any:
+    """Return what broken arguments can only mean: a model wrote them, and its client cannot take them back."""
+    read = loosejson.read(text or "", kinds={"object"}, complete=True)
+    value = read.value if isinstance(read, loosejson.Reading) else None
+    return value if isinstance(value, dict) else {"arguments": text}
 
 
 def _parsed(text: str) -> Any:
@@ -212,11 +221,11 @@ def blocks(body: Body) -> str:
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
-    """Write a call's input as an object; broken text becomes an argument of its own."""
+    """Write a call's input as an object; broken JSON is mended, other text becomes an argument of its own."""
     given = call.get("input")
     if given is None or isinstance(given, str):
         parsed = _parsed(given) if given else {}
-        call["input"] = parsed if isinstance(parsed, dict) else {"arguments": given}
+        call["input"] = parsed if isinstance(parsed, dict) else _mended(given)
         notes.add("input of a call in the history: made an object of it")
 
 

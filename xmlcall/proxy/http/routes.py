@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -142,13 +142,15 @@ def asking(question: Question) -> Responder:
         if not question.is_answered:
             raise _missing(question.path)
         _refuse_many(data)
-        asked = question.form.read(_mended(engine, data, question.form))
+        body = _mended(engine, data, question.form)
+        asked = question.form.read(body)
+        chat = replace(asked.request, whole=body)
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
         elif asked.stream:
-            await exchange.stream(engine.respond(asked.request), asked)
+            await exchange.stream(engine.respond(chat), asked)
         else:
-            await exchange.whole(engine.respond(asked.request, is_streamed=False), asked)
+            await exchange.whole(engine.respond(chat, is_streamed=False), asked)
 
     return answer
 
@@ -217,8 +219,8 @@ async def _relayed(
     backend = engine.backend.inner
     if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
         return None
-    if question.is_answered and (engine.has_own_tools or (_mentions_tools(data) and not await engine.is_native())):
-        return None
+    if question.is_answered and (engine.has_own_tools or _mentions_tools(data)):
+        return None  # also where the server calls functions itself: it may leave a call in the text
     if data.get("model") != engine.model:
         content = json.dumps({**data, "model": engine.model}).encode()
     return engine.backend.relay("POST", question.upstream, content)
