@@ -70,6 +70,36 @@ def test_light_commands_import_nothing_heavy(arguments: str) -> None:
 # -- parse -------------------------------------------------------------------------------------------------------------
 
 
+def test_parse_explains_each_piece(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
+    file = tmp_path / "reply.txt"
+    said = 'Hm.\n<tool_call>{"name": "count", "arguments": {"n": 1,}}</tool_call>\n<think>I call {"name": "x"}'
+    file.write_text(said)
+    assert main(["parse", "--explain", "--tools", tools_file, str(file)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    kinds = [line.split()[2] for line in shown]
+    assert " ".join(kinds) == "text markup call repair value end markup text markup reasoning"
+    assert shown[3].split() == ["15", "56", "repair", "json-trailing-comma"]
+    assert shown[-1].endswith('\'I call {"name": "x"}\'')
+    assert main(["parse", "--explain", "--json", "--tools", tools_file, str(file)]) == 0
+    pieces = json.loads(capsys.readouterr().out)
+    assert "".join(piece["text"] for piece in pieces) == said
+    assert {(piece["kind"], piece["about"]) for piece in pieces} >= {("call", "count, hermes"), ("markup", "block_close")}
+
+
+def test_a_lost_call_and_a_long_piece_are_explained(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
+    file = tmp_path / "reply.txt"
+    file.write_text("<think>" + "thinking " * 20 + '<function_calls><invoke name="count"></invoke></function_calls>')
+    assert main(["parse", "--explain", "--tools", tools_file, str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "'thinking thinking thinking thi ... " in lines[1]
+    assert lines[-1].split(None, 2)[2] == "lost call    count: the reasoning has no end"
+
+
+def test_json_goes_with_explain(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["parse", "--json", str(tmp_path / "none")]) == 2
+    assert "--json goes with --explain" in capsys.readouterr().err
+
+
 def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
     text = tmp_path / "reply.txt"
     text.write_text(f"Counting.\r\n{call('count', n='3')}", newline="")

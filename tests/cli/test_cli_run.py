@@ -364,11 +364,11 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: invalid choice: 'nope' (choose from "),
-        (["chat", "--dialect", "auto"], "argument --dialect: invalid choice: 'auto'"),
-        (["prompt", "--dialect", "xml"], "argument --dialect: invalid choice: 'xml'"),
+        (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: unknown dialect 'nope'; known: "),
+        (["chat", "--dialect", "auto"], "argument --dialect: expected one wire format to ask a model for, got 'auto'"),
+        (["prompt", "--dialect", "xml"], "argument --dialect: unknown dialect 'xml'"),
         (["run", "--dialect", "hermes", "--mode", "native", "1 + 2?"], "it does not go with --mode native"),
-        (["serve", "--dialect", "nope"], "argument --dialect: invalid choice: 'nope'"),
+        (["serve", "--dialect", "nope"], "argument --dialect: unknown dialect 'nope'"),
         (["serve", "--dialect", "hermes", "--mode", "native"], "it does not go with --mode native"),
     ],
 )

@@ -35,7 +35,16 @@ from ..agent.tool_need import ToolNeed
 from ..prompting.results import result_text
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import PromptProgress, Usage
-from ..types.events import Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..types.events import (
+    CallInReasoning,
+    Markup,
+    ReasoningDelta,
+    Repaired,
+    TextDelta,
+    ToolArgumentDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from .jsonform import json_text
 from .plain import PlainStream, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
@@ -119,6 +128,8 @@ class Display:
             case CallHeld(call=call, paths=paths):
                 values = ", ".join(visible(path.removeprefix("$.")) for path in paths[:_ISSUES])
                 self.line("waits", self.say("held", name=visible(call.name), values=values), style="dim")
+            case CallInReasoning(name=name):
+                self.notice(self.say("lost_call", name=visible(name)))
             case Answer():
                 self._end_run(event)
 

@@ -185,11 +185,25 @@ def add_dialect_option(parser: argparse._ActionsContainer) -> None:
 
     parser.add_argument(
         "--dialect",
-        choices=tuple(DIALECTS),
+        type=_dialect,
         metavar="NAME",
         help="the wire format in which the model is asked to write calls, such as one that it was trained on: "
-        f"{', '.join(DIALECTS)} (default: that of the profile, else {_OWN_DIALECT}; whatever is asked for, all of them are read)",
+        f"{', '.join(DIALECTS)}; or a file with a row, such as my_format.toml "
+        f"(default: that of the profile, else {_OWN_DIALECT}; whatever is asked for, all of them are read)",
     )
+
+
+def _dialect(text: str) -> str:
+    """Return the name of a wire format; a file's row is added to those that are read."""
+    from ..dialects import select
+
+    try:
+        rows = select(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if len(rows) != 1:
+        raise argparse.ArgumentTypeError(f"expected one wire format to ask a model for, got {text!r}")
+    return rows[0].name
 
 
 def add_family_option(parser: argparse._ActionsContainer) -> None:

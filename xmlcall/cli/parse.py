@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 
+from ..errors import UsageError
 from ..parsing.parser import Parser
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
-from ..types.events import Event
+from ..types.events import Event, coalesce
 from .exits import OK
+from .explain import explained, lines
 from .inputs import read_bytes, read_tools
 from .jsonform import json_text
 
@@ -24,6 +26,7 @@ EPILOG = """examples:
   xmlcall tools --json > tools.json
   curl ... | xmlcall parse --tools tools.json
   ollama run gemma3 "..." | xmlcall parse --events
+  xmlcall parse reply.txt --explain
 """
 
 
@@ -34,7 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tools", metavar="FILE", help="what was offered, as MCP's tools/list or OpenAI's tools; arguments are typed by it"
     )
     parser.add_argument("--events", action="store_true", help="print the parser's events instead, a line each, as text arrives")
-    parser.add_argument("--dialect", default="auto", help="the wire format (default: %(default)s, any of them)")
+    parser.add_argument(
+        "--explain", action="store_true", help="name each piece instead: text, reasoning, markup, value, repair; a line each"
+    )
+    parser.add_argument("--json", action="store_true", help="with --explain: the pieces as JSON")
+    parser.add_argument(
+        "--dialect", default="auto", help="the wire format, or a file with a row of one (default: %(default)s, any of them)"
+    )
     parser.add_argument(
         "--finish-reason", default="stop", metavar="REASON", help="the server's; length means a cut reply (default: %(default)s)"
     )
@@ -43,16 +52,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.json and not options.explain:
+        raise UsageError("--json goes with --explain: without it, the reply is printed as JSON anyway")
     tools = read_tools(options.tools) if options.tools else Catalog()
     if options.events:
         _print_events(options, tools)
         return OK
     text = read_bytes(options.file, "a model's text").decode("utf-8", "replace")
+    if options.explain:
+        _explain(options, text, tools)
+        return OK
     reply = parse(
         text, tools, dialect=options.dialect, finish_reason=options.finish_reason, reasoning_open=options.reasoning_open
     )
     print(json_text(reply))
     return OK
+
+
+def _explain(options: argparse.Namespace, text: str, tools: Catalog) -> None:
+    parser = Parser(tools, dialect=options.dialect, reasoning_open=options.reasoning_open)
+    events = coalesce([*parser.feed(text), *parser.close(options.finish_reason)])
+    pieces = list(explained(text, events))
+    print(json_text(pieces) if options.json else "\n".join(lines(pieces)))
 
 
 def _print_events(options: argparse.Namespace, tools: Catalog) -> None:

@@ -178,6 +178,8 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             if found := use_profile(options, engine.backend.capabilities.fingerprints):
                 engine.ask_by(**asking_of(options, "auto"))
                 complain(f"profile: {profile_words(options, found)}")
+            if family := engine.backend.capabilities.family:
+                complain(f"the model was most likely trained on the format {family}; every format is read")
             for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
                 complain(notice)
             if servers:

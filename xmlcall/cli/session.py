@@ -84,6 +84,8 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
+        if options.verbose and (family := loop.backend.capabilities.family):
+            display.line("", display.say("family", name=visible(family)), style="dim")
         await session.tell_notices()
         for notice in model_notices(loop.backend, options.mode or "xml", display.say, constrain=constrain_of(options)):
             display.notice(notice)
