@@ -22,6 +22,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {
 FUNCTION = {"name": "get_weather", "description": "The weather.", "parameters": SCHEMA}
 TOOL: dict[str, Any] = {"type": "function", "function": FUNCTION}
 ARGUMENTS = {"city": "Z\u00fcrich", "days": 3}
+HI = [{"role": "user", "content": "How is the weather?"}]
 CATALOG = Catalog([TOOL])
 VLLM, LLAMA, OLLAMA = Stage(), Stage(), Stage()
 SAYS = {"vllm": fake_openai.reply, "llama": fake_openai.reply, "ollama": fake_ollama.reply}
@@ -53,8 +54,7 @@ def proxies() -> Iterator[dict[str, str]]:
 
 def asked(url: str, messages: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     """Ask for a chat completion; return the message."""
-    said = messages or [{"role": "user", "content": "How is the weather?"}]
-    body = {"model": "tiny", "messages": said, "tools": [TOOL], **more}
+    body = {"model": "tiny", "messages": messages or HI, "tools": [TOOL], **more}
     response = HTTP.post(f"{url}/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
     return dict(response.json()["choices"][0])
@@ -74,6 +74,17 @@ def test_a_leaked_call_is_a_call(dialect: str, server: str, proxies: dict[str, s
     assert calls_of(choice) == [("get_weather", ARGUMENTS)]
     assert choice["finish_reason"] == "tool_calls"
     assert (choice["message"]["content"] or "").strip() == "I look."
+
+
+@pytest.mark.parametrize(("said", "is_read"), [("does not match the expected peg-native format", True), ("out of memory", False)])
+def test_a_reply_that_its_server_cannot_read_is_read(said: str, is_read: bool, proxies: dict[str, str]) -> None:
+    """llama.cpp, common/chat.cpp, b11549: it says so behind the text that it has streamed."""
+    leaked = write([("get_weather", ARGUMENTS)], CATALOG, DIALECTS["pythonic"])
+    error = {"error": {"code": 500, "type": "server_error", "message": f"The model produced output that {said}"}}
+    LLAMA.app = fake_of("llama", [chunk({"content": leaked}), fake_openai.event(error)]).app
+    response = HTTP.post(f"{proxies['llama']}/v1/chat/completions", json={"model": "tiny", "messages": HI, "tools": [TOOL]})
+    assert (response.status_code == 200) is is_read
+    assert not is_read or calls_of(response.json()["choices"][0]) == [("get_weather", ARGUMENTS)]
 
 
 def test_a_call_that_the_server_reports_as_well_counts_once(proxies: dict[str, str]) -> None:

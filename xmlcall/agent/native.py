@@ -4,23 +4,27 @@ The text is read, too: servers leak calls as text where a model does not write t
 fence). Such a call is a call with the repair `leaked-call`.
 """
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from ..backends.base import Backend, Capabilities
+from ..errors import BackendStatusError
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
 from ..prompting.leaks import Leaks
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply
-from ..types.completion import CompletionRequest, PromptProgress, Usage
+from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .generate import Binder, Generated, lost_call
 from .reply_end import Watch, text_until
 
 __all__ = ["generate_native"]
 
+# llama.cpp (common/chat.cpp, b11549) says so at the end of a reply that it has streamed by then.
+_REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse input")
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
 
@@ -46,7 +50,7 @@ async def generate_native(
     finish_reason, usage, reasoning, kept = "stop", Usage(), "", list[Event]()
     catalog = binder.catalog
     leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
-    async with aclosing(backend.stream(request)) as stream:
+    async with aclosing(_until_rejected(backend.stream(request))) as stream:
         async for chunk in stream:
             finish_reason, usage = chunk.finish_reason or finish_reason, chunk.usage or usage
             if chunk.progress:
@@ -75,6 +79,19 @@ def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
     for raw in raws:
         yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
         yield ToolCallEnd(raw=raw, span=raw.span)
+
+
+async def _until_rejected(stream: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
+    """Pass chunks on; where the server cannot read what its model wrote, the reply ends with the text that came until then."""
+    has_text = False
+    try:
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                has_text = has_text or bool(chunk.text.strip())
+                yield chunk
+    except BackendStatusError as error:
+        if not has_text or not _REJECTED.search(error.body or str(error)):
+            raise
 
 
 def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
