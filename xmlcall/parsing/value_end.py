@@ -82,8 +82,8 @@ def store(call: CallState, *, has_closer: bool = True) -> None:
         has_closer: whether a tag of its own ended it.
     """
     argument = call.value.close(has_closer=has_closer)
-    if mark := call.draft.dialect.before_tags:
-        argument = replace(argument, text=argument.text.replace(mark, ""))
+    if (mark := call.draft.dialect.before_tags) and not call.value.verbatim:
+        argument = replace(argument, text=argument.text.replace(f"{mark}<", "<"))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value)
     if call.value.is_body:
