@@ -196,8 +196,9 @@ class BodyCall:
     def _named_call(self, opener: Token) -> RawCall:
         name = opener.attributes["name"]
         tokens = [opener, *self.tokens()]
-        text = "".join(token.text for token in tokens).rstrip(_WHITE)
-        span = (opener.start, opener.start + len(text))
+        end = max(token.end for token in tokens if token.text.strip(_WHITE) or token not in self._between)
+        text = "".join(token.text for token in tokens)[: end - opener.start]
+        span = (opener.start, end)
         if not self._values:
             is_whole = self.closer is not None and not self._cut
             issues = () if is_whole else (Issue(code="truncated-call", message="The reply ended before the call's arguments."),)
