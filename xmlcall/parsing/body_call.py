@@ -136,7 +136,8 @@ class BodyCall:
 
     def _next(self, token: Token) -> list[Token] | None:
         """Read what follows a value: another one, or what no longer belongs to the body."""
-        following = token.text[1:].lstrip(_WHITE) if token.text[0] in ",;" else token.text
+        is_separator = bool(self._values) and token.text[0] in ",;"
+        following = token.text[1:].lstrip(_WHITE) if is_separator else token.text
         if self._values and not following and self.opener is None:
             self._gap = token
             return None
