@@ -341,7 +341,7 @@ def release_as_text(reply: ReplyState) -> None:
     reply.prose.fence = fence_of(reply.held) or reply.prose.fence
     reply.scanner.only()
     for part in reply.held:
-        prose.text(reply, part)
+        prose.text_outside(reply, part)
 
 
 def release_at_end(reply: ReplyState) -> None:
@@ -349,7 +349,7 @@ def release_at_end(reply: ReplyState) -> None:
     last = max((place for place, part in enumerate(reply.held) if part.text.strip()), default=0)
     reply.place = Place.PROSE
     for place, part in enumerate(reply.held):
-        (prose.stray_tag if place == last and part.kind == "block_open" else prose.text)(reply, part)
+        (prose.stray_tag if place == last and part.kind == "block_open" else prose.text_outside)(reply, part)
 
 
 # What is held.

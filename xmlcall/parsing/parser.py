@@ -14,7 +14,7 @@ from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
 from ..types.completion import UNCUT
-from ..types.events import CallInReasoning, Event, Markup, TextDelta, ToolCallEnd
+from ..types.events import CallInReasoning, Event, ToolCallEnd
 from . import call_start, prose
 from .bare_call import BareCall
 from .body_call import BodyCall
@@ -163,7 +163,7 @@ def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
         if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
             call_start.release_as_text(reply)
             for part in reader.tokens():
-                prose.text(reply, part)
+                prose.text_outside(reply, part)
             return False
         call_start.note_fence(reply, reader.row)
         for kind, part in call_start.held_markup(reply.held):
@@ -201,11 +201,11 @@ def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
 
 def _call_in_block(reply: ReplyState, token: Token) -> None:
     known = not reply.prose.fence or reply.declares(token.attributes["name"])
-    (call_start.begin_call if known else _text_in_block)(reply, token)
+    (call_start.begin_call if known else prose.text_in_block)(reply, token)
 
 
 def _closer_in_block(reply: ReplyState, token: Token) -> None:
-    (_text_in_block if reply.prose.fence and not reply.prose.after_call else prose.stray_tag)(reply, token)
+    (prose.text_in_block if reply.prose.fence and not reply.prose.after_call else prose.stray_tag)(reply, token)
 
 
 def _ticks_in_block(reply: ReplyState, token: Token) -> None:
@@ -218,21 +218,7 @@ def _ticks_in_block(reply: ReplyState, token: Token) -> None:
         reply.prose.fence = reply.prose.fence or count
     elif not reply.prose.fence:
         reply.place, reply.prose.code_ticks = Place.CODE, count
-    _text_in_block(reply, token)
-
-
-def _text_in_block(reply: ReplyState, token: Token) -> None:
-    prose.note(reply, token.text)
-    blank = 0 if reply.block_text else len(token.text) - len(token.text.lstrip())
-    middle = token.start + blank
-    if blank:
-        reply.events.append(Markup(kind="space", span=(token.start, middle)))
-    if blank == len(token.text):
-        return
-    if not reply.block_text:
-        reply.block_text = True
-        reply.repair("text-in-block", (middle, middle))
-    reply.events.append(TextDelta(text=token.text[blank:], span=(middle, token.end)))
+    prose.text_in_block(reply, token)
 
 
 def _block_in_block(reply: ReplyState, token: Token) -> None:
@@ -285,7 +271,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.OPENING, "body_open"): call_start.body_after_opening,
     (Place.OPENING, "json_open"): call_start.json_after_opening,
     (Place.OPENING, "block_close"): call_start.body_after_opening,
-    (Place.BLOCK, "text"): _text_in_block,
+    (Place.BLOCK, "text"): prose.text_in_block,
     (Place.BLOCK, "ticks"): _ticks_in_block,
     (Place.BLOCK, "reasoning_open"): prose.reasoning_open,
     (Place.BLOCK, "reasoning_close"): prose.stray_tag,
@@ -302,5 +288,5 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
     Place.CODE: prose.text,
     Place.REASONING: prose.reasoning_text,
     Place.OPENING: call_start.opening_is_text,
-    Place.BLOCK: _text_in_block,
+    Place.BLOCK: prose.text_in_block,
 }

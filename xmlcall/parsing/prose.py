@@ -22,6 +22,8 @@ __all__ = [
     "stray",
     "stray_tag",
     "text",
+    "text_in_block",
+    "text_outside",
 ]
 
 THOUGHTS = 8192  # characters of open reasoning that are kept at least
@@ -39,6 +41,26 @@ def text(reply: ReplyState, token: Token) -> None:
     reply.events.append(TextDelta(text=token.text, span=token.span))
     reply.prose.has_text = reply.prose.has_text or bool(token.text.strip())
     note(reply, token.text)
+
+
+def text_in_block(reply: ReplyState, token: Token) -> None:
+    """Read a token between the calls of a wrapper as text; white space before the first of it is markup."""
+    note(reply, token.text)
+    blank = 0 if reply.block_text else len(token.text) - len(token.text.lstrip())
+    middle = token.start + blank
+    if blank:
+        reply.events.append(Markup(kind="space", span=(token.start, middle)))
+    if blank == len(token.text):
+        return
+    if not reply.block_text:
+        reply.block_text = True
+        reply.repair("text-in-block", (middle, middle))
+    reply.events.append(TextDelta(text=token.text[blank:], span=(middle, token.end)))
+
+
+def text_outside(reply: ReplyState, token: Token) -> None:
+    """Read a token as text of the place outside of calls: the person's, or that in a wrapper."""
+    (text_in_block if reply.wrapper else text)(reply, token)
 
 
 def note(reply: ReplyState, written: str) -> None:

@@ -20,6 +20,8 @@ import enum
 from collections import Counter
 from dataclasses import replace
 
+import regex
+
 from ..dialects import is_escaped
 from ..tools.names import match_name
 from ..types.events import Markup
@@ -83,7 +85,8 @@ def store(call: CallState, *, has_closer: bool = True) -> None:
     """
     argument = call.value.close(has_closer=has_closer)
     if (mark := call.draft.dialect.before_tags) and not call.value.verbatim:
-        argument = replace(argument, text=argument.text.replace(f"{mark}<", "<"))
+        # Of an element's tag, or of a closer that was lost.
+        argument = replace(argument, text=regex.sub(rf"{regex.escape(mark)}(?=<|\s*\Z)", "", argument.text))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value)
     if call.value.is_body:
