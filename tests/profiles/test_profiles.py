@@ -68,6 +68,7 @@ REFUSED = [
     ('model = ""\n', "model: "),
     (GOOD + 'way = "json"\n', r"way: 'json' is not one of \['xml', 'native'\]"),
     (GOOD + 'dialect = "morse"\n', "unknown dialect 'morse'"),
+    (GOOD + 'dialect = "../mine.toml"\n', "expected the name of a wire format, got '../mine.toml'"),
     (GOOD + 'dialect = "auto"\n', "expected one wire format"),
     (GOOD + 'family = "royal"\n', "unknown family of prompts 'royal'; known: list"),
     (GOOD + 'call_threshold = "high"\n', "call_threshold: "),

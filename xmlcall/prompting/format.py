@@ -37,6 +37,8 @@ class PromptFormat:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rendered."""
+        if self.dialect.endswith(".toml"):  # a profile may come from anybody, and must not make us read files
+            raise UsageError(f"expected the name of a wire format, got {self.dialect!r}: only --dialect and `parse` read a file")
         if len(select(self.dialect)) != 1:
             raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
         if self.lang not in LANGUAGES:
