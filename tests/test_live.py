@@ -181,3 +181,27 @@ async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:
             first = (await run(loop, Message(role="user", content=question)))[1]
             assert isinstance(first, ToolNeed)
             assert first.needs_tool is needs_tool
+
+
+CITIES = """Paris London Rome Oslo Tokyo Bern Madrid Lima Cairo Delhi Seoul Hanoi Dublin Vienna Prague Warsaw Athens Lisbon Zagreb
+Riga Tallinn Vilnius Helsinki Stockholm Ankara Nairobi Lagos Accra Tunis Dakar Quito Bogota Havana Manila Jakarta Amman Muscat
+Doha Kyiv Sofia""".split()  # noqa: SIM905
+
+
+async def test_calls_that_a_server_leaves_in_the_text_are_read_in_native_mode() -> None:
+    """The same 40 questions: what llama.cpp tells of the calls, and what is read in its text besides."""
+
+    def get_weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"It rains in {city}."
+
+    right = {}
+    for mode in ("native-only", "native"):
+        host, options = LocalHost([get_weather]), {"temperature": 0, "max_tokens": 80, "max_turns": 1}
+        async with ToolLoop(connect("local"), [host], mode=mode, policy=allow(["*"]), **options) as loop:  # type: ignore[arg-type]
+            answers = [await run(loop, Message(role="user", content=f"What is the weather in {city}?")) for city in CITIES]
+        calls = [[event.call.arguments for event in events if isinstance(event, CallFinished)] for events in answers]
+        right[mode] = sum(each == [{"city": city}] for each, city in zip(calls, CITIES, strict=True))
+    print(right)
+    assert right["native-only"] <= 4
+    assert right["native"] >= 36
