@@ -230,7 +230,7 @@ class BodyCall:
         """
         yield from self._named_events(calls[0]) if self.opener is not None else self._wrapped_events(calls)
         if first := next((token for token in self._between if token.text.strip(f"{_WHITE},;`")), None):
-            yield Repaired(code="json-extra-closer", span=(first.start, first.end))
+            yield Repaired(code="json-extra-closer", span=(first.start, first.start + 1))  # others may come in other pieces
 
     def _wrapped_events(self, calls: list[RawCall]) -> Iterator[Event]:
         gaps = list(self._between)
