@@ -16,7 +16,7 @@ from .tag_patterns import ARGUMENTS, NAMES
 
 __all__ = ["attempts_call", "opening_pattern"]
 
-_FOREIGN = ("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call", "<tool>", "<tools>")  # of formats that no row reads by them
+_FOREIGN = ("<tool>", "<tools>")  # elements that models make up around JSON: part of a pattern, and no tags of a row
 _HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
 _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join(NAMES)})"\s*:\s*"'),

@@ -241,14 +241,9 @@ class PythonReader:
         return -number if sign == "-" else number
 
     def _number(self, word: str) -> int | float:
+        is_float = re.search(r"[.eE]", word) and word[:2].lower() != "0x"
         try:
-            return int(word, 0)
-        except ValueError:
-            pass
-        try:
-            if not re.search(r"[.eE]", word) or word[:2].lower() == "0x":
-                raise ValueError
-            return finite(word)
+            return finite(word) if is_float else int(word, 0)
         except ValueError as error:
             raise Refused(self._start, "a number as Python writes it, within a double") from error
 

@@ -92,7 +92,11 @@ class Parser:
             events += self._read()
         if reply.place is Place.OPENING:
             call_start.release_at_end(reply)
-        if reply.place is Place.REASONING and reply.looks_into_thoughts and (name := call_meant(reply.thoughts, reply.catalog)):
+        if (
+            reply.place is Place.REASONING
+            and reply.looks_into_thoughts
+            and (name := call_meant("".join(reply.thoughts), reply.catalog))
+        ):
             reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))

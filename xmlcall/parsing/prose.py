@@ -26,7 +26,8 @@ __all__ = [
     "text_outside",
 ]
 
-THOUGHTS = 8192  # characters of open reasoning that are kept at least
+THOUGHTS = 8192  # characters at the end of open reasoning in which a lost call is looked for
+_PIECES = 256  # that are kept apart before they are joined: a join for each would copy all of them
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -119,7 +120,8 @@ def stray(reply: ReplyState, token: Token) -> None:
 def reasoning_open(reply: ReplyState, token: Token) -> None:
     """Read the tag that begins reasoning."""
     reply.markup("reasoning", token)
-    reply.place, reply.depth, reply.thinks_in, reply.thoughts = Place.REASONING, 1, token.dialect, ""
+    reply.place, reply.depth, reply.thinks_in = Place.REASONING, 1, token.dialect
+    reply.thoughts.clear()
 
 
 def reasoning_nested(reply: ReplyState, token: Token) -> None:
@@ -151,6 +153,7 @@ def _is_of_reasoning(reply: ReplyState, token: Token) -> bool:
 
 def reasoning_text(reply: ReplyState, token: Token) -> None:
     """Read a token as reasoning."""
-    kept = reply.thoughts + token.text
-    reply.thoughts = kept if len(kept) < 2 * THOUGHTS else kept[-THOUGHTS:]
+    reply.thoughts.append(token.text[-THOUGHTS:])
+    if len(reply.thoughts) == _PIECES:
+        reply.thoughts[:] = ["".join(reply.thoughts)[-THOUGHTS:]]
     reply.events.append(ReasoningDelta(text=token.text, span=token.span))

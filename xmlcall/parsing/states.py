@@ -83,7 +83,7 @@ class ReplyState:
     held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
     no_json_before: int = 0  # JSON that starts before this offset was read once and is text
     looks_into_thoughts: bool = True  # for a call that is lost there
-    thoughts: str = ""  # the end of the reasoning that is open
+    thoughts: list[str] = field(default_factory=list)  # the end of the open reasoning, in pieces
     wrapper: str = ""  # dialect of the open wrapper
     block_text: bool = False  # text stands between the calls of this wrapper
     reader: CallReader | None = None
