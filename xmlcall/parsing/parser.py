@@ -92,16 +92,16 @@ class Parser:
             events += self._read()
         if reply.place is Place.OPENING:
             call_start.release_at_end(reply)
-        if (
-            reply.place is Place.REASONING
-            and reply.looks_into_thoughts
-            and (name := call_meant("".join(reply.thoughts), reply.catalog))
-        ):
-            reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
+        if reply.place is Place.REASONING and reply.looks_into_thoughts:
+            self._tell_lost_call("".join(reply.thoughts))
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
         self._closed = True
         return events + self._read()
+
+    def _tell_lost_call(self, thoughts: str) -> None:
+        if name := call_meant(thoughts, self._reply.catalog):
+            self._reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
 
     def _read(self, chunk: str = "") -> list[Event]:
         """Read all tokens that there are with more text, and return what came of them."""
