@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xmlcall import ToolCall, UsageError, parse, render
-from xmlcall.dialects import DIALECTS, Dialect, add, select
+from xmlcall.dialects import DIALECTS, Dialect, add, result_form_of, select
 from xmlcall.dialects.outside import installed_rows, read_row, shadowed
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +17,7 @@ TOOLS = [{"name": "get_weather", "inputSchema": {"type": "object", "properties":
 PAGE = (ROOT / "docs" / "dialects.md").read_text(encoding="utf-8")
 [REPLY] = re.findall(r"```text\n(\[call:.*?)\n```", PAGE, flags=re.DOTALL)
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
+[RESULTS] = re.findall(r"```toml\n(\[results\]\n.*?)```", PAGE, flags=re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,12 @@ def test_the_example_of_the_page_is_read_and_written(tmp_path: Path) -> None:
     assert select(str(file)) == select("square")
 
 
+def test_results_go_back_as_the_row_says(tmp_path: Path) -> None:
+    row = select(str(file_of(tmp_path, f"{EXAMPLE}\n{RESULTS}")))[0]
+    assert row.results.write([("get_weather", "dry", False)]) == "[result:get_weather]dry[/result]"
+    assert result_form_of("[result:get_weather]dry[/result]") == row.results
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -55,6 +62,9 @@ def test_the_example_of_the_page_is_read_and_written(tmp_path: Path) -> None:
         ('name = "square"', 'name = "square"\nkeys = ["name"]', "expected two texts as keys"),
         ('name = "square"', 'name = "square"\nbody = "yaml"', "expected tags, json, keyed, .* as body, got 'yaml'"),
         ('name = "square"', 'name = "square"\njson_mark = {written = "x"}', "expected the keys written, attribute and value"),
+        ("[written]", "[results]\nopen = 'x'\n\n[written]", "got 'open'; correct its name"),
+        ("[written]", "[results]\nresult_open = '[x]'\n\n[written]", "got no result_close; add it"),
+        ("[written]", "[results]\nresult_open = 'x'\nresult_close = ']'\n\n[written]", "begin with a mark in brackets"),
         ("[written]", "[writing]", "got 'writing'; correct its name"),
         ("call_close = '\\[/call\\]'", "call_close = '\\[/call\\]*'", "write a bound"),
         ("call_close = '\\[/call\\]'", "call_close = ''", "at least one character"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from ..dialects import result_form_of
 from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
@@ -31,9 +32,7 @@ _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("pers
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
 
-_RESULT: Final = re.compile(r'^<result name="([^"\n]*)"[^>\n]*>$', re.MULTILINE)  # as results stand in a message of role user
 _PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_FRAME: Final = "<function_results>"
 _NAMES: Final = re.compile(r"\b[A-Z]\w*(?: (?:(?:of|and|the|for|de) ){0,2}[A-Z]\w*){1,5}")
 _ACRONYM: Final = re.compile(r"\b[A-Z]{2,5}\b")
 
@@ -145,11 +144,9 @@ class SaidIndex:
             source = ValueSource(kind=_ROLES.get(message.role, "system"), message=place)
             if message.role == "tool":
                 self._add_result(message.content, source, message.name or called.get(message.tool_call_id or "", ""))
-            elif message.role == "user" and message.content.startswith(_FRAME):
-                openers = list(_RESULT.finditer(message.content))
-                ends = [opener.start() for opener in openers[1:]] + [len(message.content)]
-                for opener, end in zip(openers, ends, strict=True):
-                    self._add_result(message.content[opener.end() : end], replace(source, kind="result"), opener[1])
+            elif message.role == "user" and (form := result_form_of(message.content)):
+                for result in form.places(message.content):
+                    self._add_result(message.content[result.start : result.end], replace(source, kind="result"), result.name)
             else:
                 self.add(message.content, source)
 

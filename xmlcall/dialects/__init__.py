@@ -1,6 +1,8 @@
 """Wire formats as data: one row a dialect, read by the scanner and by the renderer."""
 
+import functools
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError
@@ -10,6 +12,7 @@ from .json_family import JSON
 from .object_family import OBJECTS
 from .outside import installed_rows, read_row, shadowed
 from .python_family import PYTHON
+from .result_form import OWN_RESULTS, ResultForm
 from .tag_family import TAGS
 from .tag_patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 
@@ -25,6 +28,8 @@ __all__ = [
     "element_tags",
     "is_escaped",
     "opening_pattern",
+    "result_form_of",
+    "result_openers",
     "select",
     "with_tools",
 ]
@@ -61,6 +66,28 @@ def _add_installed() -> None:
 
 
 _add_installed()
+
+
+def result_form_of(text: str) -> ResultForm | None:
+    """Return the form of a message of role `user` that holds results; None if it holds a person's words.
+
+    Args:
+        text: of the message.
+    """
+    if not text.startswith(("<", "[")):  # as every form begins; most messages are a person's
+        return None
+    return next((form for opener, form in result_openers().items() if text.startswith(opener)), None)
+
+
+def result_openers() -> Mapping[str, ResultForm]:
+    """Return what a message of results begins with, in each form -> the form."""
+    return _result_openers(tuple(DIALECTS))
+
+
+@functools.cache
+def _result_openers(_: tuple[str, ...]) -> Mapping[str, ResultForm]:
+    forms = dict.fromkeys([OWN_RESULTS, *(row.results for row in DIALECTS.values())])
+    return {form.opener: form for form in forms}
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import regex
 
 from ..errors import UsageError
+from .result_form import OWN_RESULTS, ResultForm
 from .tag_patterns import EXOTIC, WHITE, alternation, attributes_of, element
 
 __all__ = ["Body", "Dialect", "TypeMark", "element_tags", "length_of_tag", "with_tools"]
@@ -76,6 +77,7 @@ class Dialect:
         entities: the markup and the values are written with `&lt;` and the like.
         open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value that holds entities, and none
             of the characters that they stand for, has two readings; in a CDATA section it has one.
+        results: how the results of calls go back.
 
     The kinds of tags:
 
@@ -120,6 +122,7 @@ class Dialect:
     before_tags: str = ""
     entities: bool = False
     open_entities: bool = False
+    results: ResultForm = OWN_RESULTS
 
     @property
     def is_json(self) -> bool:
@@ -299,6 +302,14 @@ def _mark_problems(row: Dialect) -> Iterator[str]:
             yield f'expected {mark.attribute}="{mark.value}" in what {name} writes, got {mark.written!r}; write it there'
 
 
+def _result_problems(row: Dialect) -> Iterator[str]:
+    form = row.results
+    if not form.closer or not form.result_close.strip():
+        yield "expected a mark at the end of each result, got none; a result must not pass for the next one"
+    if not any(form.opener.startswith(bracket) for bracket in "<["):
+        yield f"expected that results begin with a mark in brackets, got {form.opener!r}; a person's words may begin so"
+
+
 def length_of_tag(pattern: str, text: str) -> int:
     """Return how much of the beginning of a text is a tag, whatever may follow the text; 0 if it is none.
 
@@ -326,4 +337,4 @@ def _kinds_in(row: Dialect, text: str) -> set[str]:
     return found
 
 
-_CHECKS = (_name_problems, _kind_problems, _pattern_problems, _written_problems, _mark_problems)
+_CHECKS = (_name_problems, _kind_problems, _pattern_problems, _written_problems, _mark_problems, _result_problems)

@@ -1,6 +1,7 @@
 """The JSON family: a call is an object with name and arguments, behind a mark or alone."""
 
 from .dialect import Body, Dialect
+from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import bare_json, tag
 
 __all__ = ["JSON"]
@@ -11,6 +12,7 @@ _HERMES = Dialect(
     tags={"block_open": tag("<tool_call"), "block_close": tag("</tool_call")},
     written={"block_open": "<tool_call>\n", "block_close": "\n</tool_call>"},
     body=Body.JSON,
+    results=TOOL_RESPONSES,
 )
 
 
@@ -23,6 +25,7 @@ def _marked(
     keys: tuple[str, str] = ("name", "arguments"),
     body: Body = Body.JSON,
     one_list: bool = True,
+    results: ResultForm = OWN_RESULTS,
     **marks: str,
 ) -> Dialect:
     """Return a format of JSON behind a mark.
@@ -35,6 +38,7 @@ def _marked(
         keys: how name and arguments are called.
         body: the notation.
         one_list: several calls are one list.
+        results: how results go back.
         marks: more token kinds and patterns.
     """
     tags = {"block_open": opener, "block_close": closer, **marks}
@@ -46,12 +50,15 @@ def _marked(
         keys=keys,
         body=body,
         one_list=one_list,
+        results=results,
     )
 
 
 _MARKED = (
     # Mistral up to its tokenizer 7.
-    _marked("mistral_list", r"\[TOOL_CALLS\](?=\s{0,8}[\[{])", "", ("[TOOL_CALLS]", ""), mark=r"\[/TOOL_CALLS\]"),
+    _marked(
+        "mistral_list", r"\[TOOL_CALLS\](?=\s{0,8}[\[{])", "", ("[TOOL_CALLS]", ""), results=BRACKETS, mark=r"\[/TOOL_CALLS\]"
+    ),
     # Llama 3.1 and later.
     _marked(
         "llama3",

@@ -1,6 +1,7 @@
 """The object family: a tag names the tool, and one object with its arguments stands behind it."""
 
 from .dialect import Body, Dialect
+from .result_form import BRACKETS, ResultForm
 
 __all__ = ["OBJECTS"]
 
@@ -23,6 +24,7 @@ _GEMMA4 = Dialect(
     name_in_tag=r":\s*([\w.\-]+)",
     body=Body.GEMMA,
     joint="",
+    results=ResultForm(result_open='<|tool_response>response:{name}{value:<|"|>', result_close='<|"|>}<tool_response|>'),
 )
 _FUNCTION_GEMMA = Dialect(
     name="functiongemma",
@@ -36,6 +38,9 @@ _FUNCTION_GEMMA = Dialect(
     name_in_tag=r":\s*([\w.\-]+)",
     body=Body.GEMMA,
     joint="",
+    results=ResultForm(
+        result_open="<start_function_response>response:{name}{value:<escape>", result_close="<escape>}<end_function_response>"
+    ),
 )
 
 # Mistral from its tokenizer 11 on: the mark before each call; an id and a second mark in some models. Nothing closes a call.
@@ -51,6 +56,7 @@ _MISTRAL = Dialect(
     name_in_tag=r"\[TOOL_CALLS\]\s*([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
+    results=BRACKETS,
 )
 
 # gpt-oss: messages with a header. One with a recipient among the functions is a call, whatever its channel.
@@ -129,6 +135,9 @@ _DEEPSEEK = Dialect(
     name_in_tag=rf"begin{_BAR}>\s*(?:function{_SEP}\s*)?([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
+    results=ResultForm(
+        result_open="<\uff5ctool\u2581output\u2581begin\uff5c>", result_close="<\uff5ctool\u2581output\u2581end\uff5c>"
+    ),
 )
 
 OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..errors import UsageError
 from .dialect import Body, Dialect, TypeMark, length_of_tag
+from .result_form import ResultForm
 
 __all__ = ["GROUP", "installed_rows", "read_row", "shadowed"]
 
@@ -96,12 +97,22 @@ def _mark(name: str, value: Any) -> TypeMark:
     return TypeMark(written=texts["written"], attribute=texts["attribute"], value=texts["value"])
 
 
+def _results(name: str, value: Any) -> ResultForm:
+    texts, known = _texts(name, value), [field.name for field in fields(ResultForm)]
+    if unknown := sorted(texts.keys() - set(known)):
+        raise UsageError(f"expected keys of {', '.join(known)} in {name}, got {unknown[0]!r}; correct its name")
+    if missing := sorted({"result_open", "result_close"} - texts.keys()):
+        raise UsageError(f"expected the keys result_open and result_close in {name}, got no {missing[0]}; add it")
+    return ResultForm(**texts)
+
+
 _READERS: Final = {
     str(bool): _flag,
     str(dict[str, str]): _texts,
     str(tuple[str, str]): _pair,
     str(Body): _body,
     str(TypeMark | None): _mark,
+    str(ResultForm): _results,
 }
 """The type of an argument -> what reads its value; all others are texts."""
 

@@ -1,6 +1,7 @@
 """The Python family: a call is that of Python, with literals as arguments."""
 
 from .dialect import Body, Dialect
+from .result_form import OWN_RESULTS, ResultForm
 from .tag_patterns import python_list, tag
 
 __all__ = ["PYTHON"]
@@ -9,7 +10,14 @@ __all__ = ["PYTHON"]
 _QUOTE = "'{3}|\"{3}"
 
 
-def _row(name: str, opener: str, closer: str, written: tuple[str, str], body: Body = Body.PYTHON) -> Dialect:
+def _row(
+    name: str,
+    opener: str,
+    closer: str,
+    written: tuple[str, str],
+    body: Body = Body.PYTHON,
+    results: ResultForm = OWN_RESULTS,
+) -> Dialect:
     block_open, block_close = written
     return Dialect(
         name=name,
@@ -17,12 +25,19 @@ def _row(name: str, opener: str, closer: str, written: tuple[str, str], body: Bo
         written={"block_open": block_open, "block_close": block_close},
         body=body,
         one_list=body is Body.PYTHON,
+        results=results,
     )
 
 
 # Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers take out: then what is left is `pythonic`.
 _LLAMA4 = _row("llama4", r"<\|python_start\|>", r"<\|python_end\|>", ("<|python_start|>", "<|python_end|>"))
-_LFM2 = _row("lfm2", r"<\|tool_call_start\|>", r"<\|tool_call_end\|>", ("<|tool_call_start|>", "<|tool_call_end|>"))
+_LFM2 = _row(
+    "lfm2",
+    r"<\|tool_call_start\|>",
+    r"<\|tool_call_end\|>",
+    ("<|tool_call_start|>", "<|tool_call_end|>"),
+    results=ResultForm(result_open="<|tool_response_start|>", result_close="<|tool_response_end|>"),
+)
 
 # Olmo 3: a call a line, in the wrapper of `function_calls`; what follows the wrapper tells them apart.
 _OLMO = _row(

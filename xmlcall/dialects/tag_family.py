@@ -1,6 +1,7 @@
 """The tag family: calls and parameters are tags."""
 
 from .dialect import Dialect, TypeMark
+from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
 __all__ = ["TAGS"]
@@ -82,7 +83,7 @@ _FUNCTION_NAME = Dialect(
 )
 
 
-def _name_in_tag(name: str, block: str) -> Dialect:
+def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS) -> Dialect:
     """Return a format in which the name stands in the tag, without an attribute."""
     return Dialect(
         name=name,
@@ -104,10 +105,11 @@ def _name_in_tag(name: str, block: str) -> Dialect:
             "parameter_close": "</parameter>",
         },
         name_in_tag=r"=\s*([^<>=]+?)\s*[>=]",
+        results=results,
     )
 
 
-_QWEN = _name_in_tag("qwen", "tool_call")  # Qwen3-Coder; OpenHands writes no wrapper
+_QWEN = _name_in_tag("qwen", "tool_call", TOOL_RESPONSES)  # Qwen3-Coder; OpenHands writes no wrapper
 _SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
 
 # GLM 4.5 and later: the tool's name is text after the opener, keys and values are elements of their own.
@@ -129,6 +131,7 @@ _GLM = Dialect(
     name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
     name_after=tag("<tool_call"),
     is_exact=True,
+    results=TOOL_RESPONSES,
 )
 
 # Cline, Roo Code and others: the tool's name is the element, and so is each parameter's. The tags come with the tools.
@@ -255,6 +258,12 @@ _HUNYUAN = Dialect(
     name_in_tag=rf"<(?:tool_call|arg_key){_WORD}>\s*([^<>]+?)\s*(?:<|\Z)",
     is_exact=True,
     joint="",
+    results=ResultForm(
+        frame_open="<tool_responses:opensource>",
+        result_open="<tool_response:opensource>\n",
+        result_close="\n</tool_response:opensource>",
+        frame_close="</tool_responses:opensource>",
+    ),
 )
 
 # Solar Open 2: the name is the rest of its line.

@@ -121,7 +121,7 @@ def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
             name = message.name or names.get(message.tool_call_id or "", "tool")
             yield name, _begin(message.content, RETURNED)
         elif message.role == "user" and is_result_message(message.content):
-            yield from ((name, _begin(text, RETURNED)) for name, text in named_results(message.content))
+            yield from ((name or "tool", _begin(text, RETURNED)) for name, text in named_results(message.content))
 
 
 def _begin(text: str, length: int) -> str:

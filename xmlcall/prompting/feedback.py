@@ -18,7 +18,7 @@ from ..tools.names import match_name
 from ..tools.outline import parameters_of
 from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
 from .format import ENGLISH, PromptFormat
-from .result_frame import inert_text
+from .result_frame import inert_frame, inert_text
 from .results import result_text
 
 __all__ = ["feedback", "results"]
@@ -53,7 +53,7 @@ def results(
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
-        _told_wrong(call, _issues(call, catalog, format, again=call.id in again))
+        _item(call, _issues(call, catalog, format, again=call.id in again), format, failed=True)
         if isinstance(call, InvalidCall)
         else _told(call, result, catalog, format, is_repeated=call.id in repeated)
         for call, result in answered
@@ -61,19 +61,22 @@ def results(
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     asked = [_retry(invalid, catalog, format, request)] if invalid else []
     asked += [_again(*waiting, catalog, format)] if waiting else []
-    return format.render("results", items=items, retry="\n\n".join(asked))
+    return format.render("results", frame=format.row.results.write(items), retry="\n\n".join(asked))
 
 
-def _told_wrong(call: InvalidCall, text: str) -> dict[str, Any]:
-    return {"name": call.name, "error": True, "text": text}
+def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, failed: bool) -> tuple[str, str, bool]:
+    """Return a result as it is written; a form without a mark for errors gets a word."""
+    if failed and not format.row.results.error_open:
+        text = f"{format.render('content', kind='error').strip()} {text}"
+    return inert_frame(call.name), text, failed
 
 
 def _told(
     call: ToolCall, result: ToolResult | None, catalog: Catalog, format: PromptFormat, *, is_repeated: bool
-) -> dict[str, Any]:
+) -> tuple[str, str, bool]:
     assert result is not None
-    text = inert_text(result_text(result, format), catalog)
-    return {"name": call.name, "error": result.is_error, "text": f"{text}\n{format.render('repeated')}" if is_repeated else text}
+    text = inert_text(result_text(result, format), catalog, format.row.results)
+    return _item(call, f"{text}\n{format.render('repeated')}" if is_repeated else text, format, failed=result.is_error)
 
 
 def feedback(
@@ -101,7 +104,8 @@ def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again:
     tool = _meant(call, catalog)
     parameters = parameters_of(tool) if tool else ()
     names = [part.name for part in parameters]
-    lines = [inert_text(_sentence(issue, call, names, format), catalog) for issue in call.issues]
+    sentences = (_sentence(issue, call, names, format) for issue in call.issues)
+    lines = [inert_text(sentence, catalog, format.row.results) for sentence in sentences]
     return format.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
 
 
@@ -116,7 +120,7 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
     """Render the request to write calls once more."""
     shown = [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
     example = write(shown, catalog, format.row) if shown else ""
-    request = inert_text(_shown(request), catalog)
+    request = inert_text(_shown(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
     return format.render("retry", request=request, example=example, has_dots=has_dots).strip()
 

@@ -32,9 +32,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ..dialects import result_form_of
+from ..dialects.result_form import ResultForm
 from ..types.calls import Message, Tool
 from .earlier_turns import Line, block, line_of
-from .result_frame import RESULT_CLOSER, RESULT_OPENER, is_result_message
+from .result_frame import is_result_message
 from .templates import render
 
 __all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit", "tokens_of"]
@@ -57,8 +59,6 @@ TOKENS_A_NOTE: Final = 60
 CHARACTERS_A_TOKEN: Final = 3.2
 """Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
 
-_OPENER: Final = f'{RESULT_OPENER}"'
-_CLOSER: Final = f"\n{RESULT_CLOSER}"
 _DIGITS: Final = b"0123456789"
 _NOT_ASCII: Final = bytes(range(128, 256))
 
@@ -410,20 +410,19 @@ def _with_short_results(message: Message, length: int, lang: str, cuts: list[Cut
         return message
     if message.role == "tool":
         return replace(message, content=_head_and_tail(message.content, message.name or "a tool", length, lang, cuts))
-    if message.role != "user" or not is_result_message(message.content):
-        return message
-    *framed, behind = message.content.split(_CLOSER)  # results hold no such closer: the prompt makes their tags inert
-    return replace(message, content=_CLOSER.join([*(_short_frame(each, length, lang, cuts) for each in framed), behind]))
+    form = result_form_of(message.content) if message.role == "user" else None
+    return replace(message, content=_with_short_places(message.content, form, length, lang, cuts)) if form else message
 
 
-def _short_frame(text: str, length: int, lang: str, cuts: list[Cut]) -> str:
-    """Shorten what stands behind the first line with an opener."""
-    opener = text.find(_OPENER)
-    begin = text.find("\n", opener) + 1
-    if opener < 0 or begin == 0:
-        return text
-    name = text[opener + len(_OPENER) : begin].partition('"')[0]
-    return text[:begin] + _head_and_tail(text[begin:], name, length, lang, cuts)
+def _with_short_places(text: str, form: ResultForm, length: int, lang: str, cuts: list[Cut]) -> str:
+    """Shorten each result of a message; none holds a closing mark, because the prompt makes them inert."""
+    parts, done = [], 0
+    for place in form.places(text):
+        if place.is_ended:
+            name = place.name or "a tool"
+            parts += [text[done : place.start], _head_and_tail(text[place.start : place.end], name, length, lang, cuts)]
+            done = place.end
+    return "".join([*parts, text[done:]])
 
 
 def _head_and_tail(text: str, name: str, length: int, lang: str, cuts: list[Cut]) -> str:

@@ -62,6 +62,11 @@ class PromptFormat:
         return first_tag(self.row) or ("JSON" if self.notation == "JSON" else "call")
 
     @property
+    def results(self) -> str:
+        """What a message of results begins with."""
+        return self.row.results.opener
+
+    @property
     def tag(self) -> str:
         """A tag that a value may hold although it is markup of the format."""
         return example_tag(self.row)

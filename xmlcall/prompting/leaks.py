@@ -4,13 +4,14 @@ Small models go on as the prompt did. Some write the frame in which results come
 repeat an instruction. Neither is an answer. This stands above the parser: it takes the text of a reply, not the values of calls
 and not reasoning, and passes on what may be shown.
 
-* *A frame* (`<function_results>`, or a line that begins with `<result name=`) ends the reply. One exception: if the conversation
-  holds exactly these results, nothing is invented, and where the reply has no other text they are the answer, without the frame.
+* *A frame* (`<function_results>`, or a line that begins with `<result name=` or as results do in the form of any family) ends the
+  reply. One exception: if the conversation holds exactly these results, nothing is invented, and where the reply has no other
+  text they are the answer, without the frame.
 * *A line of ours*, alone on its line, is left out. It is known by the fixed words of the templates, whole sentences of at least
   `_LEAST` columns; words from the catalog do not count, because a person may ask what a tool does.
 
-What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and `<result name=` in a code fence, where it
-may be anybody's XML.
+What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and all but `<function_results>` in a code
+fence, where it may be anybody's XML.
 
 Text is held back only while it can still be one of these: the beginning of a tag, or of a line of ours, which is at most
 `_LONGEST` characters. All decisions come from the text to the left, so the chunks do not matter, and time is linear.
@@ -24,11 +25,12 @@ from typing import Any, Final, Literal
 
 import regex
 
-from ..dialects import DIALECTS
+from ..dialects import DIALECTS, result_form_of, result_openers
+from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
 from .format import ENGLISH, PromptFormat
-from .result_frame import FRAME_CLOSER, FRAME_OPENER, RESULT_CLOSER, RESULT_OPENER, items_in
+from .result_frame import items_in
 from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
@@ -55,10 +57,9 @@ _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, head
 _QUOTES: Final = tuple("`\"'“‘「")
 _FENCE: Final = "```"
 
-_OPENERS: Final = (FRAME_OPENER, RESULT_OPENER)
-_OPENER = regex.compile("|".join(map(regex.escape, _OPENERS)))
+_RESULT: Final = "<result name="  # a model may leave the quotation mark out
 _CODE = regex.compile(r"\{%.*?%\}", regex.DOTALL)
-_FORM = regex.compile(r"\{\{ form\.(block|tag) \}\}")
+_FORM = regex.compile(r"\{\{ form\.(block|tag|results) \}\}")
 _SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
 
 
@@ -81,7 +82,8 @@ class Leaks:
         self._results = results
         self._held = ""
         self._start = 0  # offset of what is held
-        self._frame = False  # what is held is a frame
+        self._frame: ResultForm | None = None  # what is held is a frame of this form
+        self._forms = {_RESULT: OWN_RESULTS, **result_openers()}
         self._at_line_start = True  # nothing of this line was passed on
         self._head = ""  # how this line begins, without white space
         self._last = ""  # the last character of this line that was passed on
@@ -111,18 +113,18 @@ class Leaks:
             What may be shown of it.
         """
         if self._frame and not self.stopped:
-            return self._end_frame()
+            return self._end_frame(self._frame)
         return self._end_line(len(self._held)) if self._held else []
 
     def _read(self) -> list[Event]:
         if self._frame:
-            return self._in_frame()
+            return self._in_frame(self._frame)
         shown: list[Event] = []
         while self._held:
             end = self._held.find("\n") + 1
-            at = self._frame_at(self._held[:end] if end else self._held)
-            if at >= 0:
-                return [*shown, *self._begin_frame(at)]
+            opener = self._frame_in(self._held[:end] if end else self._held)
+            if opener:
+                return [*shown, *self._begin_frame(opener)]
             if not end:
                 return [*shown, *self._open_line()]
             shown += self._end_line(end)
@@ -132,8 +134,8 @@ class Leaks:
 
     def _open_line(self) -> list[Event]:
         """Pass on what no continuation of the line can make ours, nor the beginning of a frame."""
-        at = self._held.rfind("<")
-        is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in _OPENERS)
+        at = max(self._held.rfind("<"), self._held.rfind("["))
+        is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in self._forms)
         end = at if is_opener else len(self._held)
         if self._at_line_start and end <= _LONGEST and _may_be_ours(self._held[:end]):
             return []
@@ -166,33 +168,34 @@ class Leaks:
 
     # -- frames ----------------------------------------------------------------------------------------------------------
 
-    def _frame_at(self, line: str) -> int:
-        """Return where a frame begins in the rest of a line; -1 if there is none."""
-        for found in _OPENER.finditer(line):
+    def _frame_in(self, line: str) -> "regex.Match[str] | None":
+        """Return the opener of a frame in the rest of a line."""
+        for found in _openers(tuple(self._forms)).finditer(line):
             before = line[: found.start()]
-            is_frame = found[0] == _OPENERS[0] and (self._last + before)[-1:] not in _QUOTES
-            if is_frame or (found[0] == _OPENERS[1] and not (self._fenced or self._head or before.strip())):
-                return found.start()
-        return -1
+            is_frame = found[0] == OWN_RESULTS.opener and (self._last + before)[-1:] not in _QUOTES
+            if is_frame or (found[0] != OWN_RESULTS.opener and not (self._fenced or self._head or before.strip())):
+                return found
+        return None
 
-    def _begin_frame(self, at: int) -> list[Event]:
+    def _begin_frame(self, opener: "regex.Match[str]") -> list[Event]:
+        at = opener.start()
         before = self._held[:at]
         is_long_enough = _width(before) >= _LEAST and len(before) <= _LONGEST
         is_ours = self._at_line_start and is_long_enough and _may_be_ours(before)
         shown = self._drop(at) if is_ours else self._release(at)
-        self._frame = True
-        return [*shown, *(self._in_frame() if self._results else self._end_frame())]
+        self._frame = self._forms[opener[0]]
+        return [*shown, *(self._in_frame(self._frame) if self._results else self._end_frame(self._frame))]
 
-    def _in_frame(self) -> list[Event]:
-        end = self._held[:_LONGEST_FRAME].find(FRAME_CLOSER)
+    def _in_frame(self, form: ResultForm) -> list[Event]:
+        end = self._held[:_LONGEST_FRAME].find(form.closer)
         if end < 0 and len(self._held) < _LONGEST_FRAME:
             return []
-        self._held = self._held[: end + len(FRAME_CLOSER)] if end >= 0 else ""
-        return self._end_frame()
+        self._held = self._held[: end + len(form.closer)] if end >= 0 else ""
+        return self._end_frame(form)
 
-    def _end_frame(self) -> list[Event]:
+    def _end_frame(self, form: ResultForm) -> list[Event]:
         """End the reply: with the results, if they are what the model was given, and the reply says nothing else."""
-        told = items_in(self._held)
+        told = items_in(self._held, form)
         is_true = bool(told) and all(text and text in self._results for text in told)
         answer = "\n".join(told) if is_true and not self._said else ""
         span = (self._start, self._start + len(self._held))
@@ -236,8 +239,13 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
     Args:
         messages: the conversation.
     """
-    shown = (message.content for message in messages if message.role == "user" and FRAME_OPENER in message.content)
-    return frozenset(text for content in shown for text in items_in(content))
+    shown = ((message.content, result_form_of(message.content)) for message in messages if message.role == "user")
+    return frozenset(text for content, form in shown if form for text in items_in(content, form))
+
+
+@functools.lru_cache(maxsize=4)
+def _openers(written: tuple[str, ...]) -> "regex.Pattern[str]":
+    return regex.compile("|".join(map(regex.escape, written)))
 
 
 # -- our own words -----------------------------------------------------------------------------------------------------------
@@ -259,7 +267,7 @@ def _own_words() -> tuple[frozenset[str], list[str]]:
     """Return all runs of sentences that stand in one line of a template, as a set and in order."""
     lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
     words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
-    words |= {tag.strip(_MARKERS) for tag in (FRAME_CLOSER, RESULT_CLOSER)}
+    words |= {tag.strip(_MARKERS) for tag in (OWN_RESULTS.closer, OWN_RESULTS.result_close.strip())}
     return frozenset(words), sorted(words)
 
 
@@ -278,7 +286,8 @@ def _tag_in_place(tags: Mapping[str, str], found: Any) -> str:
 def _tags_in_prompts() -> list[dict[str, str]]:
     """Return what stands for the tags of a wire format in a template, of all formats."""
     forms = (PromptFormat(dialect=name) for name in DIALECTS)
-    return [{"block": block, "tag": tag} for block, tag in dict.fromkeys((form.block, form.tag) for form in forms)]
+    tags = dict.fromkeys((form.block, form.tag, form.results) for form in forms)
+    return [{"block": block, "tag": tag, "results": results} for block, tag, results in tags]
 
 
 def _runs(line: str) -> Iterable[str]:

@@ -1,49 +1,30 @@
-"""The frame in which results come to a model that has its tools in the prompt; it is the same for every wire format.
+"""Messages in which results come to a model that has its tools in the prompt: what is in them, and what must not be.
 
-    <function_results>
-    <result name="add">
-    3
-    </result>
-    </function_results>
-
-An error has a second attribute. Text from tools and servers is untrusted: the frame's tags are made inert in it, so that a result
-cannot close its own frame, and so are the tags of reasoning and of chat templates, which servers read anywhere in a prompt.
+How they are written is `ResultForm`. Text from tools and servers is untrusted: the marks of the form are made inert in it, so
+that a result cannot close its own frame, and so are our own tags, and those of reasoning and of chat templates, which servers
+read anywhere in a prompt.
 """
 
-from collections.abc import Iterable
+import functools
 from typing import Final
 
 import regex
 
-from ..dialects import DIALECTS
+from ..dialects import DIALECTS, result_form_of
 from ..dialects.inert import inert
+from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..dialects.tag_names import tag_names
 from ..tools.catalog import Catalog
 
-__all__ = [
-    "FRAME_CLOSER",
-    "FRAME_OPENER",
-    "FRAME_TAGS",
-    "RESULT_CLOSER",
-    "RESULT_OPENER",
-    "inert_frame",
-    "inert_text",
-    "is_result_message",
-    "items_in",
-    "named_results",
-    "results_told",
-]
+__all__ = ["FRAME_TAGS", "inert_frame", "inert_text", "is_result_message", "items_in", "named_results", "results_told"]
 
-FRAME_OPENER: Final = "<function_results>"
-FRAME_CLOSER: Final = "</function_results>"
-RESULT_OPENER: Final = "<result name="
-RESULT_CLOSER: Final = "</result>"
-FRAME_TAGS: Final = ("function_results", "result")
+FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
 _INERT = regex.compile(
     rf"<(?=/?(?:{'|'.join(sorted({*FRAME_TAGS, *tag_names(DIALECTS['function_calls'])}))}|think|thinking|reasoning)\b"
     r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
 )
+_BRACKETS: Final = {"<": "&lt;", "[": "&#91;"}
 
 
 def inert_frame(text: str) -> str:
@@ -55,14 +36,22 @@ def inert_frame(text: str) -> str:
     return _INERT.sub("&lt;", text)
 
 
-def inert_text(text: str, catalog: Catalog) -> str:
-    """Make everything inert that could be read as a call, in any wire format, and the tags of `inert_frame`.
+def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS) -> str:
+    """Make everything inert that could be read as a call, in any wire format, the tags of `inert_frame`, and those of a form.
 
     Args:
         text: of a tool, a server or a person.
         catalog: what is offered.
+        form: in which results go back.
     """
-    return inert_frame(inert(text, catalog.names(), lambda name: not len(catalog) or catalog.meant_by(name) is not None))
+    text = inert_frame(inert(text, catalog.names(), lambda name: not len(catalog) or catalog.meant_by(name) is not None))
+    return _marks(form).sub(lambda found: _BRACKETS[found[0]], text) if form is not OWN_RESULTS else text
+
+
+@functools.cache
+def _marks(form: ResultForm) -> "regex.Pattern[str]":
+    words = "|".join(sorted(map(regex.escape, form.tag_words())))
+    return regex.compile(rf"[<\[](?=[/|\uff5c]*+(?:{words})\b)", regex.IGNORECASE)
 
 
 def is_result_message(text: str) -> bool:
@@ -71,43 +60,35 @@ def is_result_message(text: str) -> bool:
     Args:
         text: of the message.
     """
-    return text.startswith(FRAME_OPENER)
+    return result_form_of(text) is not None
 
 
-def items_in(frame: str) -> list[str]:
-    """Return what stands in a frame's results, without those that have another attribute: they are errors.
+def items_in(frame: str, form: ResultForm) -> list[str]:
+    """Return what stands in a frame's results, without those that are marked as errors.
 
     Args:
         frame: as a model was given it or wrote it; half a result is an empty text.
+        form: of the frame.
     """
-    items = []
-    for name, text, ended in _parts(frame):
-        if not ended or name.count('"') == 2:
-            items.append(text.strip() if ended else "")
-    return items
+    return [
+        frame[place.start : place.end].strip() if place.is_ended else "" for place in form.places(frame) if not place.is_error
+    ]
 
 
-def results_told(frame: str) -> list[str]:
-    """Return what stands in a frame's results, errors too.
+def results_told(message: str) -> list[str]:
+    """Return what stands in a message of results, errors too.
 
     Args:
-        frame: as a model was given it.
+        message: as a model was given it.
     """
-    return [text.removeprefix("\n").removesuffix("\n") for _, text, ended in _parts(frame) if ended]
+    return [text for _, text in named_results(message)]
 
 
-def named_results(frame: str) -> list[tuple[str, str]]:
-    """Return the name of each tool in a frame with what it told, errors too.
+def named_results(message: str) -> list[tuple[str, str]]:
+    """Return the name of each tool in a message of results with what it told, errors too.
 
     Args:
-        frame: as a model was given it.
+        message: as a model was given it; the name is empty in a form that does not say it.
     """
-    return [(name.partition('"')[2].partition('"')[0], text) for name, text, ended in _parts(frame) if ended]
-
-
-def _parts(frame: str) -> Iterable[tuple[str, str, bool]]:
-    """Yield the rest of each result's opener, its text, and whether it has its closer."""
-    for part in frame.split(RESULT_OPENER)[1:]:
-        name, _, rest = part.partition(">")
-        text, ended, _ = rest.partition(RESULT_CLOSER)
-        yield name, text, bool(ended)
+    places = (result_form_of(message) or OWN_RESULTS).places(message)
+    return [(place.name, message[place.start : place.end]) for place in places if place.is_ended]

@@ -1,0 +1,144 @@
+"""The form in which results go back to a model, as data: a frame around all of them, and marks around each.
+
+    <function_results>
+    <result name="add">
+    3
+    </result>
+    </function_results>
+
+is ours; families that were trained with a form of their own have it in their row. Only forms are taken that have an end of their
+own and whose marks are not words of every day: a result must not pass for another, nor a person's text for a result. So the
+families whose results are a turn with a role of its own, a heading without an end or one JSON list get our form.
+
+Cost: reading a message is linear.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+import regex
+
+__all__ = ["BRACKETS", "OWN_RESULTS", "TOOL_RESPONSES", "Place", "ResultForm"]
+
+_TAG: Final = regex.compile(r"[<\[][/|\uff5c]*+(\w[\w:\-]*+)")
+_LONGEST_NAME: Final = 200  # characters
+
+
+class Place(NamedTuple):
+    """Where a result stands in a message.
+
+    Args:
+        name: of the tool; "" where the form does not say it.
+        start: offset at which its text begins.
+        end: offset behind its text.
+        is_error: the form says that it is one.
+        is_ended: it has its closing mark.
+    """
+
+    name: str
+    start: int
+    end: int
+    is_error: bool
+    is_ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultForm:
+    """How results are written.
+
+    Args:
+        result_open: before the text of each; `{name}` stands for the tool's.
+        result_close: behind it.
+        error_open: before the text of a call that failed; "" where a word in the text says it.
+        frame_open: before all of them; "" where nothing stands there.
+        frame_close: behind all of them.
+    """
+
+    result_open: str
+    result_close: str
+    error_open: str = ""
+    frame_open: str = ""
+    frame_close: str = ""
+
+    @property
+    def opener(self) -> str:
+        """What a message of results begins with."""
+        return self.frame_open.strip() or self.result_opener
+
+    @property
+    def result_opener(self) -> str:
+        """What each result begins with, whatever the name of its tool."""
+        return self.result_open.partition("{name}")[0].strip()
+
+    @property
+    def closer(self) -> str:
+        """What ends a message of results; of the first result, where nothing stands around all of them."""
+        return self.frame_close.strip() or self.result_close.strip()
+
+    def write(self, items: Iterable[tuple[str, str, bool]]) -> str:
+        """Write results.
+
+        Args:
+            items: name of the tool, text, and whether the call failed; no text holds a mark of the form.
+        """
+        parts = [self._opened(name, failed=failed) + text + self.result_close for name, text, failed in items]
+        return f"{self.frame_open}{''.join(parts)}{self.frame_close}".strip()
+
+    def _opened(self, name: str, *, failed: bool) -> str:
+        return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
+
+    def places(self, text: str) -> Iterator[Place]:
+        """Yield where the results of a message stand, in order.
+
+        Args:
+            text: of the message, or of a frame that a model wrote.
+        """
+        openers = list(_opening(self).finditer(text))
+        for found, following in zip_longest(openers, openers[1:]):
+            limit = following.start() if following else len(text)
+            end = text.find(self.result_close.strip(), found.end(), limit)
+            is_error, name = bool(found["failed"]), found["failed_name"] if found["failed"] else found["name"]
+            yield Place(name or "", found.end(), _trimmed(text, found.end(), end if end >= 0 else limit), is_error, end >= 0)
+
+    def tag_words(self) -> frozenset[str]:
+        """Return the names of the marks."""
+        written = f"{self.frame_open} {self.result_open} {self.error_open} {self.result_close} {self.frame_close}"
+        return frozenset(_TAG.findall(written))
+
+
+def _trimmed(text: str, start: int, end: int) -> int:
+    """Return the end without the newline before a closing mark, which is markup."""
+    return end - 1 if end > start and text[end - 1] == "\n" else end
+
+
+@functools.cache
+def _opening(form: ResultForm) -> "regex.Pattern[str]":
+    """Return the pattern of what opens a result; quotation marks around the name may be missing where a model wrote it."""
+    error = _pattern(form.error_open, "failed_name") if form.error_open else "(?!)(?P<failed_name>)"
+    return regex.compile(rf"(?:(?P<failed>{error})|{_pattern(form.result_open, 'name')})\n?")
+
+
+def _pattern(written: str, group: str) -> str:
+    head, named, tail = (
+        regex.escape(part, literal_spaces=True).replace('"', '"?') for part in written.strip().partition("{name}")
+    )
+    name = rf'(?P<{group}>[^\n<>"{{}}]{{0,{_LONGEST_NAME}}}+)' if named else f"(?P<{group}>)"
+    return f"{head}{name}{tail}"
+
+
+OWN_RESULTS: Final = ResultForm(
+    frame_open="<function_results>\n",
+    result_open='<result name="{name}">\n',
+    error_open='<result name="{name}" error="true">\n',
+    result_close="\n</result>\n",
+    frame_close="</function_results>",
+)
+
+TOOL_RESPONSES: Final = ResultForm(result_open="<tool_response>\n", result_close="\n</tool_response>\n")
+"""Of Hermes and Qwen, in a turn of role `user`, and of GLM."""
+
+BRACKETS: Final = ResultForm(result_open="[TOOL_RESULTS]", result_close="[/TOOL_RESULTS]")
+"""Of Mistral."""
