@@ -23,6 +23,7 @@ from xmlcall.proxy.formats.contract import (
     ResponseEnded,
     TextPiece,
     WholeResponse,
+    whole_response,
 )
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.types.calls import RawArgument, RawCall
@@ -405,9 +406,48 @@ async def test_a_trial_that_fails_is_made_again() -> None:
         assert calls(await ask_engine(engine, body())) == [("add", {"a": 1, "b": 2})]
 
 
-async def test_an_invalid_native_call_is_an_error() -> None:
-    with pytest.raises(ApiError, match="mode xml"):
-        await ask(ScriptedBackend([native("add", a="x")]), body(), mode="native")
+async def test_an_invalid_native_call_gets_feedback_in_the_native_form() -> None:
+    backend = ScriptedBackend([native("add", a="x"), native("add", a=1, b=2)])
+    turn = await ask(backend, body(), mode="native")
+    assert (calls(turn), turn.finish_reason) == ([("add", {"a": 1, "b": 2})], "tool_calls")
+    told, result = backend.requests[1].messages[-2:]
+    assert [(call.name, call.arguments) for call in told.tool_calls] == [("add", {"a": "x"})]
+    assert (result.role, result.tool_call_id, result.name) == ("tool", told.tool_calls[0].id, "add")
+    assert "This call did not run" in result.content
+    assert "Call the tool once more" in result.content
+    assert "<" not in result.content
+
+
+async def test_a_native_call_that_can_run_goes_out_beside_one_that_is_asked_for_again() -> None:
+    both = Chunk(tool_calls=(*native("add", a=1, b=2).tool_calls, *native("add", a="x").tool_calls))
+    backend = ScriptedBackend([[both], native("add", a=3, b=4)])
+    turn = await ask(backend, body(), mode="native")
+    assert calls(turn) == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
+    told, result = backend.requests[1].messages[-2:]
+    assert [call.id for call in told.tool_calls] == [result.tool_call_id]
+
+
+async def test_a_native_call_that_never_gets_right_is_given_as_it_is_or_refused() -> None:
+    wrong = [native("add", a=word) for word in ("x", "y", "z")]
+    assert calls(await ask(ScriptedBackend(wrong), body(), mode="native")) == [("add", {"a": "z"})]
+    with pytest.raises(ApiError, match="cannot run") as raised:
+        await ask(ScriptedBackend(wrong), body(), mode="native", strict=True)
+    assert (raised.value.status, raised.value.code) == (502, "invalid_calls")
+
+
+async def test_feedback_stands_behind_the_messages_as_the_caller_sent_them() -> None:
+    backend = ScriptedBackend([native("add", a="x"), native("add", a=1, b=2)])
+    question = {"role": "user", "content": "1 + 2?", "cache_control": {"type": "ephemeral"}}
+    data = body(messages=[question])
+    async with Engine(backend, mode="native") as engine:
+        request = replace(CHAT.read(data).request, whole=data)
+        answer = whole_response([event async for event in engine.respond(request, is_streamed=False)])
+    assert calls(answer) == [("add", {"a": 1, "b": 2})]
+    assert backend.requests[0].extra["messages"] == [question]
+    sent = backend.requests[1].extra["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert sent[0] == question
+    assert sent[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": "x"}'}
 
 
 LEAKED = '```json\n{"name": "add", "arguments": {"a": 1, "b": B}}\n```'

@@ -269,7 +269,8 @@ TRIALS = {
 @pytest.mark.parametrize(("steps", "is_native"), TRIALS.values(), ids=TRIALS.keys())
 def test_tools_go_to_the_server_where_a_trial_call_works(steps: list[Step], is_native: bool) -> None:
     upstream = Upstream(FakeOpenAI(steps=steps))
-    content = json.dumps({"model": "tiny", "messages": messages(), "tools": [ADD]}, indent=3).encode()
+    offered = {"type": "function", "function": {"name": "multiply", "parameters": {"type": "object"}}}
+    content = json.dumps({"model": "tiny", "messages": messages(), "tools": [offered]}, indent=3).encode()
     with run_server(upstream) as model, run_server(create_app(f"{model}/v1"), lifespan="on") as url:
         upstream.seen.clear()
         for _ in range(2):

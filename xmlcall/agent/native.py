@@ -29,7 +29,7 @@ _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand 
 
 
 async def generate_native(
-    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True, keep_ids: bool = False
+    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True, is_for_caller: bool = False
 ) -> AsyncGenerator[Event | PromptProgress | Generated]:
     """Generate a reply with the server's own function calling.
 
@@ -38,7 +38,8 @@ async def generate_native(
         request: the conversation, with `tools`.
         binder: binds the calls; without any tool the text is not read.
         read_text: whether calls that the server left in the text count, if it found none itself.
-        keep_ids: calls keep the ids that the server gave them, which its own next request may need.
+        is_for_caller: somebody else keeps the conversation: calls keep the ids that the server gave them, which its next request
+            may need, and a call in the text that cannot run stays text, which may be meant for a person.
 
     Yields:
         The progress of the prompt, where the server tells it, text and reasoning as they come, each call once, then one
@@ -60,11 +61,12 @@ async def generate_native(
                 yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
             native = binder.bound(_native_events(chunk.tool_calls))
             events = binder.bound(leaks.feed(chunk.text, reasoned=bool(reasoning)))
-            events += _with_ids(native, chunk.call_ids) if keep_ids else native
+            events += _with_ids(native, chunk.call_ids) if is_for_caller else native
             for event in events:
                 kept.append(event)
                 yield event
-    for event in binder.bound(leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept))):
+    left = binder.bound(leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)))
+    for event in _only_valid(left) if is_for_caller else left:
         kept.append(event)
         yield event
     reply = reply_of(kept, catalog, finish_reason=finish_reason)
@@ -103,6 +105,15 @@ def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
         else event
         for event in events
     ]
+
+
+def _only_valid(events: Iterable[Event]) -> Iterator[Event]:
+    """Pass events on, with the text of a call that cannot run in its place."""
+    for event in events:
+        if isinstance(event, ToolCallEnd) and isinstance(event.call, InvalidCall):
+            yield TextDelta(text=event.raw.text, span=event.span)
+        else:
+            yield event
 
 
 class _LeakedCalls:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends.base import Backend
+from ..binding.as_written import as_written
 from ..binding.echo import Sources
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
@@ -62,6 +63,7 @@ class Generation:
         format: of the prompt.
         is_native: the server's own function calling is used, and not the text.
         reads_text: with that, whether calls that the server left in the text are calls.
+        is_for_caller: with that, somebody else keeps the conversation, see `generate_native`.
         constrain: whether the rest of a call that is begun for the model is held by a grammar, where the backend obeys one.
     """
 
@@ -69,6 +71,7 @@ class Generation:
     format: PromptFormat
     is_native: bool = False
     reads_text: bool = True
+    is_for_caller: bool = False
     constrain: bool = False
 
 
@@ -251,7 +254,8 @@ class Turn:
         binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits)
         if generation.is_native:
             request = replace(request, tools=tuple(self.offer.catalog))
-            return generate_native(generation.backend, request, binder, read_text=generation.reads_text)
+            reads, is_for_caller = generation.reads_text, generation.is_for_caller
+            return generate_native(generation.backend, request, binder, read_text=reads, is_for_caller=is_for_caller)
         if forced := self._forced():
             return generate_call(generation.backend, request, binder, forced)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
@@ -351,9 +355,20 @@ class Turn:
         if self._empty_at is not None:  # what was said about it stands behind it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        calls = tuple(call for call in generated.reply.calls if isinstance(call, ToolCall))
-        self.added.append(Message(role="assistant", content=generated.text, tool_calls=() if generated.calls_in_text else calls))
+        self.added.append(Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated)))
         self._attempts.forget(self.added, _calls_of(generated, cut_ends=self._limits.cut_ends))
+
+    def _calls_told(self, generated: Generated) -> tuple[ToolCall, ...]:
+        """Return the calls that stand beside a reply's text; a server wants a result for each.
+
+        So where one cannot run and the model is asked again, those that the caller runs are left out: they have no result yet.
+        """
+        calls = () if generated.calls_in_text else generated.reply.calls
+        is_asked_again = any(isinstance(call, InvalidCall) for call in calls)
+        told = (
+            call for call in calls if not is_asked_again or isinstance(call, InvalidCall) or call.name not in self.offer.of_caller
+        )
+        return tuple(_as_told(call, self.offer.catalog) for call in told)
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
@@ -432,10 +447,13 @@ class Turn:
             return [Message(role="user", content=text)]
         told = []
         for call, result in answered:
+            text = ""
             if isinstance(call, InvalidCall):
-                told.append(Message(role="user", content=feedback(call, catalog, format, request=request)))
+                came = self._attempts.came_before(call)
+                text = feedback(call, catalog, format, again=came, request=request, is_native=True)
             elif result is not None:
-                told.append(Message(role="tool", content=result_text(result, format), tool_call_id=call.id, name=call.name))
+                text = result_text(result, format)
+            told.append(Message(role="tool", content=text, tool_call_id=call.id, name=call.name))
         return told
 
 
@@ -445,6 +463,13 @@ def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | In
     if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
         return reply.calls
     return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
+
+
+def _as_told(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
+    """Return a call as it goes back to a server that keeps calls in a field of their own, where what is wrong with it is told."""
+    if isinstance(call, ToolCall):
+        return call
+    return as_written(call, catalog) or ToolCall(id=call.id, name=call.name, arguments={}, raw=call.raw)
 
 
 def _is_echo(call: ToolCall | InvalidCall) -> bool:

@@ -86,6 +86,7 @@ def feedback(
     *,
     again: bool = False,
     request: str = "",
+    is_native: bool = False,
 ) -> str:
     """Render what is wrong with a call, and how it should be written.
 
@@ -95,9 +96,11 @@ def feedback(
         format: how the model is spoken to.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
         request: the person's words.
+        is_native: the server writes calls as the model knows them, so that nothing of a wire format of ours is shown.
     """
     catalog = Catalog.of(tools)
-    return f"{_issues(call, catalog, format, again=again)}\n\n{_retry([call], catalog, format, request)}"
+    retry = _retry([call], catalog, format, request, is_native=is_native)
+    return f"{_issues(call, catalog, format, again=again)}\n\n{retry}"
 
 
 def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again: bool) -> str:
@@ -116,13 +119,13 @@ def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: Pro
     return place + format.render("issue", issue=issue, is_of_text=is_of_text, is_declared=is_declared).strip()
 
 
-def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str) -> str:
+def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str, *, is_native: bool = False) -> str:
     """Render the request to write calls once more."""
-    shown = [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
+    shown = [] if is_native else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
     example = write(shown, catalog, format.row) if shown else ""
     request = inert_text(_shown(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return format.render("retry", request=request, example=example, has_dots=has_dots).strip()
+    return format.render("retry", request=request, example=example, has_dots=has_dots, is_native=is_native).strip()
 
 
 def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: PromptFormat) -> str:

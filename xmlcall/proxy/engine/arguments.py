@@ -20,19 +20,16 @@ from ...binding.bind import bind_argument
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.unsaid import is_unsaid, may_be_unsaid
 from ...tools.catalog import Catalog
-from ...types.calls import MISSING, InvalidCall, RawArgument, ToolCall
+from ...types.calls import MISSING, RawArgument, ToolCall
 from ...types.events import ToolArgumentDelta
 from ...types.tool import Tool
 
-__all__ = ["CallText", "as_written"]
+__all__ = ["CallText"]
 
 # Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
-
-
-_NEVER: Final = frozenset({"echo", "truncated-call"})
 
 
 class CallText:
@@ -174,32 +171,6 @@ class CallText:
 
 def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:
     return name in arguments and json.dumps(arguments[name], sort_keys=True) == json.dumps(value, sort_keys=True)
-
-
-def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
-    """Return a call that does not fit its tool's schema, with its arguments as they are.
-
-    Args:
-        call: whole, and nobody else's.
-        catalog: what was offered.
-
-    Returns:
-        None if its tool is not known, or if what it wrote is no list of arguments, or a copy, which nobody may run.
-    """
-    tool = catalog.get(catalog.meant_by(call.name) or "")
-    codes = {issue.code for issue in call.issues}
-    if tool is None or not call.raw.complete or codes & _NEVER or not (call.raw.arguments or codes == {"missing-argument"}):
-        return None
-    arguments = {each.name: _value(each, tool, catalog) for each in call.raw.arguments}
-    return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
-
-
-def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
-    """Return an argument by its own schema, or as it is written."""
-    if argument.value is not MISSING:
-        return argument.value
-    value = bind_argument(argument, tool, catalog)
-    return argument.text if value is MISSING else value
 
 
 def _inside(text: str) -> str:

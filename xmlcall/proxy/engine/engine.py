@@ -27,6 +27,7 @@ from ...agent.policy import allow
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words
+from ...backends import ollama_wire, openai_wire
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...binding.echo import Sources
@@ -47,7 +48,7 @@ from .call_stream import Sender
 from .catalogs import Catalogs
 from .history import last_request, model_messages, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
-from .native import native_answer, plain_answer
+from .native import WithWholeMessages, plain_answer
 from .prefill import asked_to_begin, begun_by_caller, continued_or, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
@@ -429,13 +430,22 @@ class Engine:
         return asked()
 
     def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
+        """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
         catalog, words = self._catalogs.with_words(request.tools)
-        sources = self._sources(request, words)
         completion = self._completion(request, tuple(system_first(request.messages)))
         if request.wire == self.wire and not offered_names(request.tools):  # nothing that the caller says is lost on the way
             said = {name: value for name, value in request.whole.items() if name not in _OURS}
             completion = replace(completion, extra={**completion.extra, **said})
-        return native_answer(self._fitted, completion, catalog, sources)
+        backend = WithWholeMessages(self._fitted, len(completion.messages), _MESSAGE_WRITERS[self.wire])
+        turn = Turn(
+            Generation(backend=backend, format=self._format_of(request), is_native=True, is_for_caller=True),
+            Offer(catalog=catalog, calling=self._calling, of_caller=frozenset(catalog.names())),
+            self._limits,
+            Words(request=last_request(request.messages), sources=self._sources(request, words)),
+            partial(_undecided, completion),
+        )
+        # What the model said is not remembered: it is written without its calls, and the server writes those itself.
+        return prompted_answer(turn, Sender(catalog, stream_arguments=False), Memory(), is_strict=self.strict)
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -450,6 +460,13 @@ class Engine:
 
 
 _OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the caller's to choose, where a reply is read
+
+
+_MESSAGE_WRITERS: Final = {"openai": openai_wire.message_dict, "ollama": ollama_wire.message_dict}
+
+
+async def _undecided(completion: CompletionRequest) -> FirstRequest:
+    return FirstRequest(request=completion)
 
 
 def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:

@@ -14,13 +14,13 @@ from typing import Final
 from ...agent.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
 from ...agent.generate import REPETITION
 from ...agent.turn import Turn
+from ...binding.as_written import as_written
 from ...errors import BackendError
 from ...parsing.repeated_calls import identity
 from ...types.calls import InvalidCall, Reply, ToolCall
 from ...types.completion import Usage
 from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
-from .arguments import as_written
 from .call_stream import Sender, broken_off
 from .reply_cache import Memory, Remembered
 
