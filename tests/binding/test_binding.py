@@ -281,3 +281,32 @@ def test_nothing_raises(name: str, text: str, tool: dict[str, Any]) -> None:
         raw = RawCall(index=0, name=tool["name"], arguments=(RawArgument(name=parameter, text=text),))
         call = bind(raw, ALL)
         assert isinstance(call, ToolCall) or call.issues
+
+
+# MiniMax M3 marks every tag, so that elements in a value are no text: an empty one is an empty list or object, and where a string
+# is admitted, too, readers of the format disagree.
+MARKED: list[tuple[dict[str, Any], str, Any]] = [
+    ({"type": "array"}, "", []),
+    ({"type": "object"}, "\n", {}),
+    ({"type": "string"}, "", ""),
+    ({"type": "integer"}, "", "left out"),
+    ({"type": ["array", "object"]}, "", "left out"),
+    ({"type": "array"}, "M<item>1M</item>M<item>2M</item>", [1, 2]),
+    ({"type": ["array", "string"]}, "M<item>1M</item>M<item>2M</item>", "ambiguous"),
+    ({"anyOf": [{"type": "array"}, {"type": "string"}]}, "M<item>1M</item>", "ambiguous"),
+    ({}, "M<item>1M</item>", "ambiguous"),
+    ({"anyOf": [{"type": "array"}, {"type": "string"}]}, "<item>1</item>", "<item>1</item>"),
+    ({"anyOf": [{"type": "array"}, {"type": "string"}]}, "", ""),
+]
+
+
+@pytest.mark.parametrize(("schema", "written", "expected"), MARKED)
+def test_elements_with_a_mark_are_no_text(schema: dict[str, Any], written: str, expected: Any) -> None:
+    text = f'M<tool_call>M<invoke name="f">M<x>{written}M</x>M</invoke>M</tool_call>'.replace("M<", "]<]minimax[>[<")
+    [call] = parse(text, [{"name": "f", "inputSchema": {"type": "object", "properties": {"x": schema}}}]).calls
+    if expected == "ambiguous":
+        assert isinstance(call, InvalidCall)
+        assert [issue.code for issue in call.issues] == ["ambiguous"]
+    else:
+        assert isinstance(call, ToolCall)
+        assert call.arguments == ({} if expected == "left out" else {"x": expected})

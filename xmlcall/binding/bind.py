@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..dialects import DIALECTS
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, deeper_than
 from ..schema.validation import describe, find_issues, is_valid, limited
@@ -137,8 +138,16 @@ class _Draft:
             return argument.text, None, ()
         parameter = parameter_of(self._catalog, self._tool, name)
         if parameter.admits_string:
+            if not parameter.is_plain_string and self._has_marks(argument):
+                return argument.text, _text_or_elements(name), ()
             return read_text(argument.text, parameter, self._tool, self._catalog), None, ()
         return _json_value(argument, name, parameter, self._root, self._call.complete)
+
+    def _has_marks(self, argument: RawArgument) -> bool:
+        """Say whether there are elements in a value of a format that marks their tags."""
+        row, start = DIALECTS.get(self._call.dialect), self._call.span[0]
+        written = self._call.text[argument.span[0] - start : argument.span[1] - start]
+        return row is not None and row.nests_elements and f"{row.before_tags}<" in written
 
     def _name_of(self, argument: RawArgument) -> str:
         declared = self._declared
@@ -203,6 +212,10 @@ class _Draft:
         for name, value in list(self.arguments.items()):
             parameter, raw = parameter_of(self._catalog, tool, name), self._raw[name]
             is_text = raw.value is MISSING and not parameter.admits_string
+            if is_text and not raw.text.strip() and (empty := self._empty(parameter)) is not None:
+                self.arguments[name] = empty
+                self._drop_issue(name)
+                continue
             if is_text and not raw.text.strip() and name not in (required if isinstance(required, list) else ()):
                 del self.arguments[name]
                 self._drop_issue(name)
@@ -212,6 +225,13 @@ class _Draft:
             if fit is None and is_text and value is not raw.text:
                 value, fit = raw.text, fitter.fit(raw.text, parameter.schema, f"$.{name}")
             self._take(name, fit, raw, quoted=value is not raw.text or raw.value is not MISSING)
+
+    def _empty(self, parameter: Parameter) -> list[Any] | dict[str, Any] | None:
+        """Return what an empty element stands for where lists and objects are elements; None if it is nothing."""
+        row = DIALECTS.get(self._call.dialect)
+        if row is None or not row.nests_elements:
+            return None
+        return [] if parameter.kinds == frozenset({"array"}) else {} if parameter.kinds == frozenset({"object"}) else None
 
     def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
         if isinstance(fit, Ambiguous):
@@ -256,6 +276,13 @@ def _same(one: Any, other: Any) -> bool:
 
 def _ambiguous(name: str, found: Ambiguous) -> Issue:
     readings = tuple(_short(json.dumps(value, ensure_ascii=False)) for value in found.values)
+    message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
+    return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
+
+
+def _text_or_elements(name: str) -> Issue:
+    """Say of a text with elements in it that readers of the format disagree: vLLM reads an array, llama.cpp a string."""
+    readings = ("a string that holds tags", "the elements of a list or of an object")
     message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
     return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
 

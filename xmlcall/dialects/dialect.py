@@ -144,6 +144,11 @@ class Dialect:
         """Whether the arguments are one object behind the tag that names the tool."""
         return self.body in (Body.OBJECT, Body.GEMMA)
 
+    @property
+    def nests_elements(self) -> bool:
+        """Whether lists and objects are elements, too: each tag has a mark, so that no text of a value is taken for one."""
+        return bool(self.before_tags)
+
     def __post_init__(self) -> None:
         problem = next((problem for check in _CHECKS for problem in check(self)), "")
         if problem:
