@@ -22,6 +22,7 @@ from schema_values import value_of
 
 from xmlcall import Catalog, Tool, ToolCall, UsageError, parse, render
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
+from xmlcall.binding.provenance import values_in
 from xmlcall.dialects import DIALECTS
 from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
@@ -74,7 +75,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--wheel", type=Path, help="the wheel of bfcl-eval")
     arguments.add_argument("--server", action="append", default=[], help="a server's command line; may be repeated")
-    arguments.add_argument("--draws", type=int, default=10_000)
+    arguments.add_argument("--values", type=int, default=1_000, help="to draw for each format, each member of a list counted")
     options = arguments.parse_args()
     tools = asyncio.run(tools_of([sys.executable, "-m", "xmlcall.hosts.demo_server"]))
     for line in options.server:
@@ -82,24 +83,24 @@ def main() -> int:
     bfcl = list(bfcl_tools(options.wheel)) if options.wheel else []
     print(f"{len(tools)} tools of servers, {len(bfcl)} of BFCL", flush=True)
     counts: collections.Counter[str] = collections.Counter()
+    values: collections.Counter[str] = collections.Counter()
     chooser = random.Random(1)
-    while counts.total() < options.draws:
-        tool = chooser.choice(bfcl) if bfcl and chooser.random() < 0.7 else chooser.choice(tools)
-        found = draw(tool, chooser)
-        if found is not None:
-            counts[found] += 1
+    for place, dialect in enumerate(DIALECTS, 1):
+        while values[dialect] < options.values:
+            tool = chooser.choice(bfcl) if bfcl and chooser.random() < 0.7 else chooser.choice(tools)
+            if (given := drawn(tool, chooser)) is not None:
+                counts[outcome(tool, given, dialect)] += 1
+                values[dialect] += len(list(values_in(given)))
+        print(f"{place} of {len(DIALECTS)} formats: {values.total():,} values in {counts.total():,} calls", flush=True)
     for title, count in counts.most_common():
         print(f"{count:7} {title}")
     return int(any(title.startswith(("DIFFERENT", "REFUSED")) for title in counts))
 
 
-def draw(tool: Tool, chooser: random.Random) -> str | None:
-    """Return the outcome of one draw in one format; None if the values drawn are not valid."""
-    arguments = value_of(tool.input_schema, tool.input_schema, chooser)
-    catalog = Catalog([tool])
-    if find_issues(catalog.validator(tool.name), arguments):
-        return None
-    return outcome(tool, arguments, chooser.choice(list(DIALECTS)))
+def drawn(tool: Tool, chooser: random.Random) -> dict[str, Any] | None:
+    """Return arguments for a tool; None if those drawn are not valid."""
+    arguments: dict[str, Any] = value_of(tool.input_schema, tool.input_schema, chooser)
+    return None if find_issues(Catalog([tool]).validator(tool.name), arguments) else arguments
 
 
 if __name__ == "__main__":
