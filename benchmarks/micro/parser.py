@@ -2,19 +2,24 @@
 
     make bench-parser                          # in an environment of its own, with the other parsers; prints Markdown
     python benchmarks/micro/parser.py --quick  # fewer repeats; parsers that are not installed are left out
+    python benchmarks/micro/parser.py --beside ../before  # another checkout of this project, for what a change costs
 
-Inputs: prose, one argument of 3 to 1,000 kB, 100 calls, and texts made to be slow. Each is read whole and in pieces of 4
-characters, as a stream comes. The best of several runs counts; figures a piece are what matters for a stream, ratios what holds
-on another machine. The others: `agent-tool-parser` (Rust, whole texts), and SGLang's Hermes detector from `llm-router-utils`
-(streams).
+Inputs: prose, code, thoughts, one argument of 3 to 1,000 kB, 100 calls, and texts made to be slow. Each is read whole and in
+pieces of 4 characters, as a stream comes. The best of several runs counts; figures a piece are what matters for a stream, ratios
+what holds on another machine. The others: `agent-tool-parser` (Rust, whole texts), and SGLang's Hermes detector from
+`llm-router-utils` (streams).
 """
 
 import argparse
 import datetime
 import importlib
 import importlib.metadata
+import json
 import logging
+import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +46,8 @@ def text_of(kilobytes: int) -> str:
 SIZES = (3, 32, 320, 1000)
 INPUTS: dict[str, str] = {
     "prose, 320 kB": text_of(320),
+    "code, 200 kB": (Path(argparse.__file__).read_text(encoding="utf-8") * 3)[:200_000],
+    "thoughts, 320 kB": f"<think>{text_of(320)}</think>",
     **{f"argument, {size} kB": XML.format(text_of(size)) for size in SIZES},
     **{f"argument as JSON, {size} kB": HERMES.format(text_of(size)) for size in SIZES},
     "100 calls": XML.format("x") * 100,
@@ -99,6 +106,20 @@ def best(read: Callable[[str], Any], text: str, repeats: int) -> float:
     return min(times)
 
 
+def piece_times(repeats: int) -> dict[str, float]:
+    """Return the microseconds a piece of each input."""
+    xmlcall_pieces(WORDS)
+    return {title: best(xmlcall_pieces, text, repeats) / (len(text) / PIECE) * 1e6 for title, text in INPUTS.items()}
+
+
+def piece_times_of(checkout: Path, repeats: int) -> dict[str, float]:
+    """Return the same of another state of this project, read by this file."""
+    command = [sys.executable, __file__, "--times", *(["--quick"] if repeats == 1 else [])]
+    environment = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=True)
+    return dict(json.loads(done.stdout))
+
+
 def readers() -> dict[str, Callable[[str], Any]]:
     """Return the parsers that are installed."""
     found: dict[str, Callable[[str], Any]] = {"xmlcall, whole": xmlcall_whole, "xmlcall, pieces": xmlcall_pieces}
@@ -118,7 +139,18 @@ def main() -> None:
     """Print the tables."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--quick", action="store_true", help="one run each instead of five")
-    repeats = 1 if arguments.parse_args().quick else 5
+    arguments.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="print the figures a piece of this one, too, and no others"
+    )
+    arguments.add_argument("--times", action="store_true", help="print the figures a piece as JSON, and nothing else")
+    options = arguments.parse_args()
+    repeats = 1 if options.quick else 5
+    if options.times:
+        print(json.dumps(piece_times(repeats)))
+        return
+    if options.beside:
+        print_beside(piece_times_of(options.beside, repeats), piece_times(repeats))
+        return
     found = readers()
     today = datetime.datetime.now(datetime.UTC).date()
     machine = f"{platform.system()} {platform.machine()}, {cpu()}, CPython {platform.python_version()}"
@@ -132,6 +164,13 @@ def main() -> None:
         times = {name: best(read, text, repeats) for name, read in found.items() if len(text) < SLOW.get(name, 10**9)}
         cells = [f"{times[name] * 1e3:,.2f}" if name in times else "-" for name in found]
         print(f"| {title} | {' | '.join(cells)} | {times['xmlcall, pieces'] / (len(text) / PIECE) * 1e6:.2f} |", flush=True)
+
+
+def print_beside(before: dict[str, float], now: dict[str, float]) -> None:
+    """Print the figures of two states of this project."""
+    print("| input | before, µs a piece | now, µs a piece | ratio |\n|---|---:|---:|---:|")
+    for title, time_now in now.items():
+        print(f"| {title} | {before[title]:.2f} | {time_now:.2f} | {time_now / before[title]:.2f} |")
 
 
 def cpu() -> str:
