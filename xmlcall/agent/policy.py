@@ -6,10 +6,11 @@ configured and the tool's own name, never the name that a model sees. Tool annot
 """
 
 import fnmatch
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..types.calls import Tool, ToolCall
+from ..types.calls import Message, Tool, ToolCall
 
 __all__ = ["Decision", "Policy", "Proposal", "allow"]
 
@@ -24,6 +25,7 @@ class Proposal:
         host: the server's name.
         host_tool: the tool's own name there.
         times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
+        conversation: what the model was given and said before the call, for `provenance`.
     """
 
     call: ToolCall
@@ -31,6 +33,7 @@ class Proposal:
     host: str
     host_tool: str
     times_in_a_row: int = 1
+    conversation: Sequence[Message] = ()
 
     @property
     def target(self) -> str:
@@ -40,10 +43,17 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a call may run, and if not, why, in a sentence for the model; by default that the person has not allowed it."""
+    """Whether a call may run.
+
+    Args:
+        allowed: it may.
+        reason: why not, in a sentence for the model; by default that the person has not allowed it.
+        arguments: with which it runs in place of the model's, which is told of that; None for the model's.
+    """
 
     allowed: bool
     reason: str = ""
+    arguments: Mapping[str, Any] | None = None
 
 
 Policy = Callable[[Proposal], Awaitable[Decision]]

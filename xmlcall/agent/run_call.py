@@ -4,10 +4,10 @@ A call runs only if it is valid, not repeated without end, and allowed by the po
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress
@@ -15,8 +15,9 @@ from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
 from ..prompting.results import denial, not_run
+from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Issue, TextContent, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from .attempts import Attempts
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
@@ -47,13 +48,16 @@ class Calling:
     origins: Mapping[str, tuple[Host, str]] | None = None
     offered: ToolPrompt | None = None
 
-    async def run(self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
+    async def run(
+        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
+    ) -> AsyncGenerator[LoopEvent]:
         """Check, approve and run a call.
 
         Args:
             call: as bound.
             catalog: what was offered.
             attempts: what the turn has tried so far.
+            conversation: what stands before the call.
 
         Yields:
             CallRejected, or CallDenied, or CallStarted, CallProgress as it comes, and CallFinished.
@@ -73,16 +77,31 @@ class Calling:
             yield CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
             return
         host, host_tool = self.router.origin(call.name)
-        times = attempts.count(call)
-        proposal = Proposal(call=call, tool=tool, host=host.name, host_tool=host_tool, times_in_a_row=times)
+        proposal = Proposal(
+            call=call,
+            tool=tool,
+            host=host.name,
+            host_tool=host_tool,
+            times_in_a_row=attempts.count(call),
+            conversation=conversation,
+        )
         decision = await self._decide(proposal, attempts)
-        if not decision.allowed:
-            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format))
+        note, reason = "", decision.reason or denial("not_allowed", self.format)
+        if decision.allowed and decision.arguments is not None:
+            call, note = self._changed(call, decision.arguments)
+            reason = _problem_of(call, catalog)
+        if not decision.allowed or (note and reason):
+            yield CallDenied(call=call, reason=reason)
             return
         yield CallStarted(call=call, host=host.name, host_tool=host_tool)
         async with aclosing(self._running(call)) as events:
             async for event in events:
-                yield event
+                yield _with_note(event, note)
+
+    def _changed(self, call: ToolCall, arguments: Mapping[str, Any]) -> tuple[ToolCall, str]:
+        """Return a call with other arguments, and what the model is told of that."""
+        note = self.format.render("changed_call", arguments=dict(arguments)).strip()
+        return replace(call, arguments=dict(arguments), repairs=()), note
 
     def is_own(self, name: str) -> bool:
         """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""
@@ -149,6 +168,23 @@ def outcome(event: LoopEvent, format: PromptFormat) -> tuple[ToolCall | InvalidC
         case CallFinished(call=finished, result=result):
             return finished, result
     return None
+
+
+def _problem_of(call: ToolCall, catalog: Catalog) -> str:
+    """Say why a call does not fit its tool; "" if it does."""
+    validator = catalog.validator(call.name)
+    if isinstance(validator, str):
+        return validator
+    with limited():
+        return " ".join(issue.message for issue in find_issues(validator, call.arguments))
+
+
+def _with_note(event: CallProgress | CallFinished, note: str) -> CallProgress | CallFinished:
+    """Say something to the model behind a result."""
+    if not note or not isinstance(event, CallFinished):
+        return event
+    result = replace(event.result, content=(*event.result.content, TextContent(text=note)))
+    return replace(event, result=result)
 
 
 def _not_offered(call: ToolCall) -> InvalidCall:

@@ -396,7 +396,8 @@ class Turn:
             self.answered.append((call, None))
             return
         self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
-        async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts)) as events:
+        conversation = (*self.first.request.messages, *self.added[:-1])
+        async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts, conversation)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, CallFinished):

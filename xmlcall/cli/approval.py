@@ -5,14 +5,19 @@ anywhere. What was typed before the question appeared is thrown away, so that it
 """
 
 import glob
+import json
 import shlex
 import sys
 from enum import Enum
+from typing import Any
 
 from ..agent.policy import Decision, Policy, Proposal, allow
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
+from ..schema.validation import find_issues
+from ..tools.catalog import Catalog
+from ..types.tool import Tool
 from .display import Display
 from .lines import LineReader
 
@@ -24,12 +29,21 @@ _ATTEMPTS = 5
 class _Choice(Enum):
     YES = "yes"
     NO = "no"
+    EDIT = "edit"
     ALWAYS = "always"
+    WITH = "with"
     STOP = "stop"
 
 
 _ANSWERS = {word: choice for choice in _Choice for word in (choice.value, choice.value[0])}
-_ANSWERS |= {"是": _Choice.YES, "否": _Choice.NO, "总是": _Choice.ALWAYS, "停止": _Choice.STOP}  # whatever the language
+_ANSWERS |= {  # whatever the language
+    "是": _Choice.YES,
+    "否": _Choice.NO,
+    "修改": _Choice.EDIT,
+    "总是": _Choice.ALWAYS,
+    "此参数": _Choice.WITH,
+    "停止": _Choice.STOP,
+}
 
 
 class Stopped(XmlcallError):
@@ -67,30 +81,45 @@ def approval_of_repeats(display: Display) -> Policy | None:
 
 
 class _Asking:
-    """A policy that asks; it remembers what is always allowed, by name and never as a glob."""
+    """A policy that asks; it remembers what is always allowed, by name and never as a glob.
+
+    What is allowed is a tool as it was shown. A server can change what a tool says of itself at any time; then the person is
+    asked again, and sees what is different.
+    """
 
     def __init__(self, display: Display) -> None:
         self._display = display
-        self._always: set[tuple[str, str]] = set()
+        self._always: dict[tuple[str, str, str], str] = {}  # server, tool, arguments ("" for any) -> the tool's definition
 
     async def __call__(self, proposal: Proposal) -> Decision:
-        if (proposal.host, proposal.host_tool) in self._always:
+        definition = _definition(proposal.tool)
+        approved = self._approved(proposal)
+        if approved == definition:
             return Decision(allowed=True)
         if not is_interactive():
             self._display.refused(proposal, self._nobody_to_ask(proposal))
             return Decision(allowed=False)
         self._display.proposal(proposal)
-        choice = await self._ask()
+        if approved is not None:
+            self._display.changed(approved, definition)
+        choice, why = await self._ask()
         if choice is _Choice.STOP:
             raise Stopped(self._display.say("stopped_before", target=proposal.target))
-        if choice is _Choice.ALWAYS:
-            self._always.add((proposal.host, proposal.host_tool))
         if choice is _Choice.NO:
-            return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
+            return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang), why=why))
+        if choice is _Choice.EDIT:
+            return await self._edited(proposal)
+        if choice in (_Choice.ALWAYS, _Choice.WITH):
+            self._always[_key(proposal, any_arguments=choice is _Choice.ALWAYS)] = definition
         return Decision(allowed=True)
 
-    async def _ask(self) -> _Choice:
-        """Ask until there is an answer. The end of input stops the run; after too many wrong answers it is a no."""
+    def _approved(self, proposal: Proposal) -> str | None:
+        """Return the definition with which a call is always allowed; None if it is not."""
+        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False))
+        return next((definition for definition in found if definition is not None), None)
+
+    async def _ask(self) -> tuple[_Choice, str]:
+        """Ask until there is an answer, and a reason for a no. The end of input stops; too many wrong answers are a no."""
         _forget_typed()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
@@ -98,10 +127,26 @@ class _Asking:
             answer = await lines.line()
             if answer is None:
                 self._display.line("", "")
-                return _Choice.STOP
-            if choice := _ANSWERS.get(answer.strip().lower()):
-                return choice
-        return _Choice.NO
+                return _Choice.STOP, ""
+            word, _, rest = answer.strip().partition(" ")
+            choice = _ANSWERS.get(word.lower())
+            if choice is _Choice.NO or (choice and not rest.strip()):
+                return choice, rest.strip()
+        return _Choice.NO, ""
+
+    async def _edited(self, proposal: Proposal) -> Decision:
+        """Ask for other arguments, which have to fit the tool as the model's did; nothing at all is a no."""
+        lines = LineReader(sys.stdin.fileno())
+        for _ in range(_ATTEMPTS):
+            self._display.ask(self._display.say("edit"))
+            text = await lines.line()
+            if not (text or "").strip():
+                break
+            arguments, problem = _read_arguments(str(text), proposal.tool)
+            if not problem:
+                return Decision(allowed=True, arguments=arguments)
+            self._display.notice(problem)
+        return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
 
     def _nobody_to_ask(self, proposal: Proposal) -> str:
         pattern = shlex.quote(glob.escape(proposal.target))
@@ -112,3 +157,33 @@ def _forget_typed() -> None:
     import termios  # not on every platform; where it is missing, so is the terminal that this is for
 
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _key(proposal: Proposal, *, any_arguments: bool) -> tuple[str, str, str]:
+    arguments = "" if any_arguments else json.dumps(proposal.call.arguments, sort_keys=True)
+    return proposal.host, proposal.host_tool, arguments
+
+
+def _definition(tool: Tool) -> str:
+    """Write what a server says of a tool, a line each, so that two states can be compared."""
+    said = {
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": dict(tool.input_schema),
+        "annotations": dict(tool.annotations or {}),
+    }
+    return json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True, default=str)
+
+
+def _read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
+    """Read arguments as a person types them, and say what is wrong with them."""
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return {}, f"expected a JSON object on one line: {error}"
+    if not isinstance(arguments, dict):
+        return {}, f"expected a JSON object, got {text.strip():.60}"
+    validator = Catalog([tool]).validator(tool.name)
+    if isinstance(validator, str):
+        return {}, validator
+    return arguments, " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, arguments))

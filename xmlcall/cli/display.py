@@ -7,6 +7,7 @@ to standard output, and text before a call to standard error, dimmed.
 Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose content it does not interpret.
 """
 
+import difflib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ from ..agent.events import (
 from ..agent.generate import Continued
 from ..agent.policy import Proposal
 from ..agent.tool_need import ToolNeed
+from ..binding.provenance import ValueSource, provenance
 from ..prompting.results import result_text
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import PromptProgress, Usage
@@ -164,6 +166,20 @@ class Display:
             self._print(f"  {self.say('again', times=proposal.times_in_a_row)}", "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
             self._print(f"  {visible(row)}")
+        for path, source in provenance(proposal.call, proposal.conversation, [proposal.tool]).items():
+            if source.kind not in ("person", "trivial"):
+                self._print(f"  {self._source(path, source)}", "yellow" if source.kind == "invented" else "dim")
+
+    def _source(self, path: str, source: ValueSource) -> str:
+        kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
+        return self.say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+
+    def changed(self, before: str, now: str) -> None:
+        """Show how a tool's definition differs from the one that was allowed."""
+        self._print(f"  {self.say('changed')}", "yellow")
+        for row in difflib.unified_diff(before.split("\n"), now.split("\n"), lineterm="", n=1):
+            if not row.startswith(("---", "+++", "@@")):
+                self._print(f"  {visible(row)}")
 
     def refused(self, proposal: Proposal, why: str) -> None:
         """Show a call that does not run, and what to do about it."""

@@ -397,13 +397,21 @@ def _accept(held: list[Token], text: Token, *, name: bool) -> bool:
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
     if _holds(held, "block_open", "call_open"):
-        accepted = not text.text.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
+        # A part of a name may be held; white space behind it, such as U+001F, does not make it white space.
+        since = _since_opener(held) + text.text
+        accepted = not since.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
     else:
         _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
         accepted = not newline or not rest.strip()
     if accepted:
         held.append(text)
     return accepted
+
+
+def _since_opener(held: list[Token]) -> str:
+    """Return the text that is held behind the last opener."""
+    at = max(place for place, part in enumerate(held) if part.kind in ("block_open", "call_open"))
+    return "".join(part.text for part in held[at + 1 :])
 
 
 def _block_at(held: list[Token]) -> int:

@@ -38,15 +38,16 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
     return "\n".join(parts) if parts else _named("nothing", format)
 
 
-def denial(kind: str, format: PromptFormat, *, count: int = 0) -> str:
+def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") -> str:
     """Say why a call did not run although it could.
 
     Args:
         kind: `not_allowed`, `said_no` (the person), `repeated` or `gone` (the tool).
         format: how the model is spoken to.
         count: how often a repeated call came.
+        why: the person's reason for a no, in their words.
     """
-    return format.render("denied_call", kind=kind, count=count).strip()
+    return format.render("denied_call", kind=kind, count=count, why=why).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:
