@@ -326,6 +326,20 @@ async def test_native_mode_uses_the_servers_own_calls() -> None:
     assert second.messages[2].tool_call_id == second.messages[1].tool_calls[0].id
 
 
+async def test_a_native_call_that_cannot_run_has_its_issues_as_its_result() -> None:
+    def native(a: Any) -> Chunk:
+        arguments = (RawArgument(name="a", text=str(a), value=a), RawArgument(name="b", text="2", value=2))
+        return Chunk(
+            tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls"
+        )
+
+    loop, backend = make([[native("one")], [native(1)], "It is 3."], mode="native", repair=RepairPolicy(keep_failed=True))
+    assert kinds(await run(loop)) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
+    told, result = backend.requests[1].messages[-2:]
+    assert [(call.id, call.arguments) for call in told.tool_calls] == [(result.tool_call_id, {"a": "one", "b": 2})]
+    assert (result.role, "This call did not run" in result.content, "<" in result.content) == ("tool", True, False)
+
+
 async def test_native_results_go_as_user_where_the_template_drops_the_role_tool() -> None:
     arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
     native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")

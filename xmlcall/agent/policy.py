@@ -7,12 +7,13 @@ configured and the tool's own name, never the name that a model sees. Tool annot
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..binding.provenance import provenance
 from ..types.calls import Message, Tool, ToolCall
 
-__all__ = ["Decision", "Policy", "Proposal", "allow"]
+__all__ = ["Decision", "Policy", "Proposal", "allow", "flows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Proposal:
         host_tool: the tool's own name there.
         times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
         conversation: what the model was given and said before the call, for `provenance`.
+        server_of: name of a tool, as offered -> its server's; "" for a tool that is not known.
     """
 
     call: ToolCall
@@ -34,6 +36,7 @@ class Proposal:
     host_tool: str
     times_in_a_row: int = 1
     conversation: Sequence[Message] = ()
+    server_of: Callable[[str], str] = field(default=lambda name: "")
 
     @property
     def target(self) -> str:
@@ -59,21 +62,41 @@ class Decision:
 Policy = Callable[[Proposal], Awaitable[Decision]]
 
 
+def flows(proposal: Proposal) -> dict[str, str]:
+    """Find values that came from another server's result, in a call that may change something: injected text acts in this way.
+
+    A tool may change something unless its own server says that it only reads: that hint can only take a question away from calls
+    of the server that gives it.
+
+    Args:
+        proposal: with the conversation.
+
+    Returns:
+        JSON path of the value -> name of the server whose result it was found in.
+    """
+    if (proposal.tool.annotations or {}).get("readOnlyHint") is True or not proposal.conversation:
+        return {}
+    sources = provenance(proposal.call, proposal.conversation, [proposal.tool])
+    servers = {path: proposal.server_of(source.tool) for path, source in sources.items() if source.kind == "result"}
+    return {path: server for path, server in servers.items() if server and server != proposal.host}
+
+
 async def _deny(proposal: Proposal) -> Decision:
     return Decision(allowed=False)
 
 
-def allow(patterns: Iterable[str], otherwise: Policy = _deny) -> Policy:
+def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool = True) -> Policy:
     """Make a policy that allows what a glob matches.
 
     Args:
         patterns: globs over `server.tool`, for example `files.read_*` or `*`.
         otherwise: asked about everything else; by default it is denied.
+        may_flow: whether that holds for calls with values of another server's results, too (see `flows`).
     """
     globs = tuple(patterns)
 
     async def decide(proposal: Proposal) -> Decision:
-        if any(fnmatch.fnmatchcase(proposal.target, glob) for glob in globs):
+        if any(fnmatch.fnmatchcase(proposal.target, glob) for glob in globs) and (may_flow or not flows(proposal)):
             return Decision(allowed=True)
         return await otherwise(proposal)
 

@@ -84,6 +84,7 @@ class Calling:
             host_tool=host_tool,
             times_in_a_row=attempts.count(call),
             conversation=conversation,
+            server_of=self._server_of,
         )
         decision = await self._decide(proposal, attempts)
         note, reason = "", decision.reason or denial("not_allowed", self.format)
@@ -102,6 +103,10 @@ class Calling:
         """Return a call with other arguments, and what the model is told of that."""
         note = self.format.render("changed_call", arguments=dict(arguments)).strip()
         return replace(call, arguments=dict(arguments), repairs=()), note
+
+    def _server_of(self, name: str) -> str:
+        found = self.router.find(name)
+        return found[0].name if found else ""
 
     def is_own(self, name: str) -> bool:
         """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""

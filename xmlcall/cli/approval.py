@@ -8,10 +8,11 @@ import glob
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from ..agent.policy import Decision, Policy, Proposal, allow
+from ..agent.policy import Decision, Policy, Proposal, allow, flows
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
@@ -20,6 +21,7 @@ from ..tools.catalog import Catalog
 from ..types.tool import Tool
 from .display import Display
 from .lines import LineReader
+from .plain import visible
 
 __all__ = ["Stopped", "approval", "approval_of_repeats", "is_interactive"]
 
@@ -55,14 +57,15 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def approval(patterns: list[str], display: Display) -> Policy:
+def approval(patterns: list[str], display: Display, *, may_flow: bool = True) -> Policy:
     """Make the policy of a session: what a glob matches runs, everything else is asked about.
 
     Args:
         patterns: globs over `server.tool`.
         display: where to ask.
+        may_flow: whether nothing is asked about what is allowed if a value comes from another server's result.
     """
-    return allow(patterns, _Asking(display))
+    return allow(patterns, _Asking(display, may_flow=may_flow), may_flow=may_flow)
 
 
 def approval_of_repeats(display: Display) -> Policy | None:
@@ -87,19 +90,23 @@ class _Asking:
     asked again, and sees what is different.
     """
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, *, may_flow: bool = True) -> None:
         self._display = display
+        self._may_flow = may_flow
         self._always: dict[tuple[str, str, str], str] = {}  # server, tool, arguments ("" for any) -> the tool's definition
 
     async def __call__(self, proposal: Proposal) -> Decision:
         definition = _definition(proposal.tool)
-        approved = self._approved(proposal)
+        foreign = {} if self._may_flow else flows(proposal)
+        approved = self._approved(proposal, foreign=bool(foreign))
         if approved == definition:
             return Decision(allowed=True)
         if not is_interactive():
-            self._display.refused(proposal, self._nobody_to_ask(proposal))
+            self._display.refused(proposal, self._nobody_to_ask(proposal, foreign))
             return Decision(allowed=False)
         self._display.proposal(proposal)
+        for path, server in foreign.items():
+            self._display.foreign(path, server)
         if approved is not None:
             self._display.changed(approved, definition)
         choice, why = await self._ask()
@@ -113,9 +120,12 @@ class _Asking:
             self._always[_key(proposal, any_arguments=choice is _Choice.ALWAYS)] = definition
         return Decision(allowed=True)
 
-    def _approved(self, proposal: Proposal) -> str | None:
-        """Return the definition with which a call is always allowed; None if it is not."""
-        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False))
+    def _approved(self, proposal: Proposal, *, foreign: bool) -> str | None:
+        """Return the definition with which a call is always allowed; None if it is not.
+
+        With values of another server's results only these very arguments count.
+        """
+        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and foreign))
         return next((definition for definition in found if definition is not None), None)
 
     async def _ask(self) -> tuple[_Choice, str]:
@@ -148,7 +158,9 @@ class _Asking:
             self._display.notice(problem)
         return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
 
-    def _nobody_to_ask(self, proposal: Proposal) -> str:
+    def _nobody_to_ask(self, proposal: Proposal, foreign: Mapping[str, str]) -> str:
+        for path, server in foreign.items():
+            return self._display.say("nobody_flow", target=proposal.target, path=visible(path), server=visible(server))
         pattern = shlex.quote(glob.escape(proposal.target))
         return self._display.say("nobody", target=proposal.target, pattern=pattern)
 

@@ -174,6 +174,10 @@ class Display:
         kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
         return self.say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
 
+    def foreign(self, path: str, server: str) -> None:
+        """Say that a value came from another server's result."""
+        self._print(f"  {self.say('foreign', path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
+
     def changed(self, before: str, now: str) -> None:
         """Show how a tool's definition differs from the one that was allowed."""
         self._print(f"  {self.say('changed')}", "yellow")

@@ -156,6 +156,13 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         help="run these tools without asking: a glob over server.tool such as 'files.read_*' (may be repeated)",
     )
     tools.add_argument(
+        "--flow",
+        choices=("ask", "allow"),
+        default="ask",
+        help="what is done with a call that --allow or an answer allows, if it may change something and a value of it comes from "
+        "the result of another server (default: %(default)s; --yes asks about nothing)",
+    )
+    tools.add_argument(
         "--mode",
         choices=("xml", "native"),
         help="xml: tools are offered in the prompt and calls read from the text; native: the server's own function calling "

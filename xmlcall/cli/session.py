@@ -102,7 +102,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
     return ToolLoop(
         backend,
         hosts_of(servers, options),
-        policy=approval(_allowed(options), display),
+        policy=approval(_allowed(options), display, may_flow=options.yes or options.flow == "allow"),
         repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
         max_turns=options.max_turns,
         parallel=options.parallel,

@@ -65,6 +65,9 @@ EN = {
     "from_schema": "{path} is from the tool's own description",
     "from_assistant": "{path} is what the model said before",
     "from_invented": "{path}: nobody has said this; the model made it up or worked it out",
+    "foreign": "{path} was told by another server, {server}; what it tells may be meant to act here",
+    "nobody_flow": "{target} did not run: {path} comes from a result of {server}, and there is no terminal to ask on. "
+    "Allow values to go from server to server with --flow allow",
     "nobody": "{target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes",
     "stopped_before": "stopped before {target} ran",
     "stopped": "stopped",
@@ -158,6 +161,8 @@ ZH = {
     "from_schema": "{path} 来自工具自己的描述",
     "from_assistant": "{path} 是模型之前说过的",
     "from_invented": "{path}：没有人说过，是模型编造或推算的",
+    "foreign": "{path} 来自另一个服务器 {server}；它的内容可能意在借此行事",
+    "nobody_flow": "{target} 没有运行：{path} 来自 {server} 的结果，而没有可以询问的终端。用 --flow allow 允许值在服务器之间传递",
     "nobody": "{target} 没有运行：没有可以询问的终端。用 --allow {pattern} 允许它，或用 --yes 允许所有工具",
     "stopped_before": "在运行 {target} 之前停止",
     "stopped": "已停止",
