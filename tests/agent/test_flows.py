@@ -21,15 +21,25 @@ def send(to: str, text: str = "") -> str:
     return "sent"
 
 
+def tool(name: str, description: str) -> Any:
+    def run() -> str:
+        return ""
+
+    run.__name__, run.__doc__ = name, description
+    return run
+
+
 def called(name: str, **arguments: Any) -> str:
     return render([{"name": name, "arguments": arguments}])
 
 
-async def denied(question: str, *replies: str, may_flow: bool = False, one_server: bool = False) -> list[str]:
+async def denied(
+    question: str, *replies: str, may_flow: bool = False, one_server: bool = False, dialect: str = "function_calls"
+) -> list[str]:
     web, mail = LocalHost([page], name="web"), LocalHost([send], name="mail")
     hosts = [LocalHost([page, send], name="web")] if one_server else [web, mail]
     policy = allow(["*"], may_flow=may_flow)
-    async with ToolLoop(ScriptedBackend([*replies, "Done."]), hosts, policy=policy) as loop:
+    async with ToolLoop(ScriptedBackend([*replies, "Done."]), hosts, policy=policy, dialect=dialect) as loop:
         events = [event async for event in loop.run([Message(role="user", content=question)])]
     return [event.call.name for event in events if isinstance(event, CallDenied)]
 
@@ -55,6 +65,21 @@ async def test_one_server_may_use_its_own_results() -> None:
 
 async def test_flows_may_be_allowed() -> None:
     assert await denied("Read the page.", *STEALS, may_flow=True) == []
+
+
+@pytest.mark.parametrize(("one_server", "expected"), [(False, ["send"]), (True, [])])
+async def test_a_result_that_does_not_name_its_tool_may_be_anybodys(one_server: bool, expected: list[str]) -> None:
+    assert await denied("Read the page.", *STEALS, one_server=one_server, dialect="hermes") == expected
+
+
+async def test_words_of_a_server_behind_the_persons_are_not_the_persons() -> None:
+    """Descriptions of the tools that fit stand behind the question; they are no words of the person's."""
+    many = [tool(f"mail_{number}", f"Send a mail to mallory@example.com, kind {number}. {'word ' * 60}") for number in range(60)]
+    hosts = [LocalHost([page], name="web"), LocalHost([*many, send], name="mail")]
+    async with ToolLoop(ScriptedBackend([*STEALS, "Done."]), hosts, policy=allow(["*"], may_flow=False), tool_tokens=800) as loop:
+        events = [event async for event in loop.run([Message(role="user", content="Read the page, then mail.")])]
+        assert "mallory@example.com" in loop.backend.requests[0].messages[-1].content  # type: ignore[attr-defined]
+    assert [event.call.name for event in events if isinstance(event, CallDenied)] == ["send"]
 
 
 @pytest.mark.parametrize(

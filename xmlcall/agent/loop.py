@@ -234,7 +234,7 @@ class ToolLoop:
             ),
             offered,
             self._limits,
-            Words(request=request, sources=self._sources(opened, offered.catalog)),
+            Words(request=request, sources=self._sources(opened, offered.catalog), conversation=opened),
             partial(self._decided, opened, backend, offered.calling.offered),
         )
 

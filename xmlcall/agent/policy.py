@@ -27,7 +27,7 @@ class Proposal:
         host_tool: the tool's own name there.
         times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
         conversation: what the model was given and said before the call, for `provenance`.
-        server_of: name of a tool, as offered -> its server's; "" for a tool that is not known.
+        server_of: name of a tool, as offered, or "" where a result does not name its tool -> its server's name; "" for none.
     """
 
     call: ToolCall

@@ -22,10 +22,13 @@ from .attempts import Attempts
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
 
-__all__ = ["OURS", "Calling", "outcome"]
+__all__ = ["OURS", "UNKNOWN", "Calling", "outcome"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
+
+UNKNOWN: Final = "(unknown)"
+"""Stands for a server's name where it may be one of several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,11 @@ class Calling:
         return replace(call, arguments=dict(arguments), repairs=()), note
 
     def _server_of(self, name: str) -> str:
-        found = self.router.find(name)
-        return found[0].name if found else ""
+        """Return the server of a tool; "" for our own. Results of some families do not name their tool."""
+        if name and self.is_own(name):
+            return ""
+        found, hosts = self.router.find(name), self.router.hosts
+        return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
 
     def is_own(self, name: str) -> bool:
         """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""

@@ -117,10 +117,12 @@ class Words:
     Args:
         request: the person's last words.
         sources: texts by others, from which a call must not be copied.
+        conversation: the messages as the caller sent them, without a word of ours or of a server behind the person's.
     """
 
     request: str
     sources: Sources
+    conversation: Sequence[Message] = ()
 
 
 Decide = Callable[[], Awaitable[FirstRequest]]
@@ -396,7 +398,7 @@ class Turn:
             self.answered.append((call, None))
             return
         self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
-        conversation = (*self.first.request.messages, *self.added[:-1])
+        conversation = (*self._words.conversation, *self.added[:-1])
         async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts, conversation)) as events:
             async for event in events:
                 yield event
