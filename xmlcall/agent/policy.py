@@ -13,7 +13,7 @@ from typing import Any
 from ..binding.provenance import provenance
 from ..types.calls import Message, Tool, ToolCall
 
-__all__ = ["Decision", "Policy", "Proposal", "allow", "flows"]
+__all__ = ["Decision", "Policy", "Proposal", "allow", "flows", "matches"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,16 @@ async def _deny(proposal: Proposal) -> Decision:
     return Decision(allowed=False)
 
 
+def matches(proposal: Proposal, patterns: Iterable[str]) -> bool:
+    """Say whether a glob matches a call's tool.
+
+    Args:
+        proposal: the call.
+        patterns: globs over `server.tool`.
+    """
+    return any(fnmatch.fnmatchcase(proposal.target, glob) for glob in patterns)
+
+
 def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool = True) -> Policy:
     """Make a policy that allows what a glob matches.
 
@@ -96,7 +106,7 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool 
     globs = tuple(patterns)
 
     async def decide(proposal: Proposal) -> Decision:
-        if any(fnmatch.fnmatchcase(proposal.target, glob) for glob in globs) and (may_flow or not flows(proposal)):
+        if matches(proposal, globs) and (may_flow or not flows(proposal)):
             return Decision(allowed=True)
         return await otherwise(proposal)
 

@@ -8,11 +8,11 @@ import glob
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ..agent.policy import Decision, Policy, Proposal, allow, flows
+from ..agent.policy import Decision, Policy, Proposal, allow, flows, matches
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
@@ -65,7 +65,7 @@ def approval(patterns: list[str], display: Display, *, may_flow: bool = True) ->
         display: where to ask.
         may_flow: whether nothing is asked about what is allowed if a value comes from another server's result.
     """
-    return allow(patterns, _Asking(display, may_flow=may_flow), may_flow=may_flow)
+    return allow(patterns, _Asking(display, patterns, may_flow=may_flow), may_flow=may_flow)
 
 
 def approval_of_repeats(display: Display) -> Policy | None:
@@ -90,8 +90,9 @@ class _Asking:
     asked again, and sees what is different.
     """
 
-    def __init__(self, display: Display, *, may_flow: bool = True) -> None:
+    def __init__(self, display: Display, patterns: Sequence[str] = (), *, may_flow: bool = True) -> None:
         self._display = display
+        self._patterns = patterns  # what is allowed but for values of other servers' results
         self._may_flow = may_flow
         self._always: dict[tuple[str, str, str], str] = {}  # server, tool, arguments ("" for any) -> the tool's definition
 
@@ -159,7 +160,8 @@ class _Asking:
         return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
 
     def _nobody_to_ask(self, proposal: Proposal, foreign: Mapping[str, str]) -> str:
-        for path, server in foreign.items():
+        if foreign and matches(proposal, self._patterns):
+            path, server = next(iter(foreign.items()))
             return self._display.say("nobody_flow", target=proposal.target, path=visible(path), server=visible(server))
         pattern = shlex.quote(glob.escape(proposal.target))
         return self._display.say("nobody", target=proposal.target, pattern=pattern)
