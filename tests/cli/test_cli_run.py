@@ -331,10 +331,11 @@ def test_the_person_may_change_the_arguments_and_the_model_is_told(tmp_path: Pat
             terminal.expect(QUESTION)
             terminal.send("e\n")
             for wrong, told in (("{", "expected a JSON object on one line"), ("[1]", "expected a JSON object, got [1]")):
-                terminal.expect("(nothing: do not run it): ")
-                terminal.send(f"{wrong}\n")
+                terminal.expect("(an empty line: do not run it):")
+                terminal.send(f"\x15{wrong}\r")  # Ctrl-U empties the line, which holds the model's arguments
                 terminal.expect(told)
-            terminal.send('{"text": "better"}\n')
+            terminal.expect("(an empty line: do not run it):")
+            terminal.send('\x15{"text": "better"}\r')
             assert terminal.end() == 0
             assert 'result   {"text": "better"}' in terminal.rest()
     told = fake.bodies[-1]["messages"][-1]["content"]

@@ -20,10 +20,11 @@ from ..schema.validation import find_issues
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
 from .display import Display
-from .lines import LineReader
+from .lines import LineReader, is_interactive
 from .plain import visible
+from .questions import edited
 
-__all__ = ["Stopped", "approval", "approval_of_repeats", "is_interactive"]
+__all__ = ["Stopped", "approval", "approval_of_repeats"]
 
 _ATTEMPTS = 5
 
@@ -50,11 +51,6 @@ _ANSWERS |= {  # whatever the language
 
 class Stopped(XmlcallError):
     """The person ended the run at a question."""
-
-
-def is_interactive() -> bool:
-    """Say whether there is a person to ask: one who types on standard input and sees standard error."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def approval(patterns: list[str], display: Display, *, may_flow: bool = True) -> Policy:
@@ -146,14 +142,15 @@ class _Asking:
         return _Choice.NO, ""
 
     async def _edited(self, proposal: Proposal) -> Decision:
-        """Ask for other arguments, which have to fit the tool as the model's did; nothing at all is a no."""
-        lines = LineReader(sys.stdin.fileno())
+        """Let the person change the arguments, which have to fit the tool as the model's did; nothing at all is a no."""
+        text = json.dumps(proposal.call.arguments, ensure_ascii=False)
+        if visible(text) != text:  # what a terminal would obey or hide is written as an escape
+            text = json.dumps(proposal.call.arguments)
         for _ in range(_ATTEMPTS):
-            self._display.ask(self._display.say("edit"))
-            text = await lines.line()
-            if not (text or "").strip():
+            text = await edited(self._display.say("edit"), text)
+            if not text.strip():
                 break
-            arguments, problem = _read_arguments(str(text), proposal.tool)
+            arguments, problem = _read_arguments(text, proposal.tool)
             if not problem:
                 return Decision(allowed=True, arguments=arguments)
             self._display.notice(problem)

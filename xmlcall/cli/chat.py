@@ -15,9 +15,9 @@ from typing import Any
 from ..agent.events import Answer
 from ..errors import XmlcallError
 from ..types.calls import Message
-from .approval import is_interactive
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text
+from .lines import is_interactive
 from .options import add_model_options
 from .pager import page
 from .plain import visible

@@ -6,10 +6,11 @@ So the descriptor is watched by the event loop and read when it has something. R
 
 import asyncio
 import os
+import sys
 
 from ..errors import UsageError
 
-__all__ = ["LineReader"]
+__all__ = ["LineReader", "is_interactive"]
 
 _MAX_LINE = 1 << 20
 
@@ -58,3 +59,8 @@ class LineReader:
             await ready.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+def is_interactive() -> bool:
+    """Say whether there is a person to ask: one who types on standard input and sees standard error."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

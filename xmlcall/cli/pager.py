@@ -6,8 +6,7 @@ No pager program is run: the text comes from servers, and a pager may act on it 
 import shutil
 import sys
 
-from .approval import is_interactive
-from .lines import LineReader
+from .lines import LineReader, is_interactive
 from .wrapping import wrapped
 
 __all__ = ["page"]

@@ -4,14 +4,13 @@ import os
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from .approval import is_interactive
 from .exits import complain
-from .lines import LineReader
+from .lines import LineReader, is_interactive
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
-__all__ = ["questions"]
+__all__ = ["edited", "questions"]
 
 
 def questions() -> AsyncGenerator[str]:
@@ -39,6 +38,26 @@ async def _edited() -> AsyncGenerator[str]:
         except EOFError:
             return
         yield line
+
+
+async def edited(prompt: str, text: str) -> str:
+    """Let the person change a line on the terminal.
+
+    Args:
+        prompt: what stands before it.
+        text: the line.
+
+    Returns:
+        The line as they leave it; "" where they leave with Ctrl-C or Ctrl-D.
+    """
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.output import create_output
+
+    session: PromptSession[str] = PromptSession(prompt, output=create_output(always_prefer_tty=True))
+    try:
+        return await session.prompt_async(default=text)
+    except (KeyboardInterrupt, EOFError):
+        return ""
 
 
 def _history() -> "History":

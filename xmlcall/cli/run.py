@@ -4,10 +4,10 @@ import argparse
 from contextlib import aclosing
 
 from ..types.calls import Message
-from .approval import is_interactive
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text, read_text
 from .jsonform import json_text
+from .lines import is_interactive
 from .options import add_model_options
 from .record import Record
 from .session import open_session, opening_messages, stop_message

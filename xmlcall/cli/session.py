@@ -11,9 +11,10 @@ from ..agent.loop import ToolLoop
 from ..backends.connect import connect
 from ..prompting.grades import ToolPrompt
 from ..types.calls import Message
-from .approval import approval, approval_of_repeats, is_interactive
+from .approval import approval, approval_of_repeats
 from .display import Display
 from .inputs import checked_text
+from .lines import is_interactive
 from .notices import model_notices
 from .options import asking_of, constrain_of
 from .plain import visible

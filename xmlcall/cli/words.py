@@ -57,7 +57,7 @@ EN = {
     "again": "the same call with the same arguments, now {times} times in a row",
     "question": "Run it? [y]es / [n]o (n and why: the model is told) / [e]dit the arguments\n"
     "  [a]lways this tool / [w]ith these arguments always (in this session) / [s]top: ",
-    "edit": "The arguments as JSON on one line (nothing: do not run it): ",
+    "edit": "Arguments (an empty line: do not run it): ",
     "changed": "the server has changed this tool since you allowed it:",
     "from_result": "{path} is from the result of {tool} (call {call})",
     "from_result_of_unknown": "{path} is from the result of call {call}",
@@ -153,7 +153,7 @@ ZH = {
     "again": "同样的调用、同样的参数，已连续 {times} 次",
     "question": "运行吗？[y] 是 / [n] 否（n 加原因会告诉模型）/ [e] 修改参数\n"
     "  本次会话：[a] 总是允许这个工具 / [w] 总是允许这些参数 / [s] 停止：",
-    "edit": "请在一行内输入 JSON 格式的参数（留空则不运行）：",
+    "edit": "参数（留空则不运行）：",
     "changed": "自从你允许这个工具以来，服务器修改了它：",
     "from_result": "{path} 来自 {tool} 的结果（第 {call} 次调用）",
     "from_result_of_unknown": "{path} 来自第 {call} 次调用的结果",
