@@ -16,7 +16,7 @@ from ..agent.policy import Decision, Policy, Proposal, allow, flows, matches
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
-from ..schema.validation import find_issues
+from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
 from .display import Display
@@ -197,4 +197,5 @@ def _read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
     validator = Catalog([tool]).validator(tool.name)
     if isinstance(validator, str):
         return {}, validator
-    return arguments, " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, arguments))
+    with limited():  # a server's schema may be slow on purpose
+        return arguments, " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, arguments))
