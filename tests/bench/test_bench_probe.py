@@ -434,7 +434,7 @@ async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
     text = said(case.messages, catalog, format_of(way_of("hermes"), Settings()))
     assert [message.role for message in text] == ["user", "assistant", "user"]
     assert "<tool_call>" in text[1].content
-    assert text[2].content.startswith("<function_results>")
+    assert text[2].content.startswith("<tool_response>")
     native = said(case.messages, catalog, None)
     assert [message.role for message in native][:3] == ["user", "assistant", "tool"]
     assert native[1].tool_calls[0].id == native[2].tool_call_id
