@@ -1,5 +1,6 @@
 """Values that go from one server's result into another server's tool: asked about where the tool itself is allowed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,14 +84,19 @@ async def test_words_of_a_server_behind_the_persons_are_not_the_persons() -> Non
 
 
 @pytest.mark.parametrize(
-    ("hints", "expected"), [({"readOnlyHint": True}, {}), ({"readOnlyHint": "yes"}, {"$.to": "web"}), ({}, {"$.to": "web"})]
+    ("hints", "expected"),
+    [
+        ({"readOnlyHint": True, "openWorldHint": False}, {}),
+        ({"readOnlyHint": True}, {"$.to": "web"}),  # an address that is fetched tells somebody else what it holds
+        ({"readOnlyHint": "yes", "openWorldHint": False}, {"$.to": "web"}),
+        ({}, {"$.to": "web"}),
+    ],
 )
-async def test_only_a_tool_that_says_it_reads_takes_any_value(hints: dict[str, Any], expected: dict[str, str]) -> None:
+async def test_only_a_tool_that_says_it_reads_at_home_takes_any_value(hints: dict[str, Any], expected: dict[str, str]) -> None:
     found: list[dict[str, str]] = []
 
     async def policy(proposal: Proposal) -> Any:
-        object.__setattr__(proposal.tool, "annotations", hints)
-        found.append(flows(proposal))
+        found.append(flows(replace(proposal, tool=replace(proposal.tool, annotations=hints))))
         return await allow(["*"])(proposal)
 
     hosts = [LocalHost([page], name="web"), LocalHost([send], name="mail")]

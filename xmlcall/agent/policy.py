@@ -2,7 +2,7 @@
 
 A policy is an async function from Proposal to Decision, so it may ask a person. Globs match `server.tool`, the server's name as
 configured and the tool's own name, never the name that a model sees. Tool annotations are hints of an untrusted server (MCP
-2026-07-28, tools: MUST) and decide nothing here.
+2026-07-28, tools: MUST): they allow nothing here, and only spare an allowed tool the question of `flows`.
 """
 
 import fnmatch
@@ -65,8 +65,9 @@ Policy = Callable[[Proposal], Awaitable[Decision]]
 def flows(proposal: Proposal) -> dict[str, str]:
     """Find values that came from another server's result, in a call that may change something: injected text acts in this way.
 
-    A tool may change something unless its own server says that it only reads: that hint can only take a question away from calls
-    of the server that gives it.
+    A tool may change something or send it away, unless its own server says that it only reads, and reads nothing of the open
+    world: an address that is fetched can carry a secret. MCP takes a tool without hints for one that does both (2025-11-25,
+    ToolAnnotations).
 
     Args:
         proposal: with the conversation.
@@ -74,7 +75,9 @@ def flows(proposal: Proposal) -> dict[str, str]:
     Returns:
         JSON path of the value -> name of the server whose result it was found in.
     """
-    if (proposal.tool.annotations or {}).get("readOnlyHint") is True or not proposal.conversation:
+    hints = proposal.tool.annotations or {}
+    is_harmless = hints.get("readOnlyHint") is True and hints.get("openWorldHint") is False
+    if is_harmless or not proposal.conversation:
         return {}
     sources = provenance(proposal.call, proposal.conversation, [proposal.tool])
     servers = {path: proposal.server_of(source.tool) for path, source in sources.items() if source.kind == "result"}

@@ -22,7 +22,7 @@ from .attempts import Attempts
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
 
-__all__ = ["OURS", "UNKNOWN", "Calling", "outcome"]
+__all__ = ["OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
@@ -90,12 +90,13 @@ class Calling:
             server_of=self._server_of,
         )
         decision = await self._decide(proposal, attempts)
-        note, reason = "", decision.reason or denial("not_allowed", self.format)
+        note = ""
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
-            reason = _problem_of(call, catalog)
-        if not decision.allowed or (note and reason):
-            yield CallDenied(call=call, reason=reason)
+            problem = misfit(call.arguments, tool.name, catalog)
+            decision = replace(decision, allowed=not problem, reason=problem)
+        if not decision.allowed:
+            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format))
             return
         yield CallStarted(call=call, host=host.name, host_tool=host_tool)
         async with aclosing(self._running(call)) as events:
@@ -181,13 +182,19 @@ def outcome(event: LoopEvent, format: PromptFormat) -> tuple[ToolCall | InvalidC
     return None
 
 
-def _problem_of(call: ToolCall, catalog: Catalog) -> str:
-    """Say why a call does not fit its tool; "" if it does."""
-    validator = catalog.validator(call.name)
+def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
+    """Say why arguments that no model wrote do not fit a tool; "" if they do.
+
+    Args:
+        arguments: JSON values.
+        name: of a tool of the catalog.
+        catalog: keeps the tool's schema ready.
+    """
+    validator = catalog.validator(name)
     if isinstance(validator, str):
         return validator
-    with limited():
-        return " ".join(issue.message for issue in find_issues(validator, call.arguments))
+    with limited():  # a server's schema may be slow on purpose
+        return " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, dict(arguments)))
 
 
 def _with_note(event: CallProgress | CallFinished, note: str) -> CallProgress | CallFinished:

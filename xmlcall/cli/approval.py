@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Any
 
 from ..agent.policy import Decision, Policy, Proposal, allow, flows, matches
+from ..agent.run_call import misfit
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
-from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
 from .display import Display
@@ -194,8 +194,4 @@ def _read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
         return {}, f"expected a JSON object on one line: {error}"
     if not isinstance(arguments, dict):
         return {}, f"expected a JSON object, got {text.strip():.60}"
-    validator = Catalog([tool]).validator(tool.name)
-    if isinstance(validator, str):
-        return {}, validator
-    with limited():  # a server's schema may be slow on purpose
-        return arguments, " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, arguments))
+    return arguments, misfit(arguments, tool.name, Catalog([tool]))

@@ -159,8 +159,8 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "--flow",
         choices=("ask", "allow"),
         default="ask",
-        help="what is done with a call that --allow or an answer allows, if it may change something and a value of it comes from "
-        "the result of another server (default: %(default)s; --yes asks about nothing)",
+        help="what is done with a call that --allow or an answer allows, if it may change or send something and a value of it "
+        "comes from the result of another server (default: %(default)s; --yes asks about nothing)",
     )
     tools.add_argument(
         "--mode",
