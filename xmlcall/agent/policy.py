@@ -52,11 +52,13 @@ class Decision:
         allowed: it may.
         reason: why not, in a sentence for the model; by default that the person has not allowed it.
         arguments: with which it runs in place of the model's, which is told of that; None for the model's.
+        by: who or what decided, for the record: `person`, or the rule, such as `files.read_*`.
     """
 
     allowed: bool
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
+    by: str = ""
 
 
 Policy = Callable[[Proposal], Awaitable[Decision]]
@@ -85,7 +87,7 @@ def flows(proposal: Proposal) -> dict[str, str]:
 
 
 async def _deny(proposal: Proposal) -> Decision:
-    return Decision(allowed=False)
+    return Decision(allowed=False, by="not allowed by any rule")
 
 
 def matches(proposal: Proposal, patterns: Iterable[str]) -> bool:
@@ -109,8 +111,9 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool 
     globs = tuple(patterns)
 
     async def decide(proposal: Proposal) -> Decision:
-        if matches(proposal, globs) and (may_flow or not flows(proposal)):
-            return Decision(allowed=True)
+        glob = next((glob for glob in globs if matches(proposal, [glob])), None)
+        if glob is not None and (may_flow or not flows(proposal)):
+            return Decision(allowed=True, by=glob)
         return await otherwise(proposal)
 
     return decide

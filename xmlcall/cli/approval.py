@@ -26,6 +26,7 @@ from .questions import edited
 
 __all__ = ["Stopped", "approval", "approval_of_repeats"]
 
+_PERSON = "person"  # who decided, for the record
 _ATTEMPTS = 5
 
 
@@ -97,10 +98,10 @@ class _Asking:
         foreign = {} if self._may_flow else flows(proposal)
         approved = self._approved(proposal, foreign=bool(foreign))
         if approved == definition:
-            return Decision(allowed=True)
+            return Decision(allowed=True, by=f"{_PERSON}, always")
         if not is_interactive():
             self._display.refused(proposal, self._nobody_to_ask(proposal, foreign))
-            return Decision(allowed=False)
+            return Decision(allowed=False, by="nobody to ask")
         self._display.proposal(proposal)
         for path, server in foreign.items():
             self._display.foreign(path, server)
@@ -110,12 +111,12 @@ class _Asking:
         if choice is _Choice.STOP:
             raise Stopped(self._display.say("stopped_before", target=proposal.target))
         if choice is _Choice.NO:
-            return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang), why=why))
+            return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang), why=why), by=_PERSON)
         if choice is _Choice.EDIT:
             return await self._edited(proposal)
         if choice in (_Choice.ALWAYS, _Choice.WITH):
             self._always[_key(proposal, any_arguments=choice is _Choice.ALWAYS)] = definition
-        return Decision(allowed=True)
+        return Decision(allowed=True, by=_PERSON)
 
     def _approved(self, proposal: Proposal, *, foreign: bool) -> str | None:
         """Return the definition with which a call is always allowed; None if it is not.
@@ -152,9 +153,9 @@ class _Asking:
                 break
             arguments, problem = _read_arguments(text, proposal.tool)
             if not problem:
-                return Decision(allowed=True, arguments=arguments)
+                return Decision(allowed=True, arguments=arguments, by=_PERSON)
             self._display.notice(problem)
-        return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)))
+        return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)), by=_PERSON)
 
     def _nobody_to_ask(self, proposal: Proposal, foreign: Mapping[str, str]) -> str:
         if foreign and matches(proposal, self._patterns):
