@@ -29,13 +29,18 @@ $(VENV)/.node: tests/servers/package.json | $(VENV)/.dev
 	$(BIN)/python tests/servers/install_node.py
 	@touch $@
 
+# Version 1 of the MCP SDK cannot be in one environment with version 2; servers that need it get it by PYTHONPATH.
+$(VENV)/.mcp1: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/mcp1 'mcp>=1.20,<2' 2>/dev/null
+	@touch $@
+
 demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP server
 	$(BIN)/xmlcall run "What is 1234 times 5678?"
 
 chat: $(VENV)/.local  ## a conversation with a local model that has the tools of the demo server
 	$(BIN)/xmlcall chat
 
-test: $(VENV)/.dev $(VENV)/.node  ## the whole test suite; no model needed
+test: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1  ## the whole test suite; no model needed
 	$(BIN)/python -m $(PARALLEL)
 
 quick: export XMLCALL_CUTS := 10
@@ -43,7 +48,7 @@ quick: $(VENV)/.dev  ## the tests that matter while editing, in a minute: the pu
 	$(BIN)/python -m $(PARALLEL) -q --hypothesis-profile=quick -k "not hostile and not megabyte and not transports and not structure and not example" \
 	  tests/loosejson tests/schema tests/binding tests/parsing tests/prompting tests/agent tests/test_*.py
 
-coverage: $(VENV)/.dev $(VENV)/.node  ## the test suite, and 99.5 % of the branches of the pure core must have run
+coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
