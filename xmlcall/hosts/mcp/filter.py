@@ -26,6 +26,7 @@ __all__ = ["ORIGINAL", "Filter", "filtered"]
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
+_REWRITTEN = ("tools/list", "tools/call", "tasks/result")
 _MAX_NOTICES = 20  # of one page
 # What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
@@ -41,6 +42,9 @@ class Filter:
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_noise: told of each item that is not a message.
         on_close: told once the server's side has ended.
+
+    Attributes:
+        runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.
     """
 
     def __init__(
@@ -51,11 +55,12 @@ class Filter:
         on_close: Callable[[], None],
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self.runs_tasks = False
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
     def sent(self, message: Any) -> None:
         """Note which answers to expect."""
-        if isinstance(message, JSONRPCRequest) and message.method in ("tools/list", "tools/call"):
+        if isinstance(message, JSONRPCRequest) and message.method in _REWRITTEN:
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
@@ -71,7 +76,7 @@ class Filter:
         method = self._methods.pop(str(message.id), None)
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
             return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
-        if method == "tools/call":
+        if method in ("tools/call", "tasks/result"):
             message.result = _call_shell(message.result)
         elif method == "tools/list" and isinstance(message.result.get("tools"), list):
             message.result = self._page(message.result)
@@ -87,7 +92,7 @@ class Filter:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
                 continue
             tool, change = _with_usable_schema(tool)
-            problem = _problem(tool, version)
+            problem = _problem(tool, version, runs_tasks=self.runs_tasks)
             if problem is None:
                 changed += change
                 wanted.append(tool)
@@ -127,14 +132,14 @@ def _reduced(tool: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in tool.items() if key not in _UNCHECKED}
 
 
-def _problem(tool: Any, version: str) -> str | None:
+def _problem(tool: Any, version: str, *, runs_tasks: bool) -> str | None:
     """Say in one sentence why a tool is left out; None if it is fine."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(tool, dict) or not isinstance(name, str) or not name:
         return f"A tool was left out: it has no name: {tool!r:.80}."
     label = f"The tool {name[:80]!r} was left out:"
-    if requires_task(tool):
-        return f"{label} it can only run as a background task, which xmlcall does not offer."
+    if requires_task(tool) and not runs_tasks:
+        return f"{label} it can only run as a background task, and the server does not say that it runs tasks."
     try:
         validate_server_result("tools/list", version, _PAGE_FIELDS | {"tools": [_reduced(tool)]})
     except (ValidationError, ValueError) as error:

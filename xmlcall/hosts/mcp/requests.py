@@ -26,6 +26,7 @@ __all__ = [
     "FormRequest",
     "LogLevel",
     "LogMessage",
+    "OnLog",
     "Sample",
     "SampleReply",
     "SampleRequest",
@@ -125,12 +126,14 @@ class LogMessage:
         level: how grave it is.
         logger: which part of the server; "" if it does not say.
         data: any JSON value, mostly a string.
+        left_out: how many messages before this one were too many in their second.
     """
 
     server: str
     level: LogLevel
     logger: str
     data: Any
+    left_out: int = 0
 
 
 Elicit = Callable[[FormRequest | UrlRequest], Awaitable[ElicitAnswer]]
@@ -140,6 +143,7 @@ Sample = Callable[[SampleRequest], Awaitable[SampleReply | None]]
 """Asks the model; None if the person refuses. It is cancelled when the call ends."""
 
 OnLog = Callable[[LogMessage], None]
+"""Told of a log message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
