@@ -2,7 +2,7 @@
 
 What is asked is an argument of the tool `ask`: a request of MCP. With `--legacy` the server speaks revisions up to 2025-11-25
 and sends the request itself; otherwise 2026-07-28, and it answers that input is required. The file that RECORD names gets a
-line for each call that was cancelled.
+line for each call that was cancelled, and for the level of log messages that is wanted.
 """
 
 import json
@@ -29,6 +29,11 @@ RESULTS = {
     "roots/list": mcp.ListRootsResult,
 }
 LEGACY = "--legacy" in sys.argv
+
+
+def note(line: str) -> None:
+    with Path(os.environ["RECORD"]).open("a") as record:
+        record.write(line + "\n")
 
 
 def written(answer: Any) -> str:
@@ -82,15 +87,13 @@ async def hang() -> str:
     try:
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        with Path(os.environ["RECORD"]).open("a") as record:
-            record.write("cancelled\n")
+        note("cancelled")
         raise
     return ""
 
 
 async def set_level(context: Any, params: mcp.SetLevelRequestParams) -> mcp.EmptyResult:
-    with Path(os.environ["RECORD"]).open("a") as record:
-        record.write(f"level {params.level}\n")
+    note(f"level {params.level}")
     return mcp.EmptyResult()
 
 

@@ -62,9 +62,8 @@ async def call_as_task(
     ttl = int(patience.limit * MOST * 1000)
     params = mcp.CallToolRequestParams(name=name, arguments=dict(arguments), task=mcp.TaskMetadata(ttl=ttl))
     started = await client.session.send_request(mcp.CallToolRequest(params=params), mcp.CallToolResult, progress_callback=told)
-    answer = (started.meta or {}).get(ORIGINAL)
-    task = answer.get("task") if isinstance(answer, dict) else None
-    task_id = task.get("taskId") if isinstance(task, dict) else None
+    task = _task_of(started)
+    task_id = task.get("taskId")
     if not isinstance(task_id, str):
         return started  # the server has run it at once
     try:
@@ -74,6 +73,13 @@ async def call_as_task(
     except asyncio.CancelledError:
         await _cancel(client, task_id)
         raise
+
+
+def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
+    """Return the task that a server has made of a call; empty if it made none."""
+    answer = (started.meta or {}).get(ORIGINAL)
+    task = answer.get("task") if isinstance(answer, dict) else None
+    return task if isinstance(task, dict) else {}
 
 
 async def _wait(client: Client, task_id: str, pause: float, patience: Patience, told: ProgressFnT) -> None:
