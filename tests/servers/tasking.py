@@ -1,4 +1,7 @@
-"""An MCP server over stdio that runs its one tool as a task: `python tasking.py MODE` (see `hostile.py` for RECORD; the folder of tests is on the path)."""
+"""An MCP server over stdio that runs its one tool as a task: `python tasking.py MODE`, with the folder of tests on the path.
+
+RECORD is as in `hostile.py`.
+"""
 
 import itertools
 import json

@@ -16,6 +16,7 @@ import anyio
 from mcp import types as mcp
 from mcp.client.session import ClientRequestContext
 
+from ...errors import XmlcallError
 from ...types.calls import Message
 from .form import problems, with_defaults
 from .patience import Patience
@@ -50,6 +51,9 @@ class Calls:
     @contextlib.contextmanager
     def running(self, patience: Patience) -> Iterator[None]:
         """Let the server ask while a call runs; what is being asked ends with the last of them."""
+        if not patience.may_ask:
+            yield
+            return
         if not self._running:
             self._asked.clear()
         self._running.append(patience)
@@ -95,6 +99,11 @@ class Callbacks:
 
     def __init__(self, server: str, features: ClientFeatures, calls: Calls) -> None:
         self._server, self._features, self._calls = server, features, calls
+        self._given = {
+            "elicitation/create": features.elicit is not None,
+            "sampling/createMessage": features.sample is not None,
+            "roots/list": bool(features.roots),
+        }
         self._second = 0
         self._logged = self._left_out = 0
 
@@ -112,6 +121,11 @@ class Callbacks:
             given |= {"logging_callback": self._log, "log_level": features.log_level}
         return given
 
+    def asked(self, method: str) -> None:
+        """Note a request of the server's; one for what is not given is told, since the SDK refuses it in silence."""
+        if not self._given.get(method, True) and self._features.refused is not None:
+            self._features.refused(self._server, method)
+
     async def _elicit(self, context: ClientRequestContext, params: mcp.ElicitRequestParams) -> mcp.ElicitResult | mcp.ErrorData:
         request = _elicitation(self._server, params)
         if isinstance(request, str):
@@ -119,7 +133,10 @@ class Callbacks:
         if refusal := self._calls.refusal("elicit"):
             return _error(mcp.INVALID_REQUEST, refusal)
         assert self._features.elicit is not None
-        answer = await self._calls.during(self._features.elicit(request))
+        try:
+            answer = await self._calls.during(self._features.elicit(request))
+        except XmlcallError:  # what went wrong here is nothing that a server needs to know
+            return _error(mcp.INTERNAL_ERROR, "the question could not be asked")
         if answer is None:
             return mcp.ElicitResult(action="cancel")
         if answer.action != "accept" or isinstance(request, UrlRequest):
@@ -138,7 +155,10 @@ class Callbacks:
         if refusal := self._calls.refusal("sample"):
             return _error(mcp.INVALID_REQUEST, refusal)
         assert self._features.sample is not None
-        reply = await self._calls.during(self._features.sample(request))
+        try:
+            reply = await self._calls.during(self._features.sample(request))
+        except XmlcallError:
+            return _error(mcp.INTERNAL_ERROR, "the completion failed")
         if reply is None:
             return _error(_REFUSED, "User rejected sampling request")
         return _sampled(reply)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from dataclasses import replace
 from importlib.metadata import version
 
 import anyio
@@ -55,7 +56,8 @@ class Connection:
         self.log = PeerLog()
         self.calls = Calls()
         self._server, self._changed, self._features = server, changed, features
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended)
+        self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
@@ -112,7 +114,7 @@ class Connection:
 
     async def _serve(self, mode: str) -> None:
         transport = filtered(open_transport(self._server, self.log), self._filter)
-        answers = Callbacks(self._server.name, self._features, self.calls).for_client()
+        answers = self._answers.for_client()
         client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message, **answers)
         async with client:
             self._scope.deadline = math.inf
@@ -161,6 +163,11 @@ class Connection:
 
 def _client_info() -> mcp.Implementation:
     return mcp.Implementation(name="xmlcall", version=version("xmlcall"))
+
+
+def _with_roots_of(server: ServerConfig, features: ClientFeatures) -> ClientFeatures:
+    """Add the folders that the configuration names for this server."""
+    return replace(features, roots=tuple(dict.fromkeys((*features.roots, *server.roots))))
 
 
 def _first(error: BaseException) -> BaseException:

@@ -42,6 +42,7 @@ class Filter:
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_noise: told of each item that is not a message.
         on_close: told once the server's side has ended.
+        on_request: told the method of each request of the server's, those in an answer that wants input included.
 
     Attributes:
         runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.
@@ -53,8 +54,10 @@ class Filter:
         max_tools: int,
         on_noise: Callable[[Exception], None],
         on_close: Callable[[], None],
+        on_request: Callable[[str], None],
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self._on_request = on_request
         self.runs_tasks = False
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
@@ -71,10 +74,14 @@ class Filter:
             self._on_noise(item)
             return
         message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._on_request(message.method)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         method = self._methods.pop(str(message.id), None)
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
+            for wanted in _wanted(message):
+                self._on_request(wanted)
             return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
         if method in ("tools/call", "tasks/result"):
             message.result = _call_shell(message.result)
@@ -105,6 +112,14 @@ class Filter:
         shell = _PAGE_FIELDS | {"tools": [_reduced(tool) for tool in wanted]}
         shell |= {"nextCursor": cursor} if isinstance(cursor, str) else {}
         return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices}}}
+
+
+def _wanted(message: JSONRPCResponse | JSONRPCError) -> list[str]:
+    """List the methods of the requests in an answer that wants input (MCP 2026-07-28, InputRequiredResult)."""
+    requests = message.result.get("inputRequests") if isinstance(message, JSONRPCResponse) else None
+    found = requests.values() if isinstance(requests, dict) else ()
+    methods = (request.get("method") for request in found if isinstance(request, dict))
+    return [method for method in methods if isinstance(method, str)]
 
 
 def _first(sentences: list[str], what: str) -> list[str]:

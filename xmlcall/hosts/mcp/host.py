@@ -154,7 +154,7 @@ class McpHost:
 
     async def _ask(self, doing: str, limit: float | Patience, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
-        patience = limit if isinstance(limit, Patience) else Patience(limit)
+        patience = limit if isinstance(limit, Patience) else Patience(limit, may_ask=False)
         try:
             return await self._ask_once(doing, patience, request)
         except SessionLost:

@@ -22,10 +22,11 @@ class Patience:
 
     Args:
         limit: seconds without an answer and without progress.
+        may_ask: whether the server may ask for something meanwhile.
     """
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, *, may_ask: bool = True) -> None:
+        self.limit, self.may_ask = limit, may_ask
         self._left = limit * MOST  # of the whole, up to `_since`
         self._since = 0.0
         self._resting = 0

@@ -156,6 +156,8 @@ class ClientFeatures:
         roots: folders that are named to servers which ask where they may work; absolute paths.
         log: told of log messages, of which a server may send a bounded number each second.
         log_level: the least grave that servers are asked to send; only with `log`.
+        refused: told of a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) where a server
+            asks for what is not given.
     """
 
     elicit: Elicit | None = None
@@ -163,6 +165,7 @@ class ClientFeatures:
     roots: tuple[str, ...] = ()
     log: OnLog | None = None
     log_level: LogLevel = "info"
+    refused: Callable[[str, str], None] | None = None
 
 
 NO_FEATURES: Final = ClientFeatures()
