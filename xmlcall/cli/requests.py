@@ -18,6 +18,11 @@ from .sampling import Sampling
 __all__ = ["features_of"]
 
 _LOG_WIDTH = 500  # characters of a message
+_REFUSED = {  # method -> key of what is said
+    "elicitation/create": "no_elicitation",
+    "sampling/createMessage": "no_sampling",
+    "roots/list": "no_roots",
+}
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
@@ -68,16 +73,10 @@ class _Log:
 class _Refused:
     """Says once what a server has asked for in vain."""
 
-    _TEXTS = {
-        "elicitation/create": "no_elicitation",
-        "sampling/createMessage": "no_sampling",
-        "roots/list": "no_roots",
-    }
-
     def __init__(self, display: Display) -> None:
         self._display, self._told = display, set[tuple[str, str]]()
 
     def __call__(self, server: str, method: str) -> None:
         if (server, method) not in self._told:
             self._told.add((server, method))
-            self._display.notice(self._display.say(self._TEXTS[method], server=server))
+            self._display.notice(self._display.say(_REFUSED[method], server=server))
