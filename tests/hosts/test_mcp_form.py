@@ -51,10 +51,10 @@ READ = [
 REFUSED = [
     (STRING | {"minLength": 2}, "A", "length at least 2"),
     (STRING | {"maxLength": 2}, "Ada", "length at most 2"),
-    (STRING | {"format": "email"}, "a at b", "expected the format email"),
+    (STRING | {"format": "email"}, "a at b", "format email"),
     (STRING | {"format": "uri"}, "nothing", "expected the format uri"),
-    (STRING | {"format": "date"}, "2026-02-30", "expected the format date"),
-    (STRING | {"format": "date"}, "20260228", "expected the format date"),
+    (STRING | {"format": "date"}, "2026-02-30", "format date"),
+    (STRING | {"format": "date"}, "20260228", "format date"),
     (STRING | {"format": "date-time"}, "2026-02-28T10:00:00", "expected the format date-time"),
     (NUMBER, "many", "expected a number, got 'many'"),
     (NUMBER, "true", "expected a number"),
@@ -101,9 +101,8 @@ def test_a_form_of_which_nothing_can_be_made_is_no_form() -> None:
     for schema in ({}, {"properties": 3}, {"properties": {"a": 3, "b": []}}):
         assert fields(schema) == ()
     assert "nested deeper" in problems(json.loads('{"properties":{"a":' * 200 + "{}" + "}}" * 200), {})[0]
-    assert [each.kind for each in fields({"properties": {"a": {}, "b": {"type": ["string"]}, "c": {"type": "object"}}})] == [
-        "text"
-    ] * 3
+    odd = {"a": {}, "b": {"type": ["string"]}, "c": {"type": "object"}}
+    assert [each.kind for each in fields({"properties": odd})] == ["text"] * 3
 
 
 ANY = st.recursive(
