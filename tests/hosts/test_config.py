@@ -37,6 +37,7 @@ def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
         ({"command": "x", "excludeTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
         ({"command": "x", "disabledTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
         ({"command": "x", "autoApprove": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
+        ({"command": "x", "roots": ["/a/../b"]}, StdioServer(name="srv", command="x", roots=("/b",))),
         ({"command": "x", "alwaysAllow": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
         ({"command": "x", "enabled": True, "disabled": False}, StdioServer(name="srv", command="x")),
         ({"command": "x", "dev": {"a": 1}}, StdioServer(name="srv", command="x", extra={"dev": {"a": 1}})),

@@ -141,7 +141,7 @@ def test_a_page_is_cut_before_its_tools_are_looked_at() -> None:
     page = {"tools": [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(1000)]}
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=page)
     noise: list[Exception] = []
-    filter_ = Filter(lambda name: name != "tool_0", 5, noise.append, lambda: None)
+    filter_ = Filter(lambda name: name != "tool_0", 5, noise.append, lambda: None, lambda method: None)
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list"))
     filter_.received(SessionMessage(answer))
     assert [tool["name"] for tool in answer.result["tools"]] == [f"tool_{number}" for number in range(1, 7)]
@@ -150,7 +150,7 @@ def test_a_page_is_cut_before_its_tools_are_looked_at() -> None:
 
 @pytest.mark.parametrize("result", [{"tools": [{"name": "x"}]}, {"content": []}, {"tools": "x"}])
 def test_answers_to_other_requests_are_not_touched(result: dict[str, Any]) -> None:
-    filter_ = Filter(lambda name: True, 5, lambda error: None, lambda: None)
+    filter_ = Filter(lambda name: True, 5, lambda error: None, lambda: None, lambda method: None)
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="server/discover"))
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call"))
     filter_.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))

@@ -182,7 +182,7 @@ def serve() -> None:
         CURRENT.clear()
         CURRENT.update(json.loads(line))
         note("RECORD", line.strip())
-        if "id" not in CURRENT:
+        if "id" not in CURRENT or "method" not in CURRENT:
             continue
         handler = METHODS.get(CURRENT["method"], fail(-32601, "Method not found"))
         try:

@@ -32,9 +32,9 @@ def process(argv: Sequence[str], **env: str) -> Iterator["subprocess.Popen[str]"
 
 
 @contextlib.contextmanager
-def printed_url(*arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def printed_url(*arguments: str, **env: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Run a Python server that prints its URL once it listens."""
-    with process([sys.executable, *arguments]) as child:
+    with process([sys.executable, *arguments], **env) as child:
         assert child.stdout is not None
         yield child.stdout.readline().strip(), child
 

@@ -20,7 +20,7 @@ from ..prompting.results import denial
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
 from .display import Display
-from .lines import LineReader, is_interactive
+from .lines import LineReader, forget_typed, is_interactive
 from .plain import visible
 from .questions import edited
 
@@ -128,7 +128,7 @@ class _Asking:
 
     async def _ask(self) -> tuple[_Choice, str]:
         """Ask until there is an answer, and a reason for a no. The end of input stops; too many wrong answers are a no."""
-        _forget_typed()
+        forget_typed()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
             self._display.ask(self._display.say("question"))
@@ -163,12 +163,6 @@ class _Asking:
             return self._display.say("nobody_flow", target=proposal.target, path=visible(path), server=visible(server))
         pattern = shlex.quote(glob.escape(proposal.target))
         return self._display.say("nobody", target=proposal.target, pattern=pattern)
-
-
-def _forget_typed() -> None:
-    import termios  # not on every platform; where it is missing, so is the terminal that this is for
-
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _key(proposal: Proposal, *, any_arguments: bool) -> tuple[str, str, str]:

@@ -192,6 +192,13 @@ class Display:
         self.line("denied", f"{visible(proposal.target)}({_arguments(proposal.call.arguments)})", label_style="yellow")
         self.notice(why)
 
+    def quote(self, title: str, text: str) -> None:
+        """Show what a server says in full, its lines indented, under a title of our own; nothing in it is hidden."""
+        self.settle()
+        self._print(title, "bold")
+        for row in text.split("\n"):
+            self._print(f"  {visible(row)}")
+
     def ask(self, question: str) -> None:
         """Show a question and leave the cursor behind it."""
         self._print(question, "bold", end="")

@@ -10,7 +10,7 @@ import sys
 
 from ..errors import UsageError
 
-__all__ = ["LineReader", "is_interactive"]
+__all__ = ["LineReader", "forget_typed", "is_interactive"]
 
 _MAX_LINE = 1 << 20
 
@@ -59,6 +59,13 @@ class LineReader:
             await ready.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+def forget_typed() -> None:
+    """Throw away what was typed so far, so that it does not answer a question that nobody had seen."""
+    import termios  # not on every platform; where it is missing, so is the terminal that this is for
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def is_interactive() -> bool:

@@ -139,7 +139,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--seed", type=int, metavar="N", help="makes a random reply repeatable, as far as the server can")
     model.add_argument("--system", metavar="TEXT", help="a system message of your own, after the one that offers the tools")
     _add_tool_options(parser.add_argument_group("tools"))
-    parser.add_argument("--verbose", action="store_true", help="tell more: how servers are started, repairs, tokens")
+    parser.add_argument(
+        "--verbose", action="store_true", help="tell more: how servers are started, what they log, repairs, tokens"
+    )
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
@@ -161,6 +163,20 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         default="ask",
         help="what is done with a call that --allow or an answer allows, if it may change or send something and a value of it "
         "comes from the result of another server (default: %(default)s; --yes asks about nothing)",
+    )
+    tools.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder that is named to servers which ask where they may work (may be repeated)",
+    )
+    tools.add_argument(
+        "--sampling",
+        choices=("ask", "allow", "off"),
+        default="ask",
+        help="what is done when a server asks for a completion by this model (default: %(default)s, which is off without a "
+        "terminal)",
     )
     tools.add_argument(
         "--mode",

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from ..hosts.base import Host
 from ..hosts.config import ServerConfig, StdioServer
+from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
 from .exits import complain
 from .mcp_option import servers_given
@@ -30,11 +31,11 @@ def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
     return servers_given(options.mcp)
 
 
-def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace) -> list[Host]:
-    """Make the hosts; opening them starts the servers."""
+def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace, features: ClientFeatures = NO_FEATURES) -> list[Host]:
+    """Make the hosts; opening them starts the servers, which may ask for `features`."""
     from ..hosts.mcp.host import McpHost  # half a second of imports
 
-    return [McpHost(server, connect_timeout=options.timeout or _CONNECT_SECONDS) for server in servers]
+    return [McpHost(server, connect_timeout=options.timeout or _CONNECT_SECONDS, features=features) for server in servers]
 
 
 def described(server: ServerConfig) -> str:

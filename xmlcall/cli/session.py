@@ -19,6 +19,7 @@ from .notices import model_notices
 from .options import asking_of, constrain_of
 from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
+from .requests import features_of
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus
 from .words import Say
@@ -102,7 +103,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
             display.line("", described(server), style="dim")
     return ToolLoop(
         backend,
-        hosts_of(servers, options),
+        hosts_of(servers, options, features_of(options, display, lambda: backend)),
         policy=approval(_allowed(options), display, may_flow=options.yes or options.flow == "allow"),
         repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
         max_turns=options.max_turns,

@@ -42,6 +42,7 @@ _SPELLINGS = {
     "auto_approve": ("autoApprove", "alwaysAllow"),
     "include_tools": ("includeTools",),
     "exclude_tools": ("excludeTools", "disabledTools"),
+    "roots": ("roots",),
     "command": ("command",),
     "args": ("args",),
     "env": ("env",),
@@ -67,6 +68,7 @@ class _Server:
     include_tools: tuple[str, ...] = ("*",)
     exclude_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
@@ -88,6 +90,7 @@ class StdioServer(_Server):
         include_tools: names or globs of the tools to offer.
         exclude_tools: names or globs of tools to leave out all the same.
         auto_approve: names or globs of tools that run without asking.
+        roots: absolute paths of the folders that are named to the server if it asks where it may work.
         extra: keys that xmlcall does not know, as they were.
     """
 
@@ -238,6 +241,7 @@ class _Reader:
             "include_tools": self._strings("include_tools", default=("*",)),
             "exclude_tools": self._strings("exclude_tools"),
             "auto_approve": self._strings("auto_approve"),
+            "roots": tuple(self._folder(path) for path in self._strings("roots")),
             "extra": self._extra,
         }
         if transport == "stdio":
@@ -302,6 +306,9 @@ class _Reader:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._wrong(key, "a list of strings", value)
         return tuple(value)
+
+    def _folder(self, path: str) -> str:
+        return os.path.abspath(os.path.expanduser(self._expand(path, "roots")))
 
     def _mapping(self, key: str) -> dict[str, str]:
         value = self._entry.get(key, {})

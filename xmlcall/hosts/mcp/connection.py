@@ -8,8 +8,10 @@ process with it: close stdin, wait 2 s, SIGTERM to the process group, 2 s, SIGKI
 """
 
 import asyncio
+import contextlib
 import logging
 import math
+from dataclasses import replace
 from importlib.metadata import version
 
 import anyio
@@ -19,7 +21,10 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..config import ServerConfig
+from .callbacks import Callbacks, Calls
 from .filter import Filter, filtered
+from .requests import NO_FEATURES, ClientFeatures
+from .tasks import runs_tasks
 from .transport import PeerLog, open_transport
 
 __all__ = ["Connection"]
@@ -38,16 +43,21 @@ class Connection:
         server: whom to connect to.
         changed: set when the server says that its list of tools has changed.
         max_tools: a page of tools is cut once it holds more.
+        features: what the server may ask for.
     """
 
-    def __init__(self, server: ServerConfig, changed: asyncio.Event, max_tools: int) -> None:
+    def __init__(
+        self, server: ServerConfig, changed: asyncio.Event, max_tools: int, features: ClientFeatures = NO_FEATURES
+    ) -> None:
         self.client: Client  # once opened
         self.opened = False  # the handshake succeeded, even if the connection has closed since
         self.instructions = ""
         self.failure: BaseException | None = None
         self.log = PeerLog()
-        self._server, self._changed = server, changed
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended)
+        self.calls = Calls()
+        self._server, self._changed, self._features = server, changed, features
+        self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
@@ -104,13 +114,16 @@ class Connection:
 
     async def _serve(self, mode: str) -> None:
         transport = filtered(open_transport(self._server, self.log), self._filter)
-        client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message)
+        answers = self._answers.for_client()
+        client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message, **answers)
         async with client:
             self._scope.deadline = math.inf
             self.client, self.opened, self.instructions = client, True, client.instructions or ""
+            self._filter.runs_tasks = runs_tasks(client)
             self._ready.set()
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, client)
+                group.start_soon(self._choose_log_level, client)
                 await self._stop.wait()
                 group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
@@ -118,6 +131,15 @@ class Connection:
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp.ToolListChangedNotification):
             self._changed.set()
+
+    async def _choose_log_level(self, client: Client) -> None:
+        """Say which log messages are wanted; from 2026-07-28 on each request says it, which the SDK sees to."""
+        is_told = client.protocol_version in MODERN_PROTOCOL_VERSIONS or client.server_capabilities.logging is None
+        if self._features.log is None or is_told:
+            return
+        request = mcp.SetLevelRequest(params=mcp.SetLevelRequestParams(level=self._features.log_level))
+        with contextlib.suppress(MCPError):  # then the server sends what it likes
+            await client.session.send_request(request, mcp.EmptyResult)
 
     async def _listen(self, client: Client) -> None:
         """Hear of changed tools on 2026-07-28 and later, where the server no longer tells unasked."""
@@ -141,6 +163,11 @@ class Connection:
 
 def _client_info() -> mcp.Implementation:
     return mcp.Implementation(name="xmlcall", version=version("xmlcall"))
+
+
+def _with_roots_of(server: ServerConfig, features: ClientFeatures) -> ClientFeatures:
+    """Add the folders that the configuration names for this server."""
+    return replace(features, roots=tuple(dict.fromkeys((*features.roots, *server.roots))))
 
 
 def _first(error: BaseException) -> BaseException:

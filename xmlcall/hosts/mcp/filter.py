@@ -26,6 +26,7 @@ __all__ = ["ORIGINAL", "Filter", "filtered"]
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
+_REWRITTEN = ("tools/list", "tools/call", "tasks/result")
 _MAX_NOTICES = 20  # of one page
 # What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
@@ -41,6 +42,10 @@ class Filter:
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_noise: told of each item that is not a message.
         on_close: told once the server's side has ended.
+        on_request: told the method of each request of the server's, those in an answer that wants input included.
+
+    Attributes:
+        runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.
     """
 
     def __init__(
@@ -49,13 +54,16 @@ class Filter:
         max_tools: int,
         on_noise: Callable[[Exception], None],
         on_close: Callable[[], None],
+        on_request: Callable[[str], None],
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self._on_request = on_request
+        self.runs_tasks = False
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
     def sent(self, message: Any) -> None:
         """Note which answers to expect."""
-        if isinstance(message, JSONRPCRequest) and message.method in ("tools/list", "tools/call"):
+        if isinstance(message, JSONRPCRequest) and message.method in _REWRITTEN:
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
@@ -66,12 +74,16 @@ class Filter:
             self._on_noise(item)
             return
         message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._on_request(message.method)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         method = self._methods.pop(str(message.id), None)
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
+            for wanted in _wanted(message):
+                self._on_request(wanted)
             return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
-        if method == "tools/call":
+        if method in ("tools/call", "tasks/result"):
             message.result = _call_shell(message.result)
         elif method == "tools/list" and isinstance(message.result.get("tools"), list):
             message.result = self._page(message.result)
@@ -87,7 +99,7 @@ class Filter:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
                 continue
             tool, change = _with_usable_schema(tool)
-            problem = _problem(tool, version)
+            problem = _problem(tool, version, runs_tasks=self.runs_tasks)
             if problem is None:
                 changed += change
                 wanted.append(tool)
@@ -100,6 +112,14 @@ class Filter:
         shell = _PAGE_FIELDS | {"tools": [_reduced(tool) for tool in wanted]}
         shell |= {"nextCursor": cursor} if isinstance(cursor, str) else {}
         return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices}}}
+
+
+def _wanted(message: JSONRPCResponse | JSONRPCError) -> list[str]:
+    """List the methods of the requests in an answer that wants input (MCP 2026-07-28, InputRequiredResult)."""
+    requests = message.result.get("inputRequests") if isinstance(message, JSONRPCResponse) else None
+    found = requests.values() if isinstance(requests, dict) else ()
+    methods = (request.get("method") for request in found if isinstance(request, dict))
+    return [method for method in methods if isinstance(method, str)]
 
 
 def _first(sentences: list[str], what: str) -> list[str]:
@@ -127,14 +147,14 @@ def _reduced(tool: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in tool.items() if key not in _UNCHECKED}
 
 
-def _problem(tool: Any, version: str) -> str | None:
+def _problem(tool: Any, version: str, *, runs_tasks: bool) -> str | None:
     """Say in one sentence why a tool is left out; None if it is fine."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(tool, dict) or not isinstance(name, str) or not name:
         return f"A tool was left out: it has no name: {tool!r:.80}."
     label = f"The tool {name[:80]!r} was left out:"
-    if requires_task(tool):
-        return f"{label} it can only run as a background task, which xmlcall does not offer."
+    if requires_task(tool) and not runs_tasks:
+        return f"{label} it can only run as a background task, and the server does not say that it runs tasks."
     try:
         validate_server_result("tools/list", version, _PAGE_FIELDS | {"tools": [_reduced(tool)]})
     except (ValidationError, ValueError) as error:

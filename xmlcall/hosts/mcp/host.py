@@ -27,7 +27,10 @@ from ..config import ServerConfig
 from .connection import Connection
 from .errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
 from .filter import ORIGINAL
-from .wire import cut_result, result_from_mcp
+from .patience import Patience
+from .requests import NO_FEATURES, ClientFeatures
+from .tasks import call_as_task
+from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]
 
@@ -44,10 +47,20 @@ class McpHost:
         server: which one; `load_servers` reads them from a file.
         connect_timeout: seconds to start and to shake hands.
         max_tools: the most that may be listed once the server's filters are applied.
+        features: what the server may ask for (forms for a person, completions, folders); nothing by default.
     """
 
-    def __init__(self, server: ServerConfig, *, connect_timeout: float = 30.0, max_tools: int = 1000) -> None:
+    def __init__(
+        self,
+        server: ServerConfig,
+        *,
+        connect_timeout: float = 30.0,
+        max_tools: int = 1000,
+        features: ClientFeatures = NO_FEATURES,
+    ) -> None:
         self._server, self._connect_timeout, self._max_tools = server, connect_timeout, max_tools
+        self._features = features
+        self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -107,6 +120,7 @@ class McpHost:
         """
         listing = await self._ask("listing its tools", self._server.timeout, self._list)
         self._notices = tuple(dict.fromkeys(listing.notices))
+        self._as_tasks = frozenset(listing.as_tasks)
         return tuple(listing.tools.values())
 
     async def call(
@@ -117,7 +131,7 @@ class McpHost:
         Args:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
-            timeout: seconds; None takes the server's configured limit. Progress does not extend it.
+            timeout: seconds without an answer and without progress; None takes the server's configured limit.
             progress: called while the tool runs, if it tells how far it is.
 
         Returns:
@@ -127,29 +141,35 @@ class McpHost:
             ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
             ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
         """
-        limit = self._server.timeout if timeout is None else timeout
-        told = None if progress is None else _told_to(progress)
-        answer = await self._ask(
-            f"running {name!r}", limit, lambda client: client.call_tool(name, dict(arguments), progress_callback=told)
-        )
+        patience = Patience(self._server.timeout if timeout is None else timeout)
+        told = _told_to(progress, patience)
+
+        async def run(client: Client) -> mcp.CallToolResult:
+            if name in self._as_tasks:
+                return await call_as_task(client, name, arguments, patience, told)
+            return await client.call_tool(name, dict(arguments), progress_callback=told)
+
+        answer = await self._ask(f"running {name!r}", patience, run)
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
-    async def _ask(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask(self, doing: str, limit: float | Patience, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
+        patience = limit if isinstance(limit, Patience) else Patience(limit, may_ask=False)
         try:
-            return await self._ask_once(doing, limit, request)
+            return await self._ask_once(doing, patience, request)
         except SessionLost:
-            return await self._ask_once(doing, limit, request)
+            return await self._ask_once(doing, patience, request)
 
-    async def _ask_once(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask_once(self, doing: str, patience: Patience, request: Callable[[Client], Awaitable[T]]) -> T:
         connection = await self._live()
         try:
-            async with asyncio.timeout(limit):  # cancels the request, whereupon the SDK tells the server
-                return await request(connection.client)
+            with connection.calls.running(patience):
+                async with patience:  # cancels the request, whereupon the SDK tells the server
+                    return await request(connection.client)
         except ToolHostError:
             raise
         except TimeoutError as error:
-            raise timeout_error(self._server, doing, limit, connection) from error
+            raise timeout_error(self._server, doing, patience.seconds, connection) from error
         except Exception as error:
             if connection.closed or is_lost(error):
                 await connection.close()  # its standard error is complete once the process has ended
@@ -173,7 +193,7 @@ class McpHost:
         """Connect; a server that dies of the first message is tried again from `initialize` on, which older ones expect."""
         deadline = asyncio.get_running_loop().time() + self._connect_timeout
         for mode in ("auto", "legacy"):
-            connection = Connection(self._server, self._changed, self._max_tools)
+            connection = Connection(self._server, self._changed, self._max_tools, self._features)
             await connection.open(mode, deadline - asyncio.get_running_loop().time())
             if connection.opened:
                 self._instructions = connection.instructions
@@ -211,9 +231,11 @@ class McpHost:
         return original
 
 
-def _told_to(on_progress: OnProgress) -> ProgressFnT:
+def _told_to(on_progress: OnProgress | None, patience: Patience) -> ProgressFnT:
     async def told(progress: float, total: float | None, message: str | None) -> None:
-        on_progress(progress, total, message or "")
+        patience.renew()
+        if on_progress is not None:
+            on_progress(progress, total, message or "")
 
     return told
 
@@ -226,6 +248,7 @@ class _Listing:
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
+        self.as_tasks: set[str] = set()  # names of those that can only run so
         self.notices: list[str] = []
 
     def add(self, page: mcp.ListToolsResult, original: Mapping[str, Any]) -> None:
@@ -239,6 +262,7 @@ class _Listing:
                 self.notices.append(f"The tool {name[:80]!r} was left out: its x-mcp-header is invalid.")
             else:
                 self.tools[name] = _tool(tool)
+                self.as_tasks |= {name} if requires_task(tool) else set()
 
 
 def _tool(tool: dict[str, Any]) -> Tool:

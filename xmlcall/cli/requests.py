@@ -1,0 +1,82 @@
+"""What servers may ask for in `run` and `chat`, as the options say: answers, completions, folders, an ear for their log."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from ..backends.base import Backend
+from ..errors import UsageError
+from ..hosts.mcp.requests import ClientFeatures, LogMessage
+from .display import Display
+from .elicitation import Elicitation
+from .lines import is_interactive
+from .plain import visible
+from .sampling import Sampling
+
+__all__ = ["features_of"]
+
+_LOG_WIDTH = 500  # characters of a message
+_REFUSED = {  # method -> key of what is said
+    "elicitation/create": "no_elicitation",
+    "sampling/createMessage": "no_sampling",
+    "roots/list": "no_roots",
+}
+
+
+def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
+    """Return what is declared to servers: nothing that needs a person where there is none.
+
+    Args:
+        options: of `run` or `chat`.
+        display: where to ask, and to tell.
+        backend: gives the model, once it is open.
+
+    Raises:
+        UsageError: a root is no folder.
+    """
+    terminal = asyncio.Lock()
+    is_asked = is_interactive() and options.sampling == "ask"
+    sampling = Sampling(display, terminal if is_asked else None, backend, options.max_tokens)
+    return ClientFeatures(
+        elicit=Elicitation(display, terminal) if is_interactive() else None,
+        sample=sampling if is_asked or options.sampling == "allow" else None,
+        roots=tuple(map(_folder, options.root)),
+        log=_Log(display) if options.verbose else None,
+        refused=_Refused(display),
+    )
+
+
+def _folder(given: str) -> str:
+    path = Path(given).expanduser().absolute()
+    if not path.is_dir():
+        raise UsageError(f"--root: expected a folder, got {given[:200]!r}")
+    return str(path)
+
+
+class _Log:
+    """Shows log messages of servers."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def __call__(self, message: LogMessage) -> None:
+        data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+        part = f" {visible(message.logger)}" if message.logger else ""
+        left_out = f" ({self._display.say('log_left_out', count=message.left_out)})" if message.left_out else ""
+        text = visible(data[:_LOG_WIDTH]) + (f"... ({len(data)} characters)" if len(data) > _LOG_WIDTH else "")
+        self._display.settle()
+        self._display.line("log", f"{visible(message.server)}{part}, {message.level}: {text}{left_out}", style="dim")
+
+
+class _Refused:
+    """Says once what a server has asked for in vain."""
+
+    def __init__(self, display: Display) -> None:
+        self._display, self._told = display, set[tuple[str, str]]()
+
+    def __call__(self, server: str, method: str) -> None:
+        if (server, method) not in self._told:
+            self._told.add((server, method))
+            self._display.notice(self._display.say(_REFUSED[method], server=server))

@@ -1,0 +1,232 @@
+"""Between `ClientFeatures` and the callbacks of the SDK: a server's requests are bounded, turned into our types, and answered.
+
+Forms, addresses and completions are asked for on behalf of a call, so they are answered only while one runs, a bounded number
+for each, and they end with it: nobody is left with the question of a call that was stopped. Meanwhile the call's limit rests.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Iterator
+from pathlib import PurePath
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+from mcp import types as mcp
+from mcp.client.session import ClientRequestContext
+
+from ...errors import XmlcallError
+from ...types.calls import Message
+from .form import problems, with_defaults
+from .patience import Patience
+from .requests import ClientFeatures, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
+
+__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls"]
+
+MAX_ASKED: Final = {"elicit": 20, "sample": 10}
+"""How often a server may ask during one call."""
+
+MAX_SAMPLE_TOKENS: Final = 4096
+"""The most tokens of one completion, whatever a server asks for."""
+
+MAX_LOGGED: Final = 20
+"""Log messages of one server in a second; more are counted and left out."""
+
+_MAX_SAMPLE_CHARACTERS = 200_000
+_REFUSED = -1  # the code of MCP's example for a person who refuses a completion
+_STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
+
+T = TypeVar("T")
+
+
+class Calls:
+    """The calls of a connection that wait for their results."""
+
+    def __init__(self) -> None:
+        self._running: list[Patience] = []
+        self._asking: set[anyio.CancelScope] = set()
+        self._asked: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def running(self, patience: Patience) -> Iterator[None]:
+        """Let the server ask while a call runs; what is being asked ends with the last of them."""
+        if not patience.may_ask:
+            yield
+            return
+        if not self._running:
+            self._asked.clear()
+        self._running.append(patience)
+        try:
+            yield
+        finally:
+            self._running.remove(patience)
+            if not self._running:
+                for scope in self._asking:
+                    scope.cancel()
+
+    def refusal(self, kind: Literal["elicit", "sample"]) -> str:
+        """Count a request; say why it is not answered, "" if it is."""
+        if not self._running:
+            return "a server may ask only while a call runs"
+        self._asked[kind] += 1
+        if self._asked[kind] > MAX_ASKED[kind]:
+            return f"a server may ask {MAX_ASKED[kind]} times during a call, not more"
+        return ""
+
+    async def during(self, question: Awaitable[T]) -> T | None:
+        """Wait for an answer while the limits of all calls rest; None if the calls have ended before it."""
+        with contextlib.ExitStack() as stack:
+            for patience in self._running:
+                stack.enter_context(patience.rest())
+            with anyio.CancelScope() as scope:
+                self._asking.add(scope)
+                try:
+                    return await question
+                finally:
+                    self._asking.discard(scope)
+        return None
+
+
+class Callbacks:
+    """The callbacks of one connection.
+
+    Args:
+        server: its name as configured.
+        features: what is answered.
+        calls: which run on the connection.
+    """
+
+    def __init__(self, server: str, features: ClientFeatures, calls: Calls) -> None:
+        self._server, self._features, self._calls = server, features, calls
+        self._given = {
+            "elicitation/create": features.elicit is not None,
+            "sampling/createMessage": features.sample is not None,
+            "roots/list": bool(features.roots),
+        }
+        self._second = 0
+        self._logged = self._left_out = 0
+
+    def for_client(self) -> dict[str, Any]:
+        """Return the arguments of the SDK's Client; one that is given is a capability that is declared."""
+        given: dict[str, Any] = {}
+        features = self._features
+        if features.elicit is not None:
+            given["elicitation_callback"] = self._elicit
+        if features.sample is not None:
+            given["sampling_callback"] = self._sample
+        if features.roots:
+            given["list_roots_callback"] = self._roots
+        if features.log is not None:
+            given |= {"logging_callback": self._log, "log_level": features.log_level}
+        return given
+
+    def asked(self, method: str) -> None:
+        """Note a request of the server's; one for what is not given is told, since the SDK refuses it in silence."""
+        if not self._given.get(method, True) and self._features.refused is not None:
+            self._features.refused(self._server, method)
+
+    async def _elicit(self, context: ClientRequestContext, params: mcp.ElicitRequestParams) -> mcp.ElicitResult | mcp.ErrorData:
+        request = _elicitation(self._server, params)
+        if isinstance(request, str):
+            return _error(mcp.INVALID_PARAMS, request)
+        if refusal := self._calls.refusal("elicit"):
+            return _error(mcp.INVALID_REQUEST, refusal)
+        assert self._features.elicit is not None
+        try:
+            answer = await self._calls.during(self._features.elicit(request))
+        except XmlcallError:  # what went wrong here is nothing that a server needs to know
+            return _error(mcp.INTERNAL_ERROR, "the question could not be asked")
+        if answer is None:
+            return mcp.ElicitResult(action="cancel")
+        if answer.action != "accept" or isinstance(request, UrlRequest):
+            return mcp.ElicitResult(action=answer.action)
+        content = with_defaults(request.schema, answer.content)
+        if wrong := problems(request.schema, content):
+            return _error(mcp.INTERNAL_ERROR, f"the answer does not fit the requested schema: {'; '.join(wrong)[:500]}")
+        return mcp.ElicitResult(action="accept", content=content)
+
+    async def _sample(
+        self, context: ClientRequestContext, params: mcp.CreateMessageRequestParams
+    ) -> mcp.CreateMessageResult | mcp.ErrorData:
+        request = _completion(self._server, params)
+        if isinstance(request, str):
+            return _error(mcp.INVALID_PARAMS, request)
+        if refusal := self._calls.refusal("sample"):
+            return _error(mcp.INVALID_REQUEST, refusal)
+        assert self._features.sample is not None
+        try:
+            reply = await self._calls.during(self._features.sample(request))
+        except XmlcallError:
+            return _error(mcp.INTERNAL_ERROR, "the completion failed")
+        if reply is None:
+            return _error(_REFUSED, "User rejected sampling request")
+        return _sampled(reply)
+
+    async def _roots(self, context: ClientRequestContext) -> mcp.ListRootsResult:
+        roots = [PurePath(root) for root in self._features.roots]
+        return mcp.ListRootsResult(roots=[mcp.Root(uri=root.as_uri(), name=root.name) for root in roots])  # type: ignore[arg-type]
+
+    async def _log(self, params: mcp.LoggingMessageNotificationParams) -> None:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._logged = second, 0
+        self._logged += 1
+        if self._logged > MAX_LOGGED:
+            self._left_out += 1
+            return
+        assert self._features.log is not None
+        left_out, self._left_out = self._left_out, 0
+        logger = params.logger or ""
+        self._features.log(
+            LogMessage(server=self._server, level=params.level, logger=logger, data=params.data, left_out=left_out)
+        )
+
+
+def _error(code: int, message: str) -> mcp.ErrorData:
+    return mcp.ErrorData(code=code, message=message)
+
+
+def _elicitation(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
+    """Read what a person is asked; a sentence if it cannot be asked."""
+    if isinstance(params, mcp.ElicitRequestFormParams):
+        return FormRequest(server=server, message=params.message, schema=params.requested_schema)
+    try:
+        parts = urlsplit(params.url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        return "expected a URL that starts with http:// or https:// and names a host"
+    return UrlRequest(server=server, message=params.message, url=params.url)
+
+
+def _completion(server: str, params: mcp.CreateMessageRequestParams) -> SampleRequest | str:
+    """Read what a model is asked; a sentence if it cannot be asked. Context of servers (`includeContext`) is never added."""
+    if params.tools or params.tool_choice:
+        return "tools in a completion are not supported: the capability was not declared"
+    messages = [Message(role="system", content=params.system_prompt)] if params.system_prompt else []
+    for message in params.messages:
+        blocks = message.content_as_list
+        texts = [block.text for block in blocks if isinstance(block, mcp.TextContent)]
+        if len(texts) < len(blocks):
+            return "expected messages of text only"
+        messages.append(Message(role=message.role, content="\n".join(texts)))
+    if sum(len(message.content) for message in messages) > _MAX_SAMPLE_CHARACTERS:
+        return f"expected at most {_MAX_SAMPLE_CHARACTERS} characters of messages"
+    if not messages or messages[-1].role != "user":
+        return "expected messages whose last one has the role user"
+    return SampleRequest(
+        server=server,
+        messages=tuple(messages),
+        max_tokens=max(1, min(params.max_tokens, MAX_SAMPLE_TOKENS)),
+        temperature=params.temperature,
+        stop=tuple(params.stop_sequences or ()),
+    )
+
+
+def _sampled(reply: SampleReply) -> mcp.CreateMessageResult:
+    content = mcp.TextContent(type="text", text=reply.text)
+    return mcp.CreateMessageResult(
+        role="assistant", content=content, model=reply.model, stop_reason=_STOP_REASONS.get(reply.finish_reason)
+    )

@@ -1,0 +1,89 @@
+"""How long a call may take: its limit begins anew with each notice of progress, and rests while a person or a model is asked.
+
+A server that tells progress for ever is still bounded: all in all a call may take `MOST` times its limit (MCP 2025-11-25,
+lifecycle: clients SHOULD enforce a maximum timeout, regardless of progress). Time in which we ask somebody on behalf of the
+server is not the server's, and counts for nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["MOST", "Patience"]
+
+MOST: Final = 10.0
+"""The longest that a call may take, in limits."""
+
+
+class Patience:
+    """Bounds one call; `async with` raises TimeoutError past the limit, and may be entered again for another try.
+
+    Args:
+        limit: seconds without an answer and without progress.
+        may_ask: whether the server may ask for something meanwhile.
+    """
+
+    def __init__(self, limit: float, *, may_ask: bool = True) -> None:
+        self.limit, self.may_ask = limit, may_ask
+        self._left = limit * MOST  # of the whole, up to `_since`
+        self._since = 0.0
+        self._resting = 0
+        self._timeout = asyncio.timeout(None)
+
+    async def __aenter__(self) -> Self:
+        self._timeout = asyncio.timeout(None)
+        await self._timeout.__aenter__()
+        self._since = _now()
+        self._reset()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._spend()
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def renew(self) -> None:
+        """Begin the limit anew: the server has told how far it is."""
+        self._spend()
+        if not self._resting:
+            self._reset()
+
+    @property
+    def seconds(self) -> float:
+        """Which limit has run out, for a message: the whole, or that between two notices."""
+        return self.limit * MOST if self._left <= 0 else self.limit
+
+    @contextlib.contextmanager
+    def rest(self) -> Iterator[None]:
+        """Let no time pass while somebody is asked; several may be at once."""
+        self._spend()
+        self._resting += 1
+        self._timeout_at(None)
+        try:
+            yield
+        finally:
+            self._since = _now()
+            self._resting -= 1
+            if not self._resting:
+                self._reset()
+
+    def _spend(self) -> None:
+        """Take the time since the last look off what is left of the whole."""
+        now = _now()
+        if not self._resting:
+            self._left -= now - self._since
+        self._since = now
+
+    def _reset(self) -> None:
+        self._timeout_at(_now() + min(self.limit, max(self._left, 0.0)))
+
+    def _timeout_at(self, when: float | None) -> None:
+        with contextlib.suppress(RuntimeError):  # it has run out already, or the call has just ended
+            self._timeout.reschedule(when)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

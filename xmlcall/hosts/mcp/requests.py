@@ -1,0 +1,172 @@
+"""What an MCP server may ask of its client, in our own types: input of a person, a completion, folders, an ear for its log.
+
+    features = ClientFeatures(elicit=ask_the_person, roots=("/home/me/project",))
+    async with McpHost(server, features=features) as host: ...
+
+To give a callback is to declare the capability to the server (MCP 2025-11-25, lifecycle); without one nothing is declared, and
+what a server asks all the same is refused. A form or a completion can only be asked for while a call of ours runs. The
+callbacks are the same for all revisions: servers before 2026-07-28 send requests, later ones answer that input is required.
+
+Everything that a request holds is a server's text: hostile input.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from ...types.calls import Message
+from ...types.completion import FinishReason
+
+__all__ = [
+    "LOG_LEVELS",
+    "NO_FEATURES",
+    "ClientFeatures",
+    "Elicit",
+    "ElicitAnswer",
+    "FormRequest",
+    "LogLevel",
+    "LogMessage",
+    "OnLog",
+    "Sample",
+    "SampleReply",
+    "SampleRequest",
+    "UrlRequest",
+]
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""How grave a log message is (RFC 5424, as MCP takes it)."""
+
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels, the least grave first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormRequest:
+    """A server asks the person to fill in a form (MCP elicitation, form mode).
+
+    Args:
+        server: which one, as configured.
+        message: why it asks.
+        schema: `requestedSchema`, an object of primitive values; `form.fields` reads it.
+    """
+
+    server: str
+    message: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlRequest:
+    """A server asks the person to visit an address, for what must not pass through the client (MCP elicitation, URL mode).
+
+    Args:
+        server: which one, as configured.
+        message: why it asks.
+        url: it MUST NOT be opened or fetched before the person has seen all of it and agreed.
+    """
+
+    server: str
+    message: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElicitAnswer:
+    """What the person answered.
+
+    Args:
+        action: `accept`, `decline` (the person said no) or `cancel` (they gave no answer).
+        content: of a form that was accepted; defaults of the schema are filled in for fields that are missing.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRequest:
+    """A server asks for a completion (MCP sampling).
+
+    Args:
+        server: which one, as configured.
+        messages: what the model is to go on from, the server's system prompt first if there is one; text only.
+        max_tokens: what the server asks for, within our own limit.
+        temperature: None leaves it to the model server.
+        stop: strings that end the completion.
+    """
+
+    server: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleReply:
+    """A completion.
+
+    Args:
+        text: what the model said.
+        model: its name.
+        finish_reason: why it ended.
+    """
+
+    text: str
+    model: str
+    finish_reason: FinishReason = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMessage:
+    """A line of a server's log (MCP logging).
+
+    Args:
+        server: which one, as configured.
+        level: how grave it is.
+        logger: which part of the server; "" if it does not say.
+        data: any JSON value, mostly a string.
+        left_out: how many messages before this one were too many in their second.
+    """
+
+    server: str
+    level: LogLevel
+    logger: str
+    data: Any
+    left_out: int = 0
+
+
+Elicit = Callable[[FormRequest | UrlRequest], Awaitable[ElicitAnswer]]
+"""Asks the person. It is cancelled when the call ends, or the server takes its question back."""
+
+Sample = Callable[[SampleRequest], Awaitable[SampleReply | None]]
+"""Asks the model; None if the person refuses. It is cancelled when the call ends."""
+
+OnLog = Callable[[LogMessage], None]
+"""Told of a log message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFeatures:
+    """What servers may ask for. What is not given is not declared.
+
+    Args:
+        elicit: answers forms and addresses.
+        sample: answers requests for a completion.
+        roots: folders that are named to servers which ask where they may work; absolute paths.
+        log: told of log messages, of which a server may send a bounded number each second.
+        log_level: the least grave that servers are asked to send; only with `log`.
+        refused: told of a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) where a server
+            asks for what is not given.
+    """
+
+    elicit: Elicit | None = None
+    sample: Sample | None = None
+    roots: tuple[str, ...] = ()
+    log: OnLog | None = None
+    log_level: LogLevel = "info"
+    refused: Callable[[str, str], None] | None = None
+
+
+NO_FEATURES: Final = ClientFeatures()
+"""Nothing is declared, and nothing answered."""

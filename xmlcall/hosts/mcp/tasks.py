@@ -1,0 +1,110 @@
+"""A tool call that runs as a task: it is started, looked after, and its result fetched (MCP 2025-11-25, tasks, experimental).
+
+    tools/call with `task` -> tasks/get every `pollInterval` -> tasks/result
+                                  |-- input_required: tasks/result at once, whose stream brings the server's question
+    stopped or out of time -> tasks/cancel
+
+The SDK has the messages but no client for them. 2026-07-28 has no tasks of its own; there they are an extension, which is not
+declared.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from mcp import Client, MCPError
+from mcp import types as mcp
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from .filter import ORIGINAL
+from .patience import MOST, Patience
+
+__all__ = ["call_as_task", "runs_tasks"]
+
+_DEFAULT_PAUSE: Final = 1.0
+_PAUSES: Final = (0.05, 30.0)  # seconds between two looks at a task, whatever the server suggests
+_CANCEL_SECONDS: Final = 2.0
+
+
+def runs_tasks(client: Client) -> bool:
+    """Tell whether a server can run a tool call as a task.
+
+    Args:
+        client: connected.
+    """
+    tasks = client.server_capabilities.tasks
+    tools = tasks.requests.tools if tasks and tasks.requests else None
+    return client.protocol_version not in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.call is not None
+
+
+async def call_as_task(
+    client: Client, name: str, arguments: Mapping[str, Any], patience: Patience, told: ProgressFnT
+) -> mcp.CallToolResult:
+    """Run a tool as a task.
+
+    Args:
+        client: connected to a server that runs tasks.
+        name: of the tool.
+        arguments: valid for it.
+        patience: renewed each time that the server tells of the task.
+        told: gets the number and the message of each state.
+
+    Returns:
+        The result, as the filter hands it on.
+
+    Raises:
+        MCPError, pydantic.ValidationError: as of any request; the task is cancelled if the call is.
+    """
+    ttl = int(patience.limit * MOST * 1000)
+    params = mcp.CallToolRequestParams(name=name, arguments=dict(arguments), task=mcp.TaskMetadata(ttl=ttl))
+    started = await client.session.send_request(mcp.CallToolRequest(params=params), mcp.CallToolResult, progress_callback=told)
+    task = _task_of(started)
+    task_id = task.get("taskId")
+    if not isinstance(task_id, str):
+        return started  # the server has run it at once
+    try:
+        await _wait(client, task_id, _pause(task.get("pollInterval")), patience, told)
+        wanted = mcp.GetTaskPayloadRequest(params=mcp.GetTaskPayloadRequestParams(task_id=task_id))
+        return await client.session.send_request(wanted, mcp.CallToolResult)
+    except asyncio.CancelledError:
+        await _cancel(client, task_id)
+        raise
+
+
+def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
+    """Return the task that a server has made of a call; empty if it made none."""
+    answer = (started.meta or {}).get(ORIGINAL)
+    task = answer.get("task") if isinstance(answer, dict) else None
+    return task if isinstance(task, dict) else {}
+
+
+async def _wait(client: Client, task_id: str, pause: float, patience: Patience, told: ProgressFnT) -> None:
+    """Look after a task until it has ended or wants input; bounded by the caller's patience."""
+    wanted = mcp.GetTaskRequest(params=mcp.GetTaskRequestParams(task_id=task_id))
+    message, number = "", 0
+    while True:
+        state = await client.session.send_request(wanted, mcp.GetTaskResult)
+        patience.renew()
+        if state.status != "working":
+            return
+        if state.status_message and state.status_message != message:
+            message, number = state.status_message, number + 1
+            await told(number, None, message)
+        await asyncio.sleep(_pause(state.poll_interval, pause))
+
+
+def _pause(milliseconds: Any, default: float = _DEFAULT_PAUSE) -> float:
+    """Bound the seconds that a server suggests between two looks."""
+    suggested = milliseconds / 1000 if isinstance(milliseconds, int | float) else default
+    return min(max(suggested, _PAUSES[0]), _PAUSES[1])
+
+
+async def _cancel(client: Client, task_id: str) -> None:
+    """Tell the server that nobody waits any more; it may be gone, or done by now."""
+    wanted = mcp.CancelTaskRequest(params=mcp.CancelTaskRequestParams(task_id=task_id))
+    with contextlib.suppress(MCPError, ValidationError), anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+        await client.session.send_request(wanted, mcp.CancelTaskResult)
