@@ -20,6 +20,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..config import ServerConfig
 from .filter import Filter, filtered
+from .oauth import SignIn
 from .transport import PeerLog, open_transport
 
 __all__ = ["Connection"]
@@ -38,15 +39,16 @@ class Connection:
         server: whom to connect to.
         changed: set when the server says that its list of tools has changed.
         max_tools: a page of tools is cut once it holds more.
+        sign_in: how to sign in, if the server wants it.
     """
 
-    def __init__(self, server: ServerConfig, changed: asyncio.Event, max_tools: int) -> None:
+    def __init__(self, server: ServerConfig, changed: asyncio.Event, max_tools: int, sign_in: SignIn) -> None:
         self.client: Client  # once opened
         self.opened = False  # the handshake succeeded, even if the connection has closed since
         self.instructions = ""
         self.failure: BaseException | None = None
         self.log = PeerLog()
-        self._server, self._changed = server, changed
+        self._server, self._changed, self._sign_in = server, changed, sign_in
         self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
@@ -103,7 +105,7 @@ class Connection:
             self._ready.set()
 
     async def _serve(self, mode: str) -> None:
-        transport = filtered(open_transport(self._server, self.log), self._filter)
+        transport = filtered(open_transport(self._server, self.log, self._sign_in), self._filter)
         client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message)
         async with client:
             self._scope.deadline = math.inf
