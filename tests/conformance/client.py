@@ -13,10 +13,16 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
 
 from xmlcall import HttpServer, McpHost, Message, Tool, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostError
+from xmlcall.hosts.config import OAuth
+from xmlcall.hosts.mcp.oauth import SignIn
+from xmlcall.hosts.mcp.token_store import MemoryTokens
 
 EXAMPLES: dict[str, Any] = {
     "string": "text",
@@ -29,6 +35,19 @@ EXAMPLES: dict[str, Any] = {
 }
 ECHO, ECHOED = "json_schema_echo", "json_schema_2020_12_tool"
 """The tool that is sent the schema of the other, as it was listed."""
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"
+"""The client id that the suite expects where a server takes documents in place of registrations."""
+
+SPELLINGS = {
+    "client_id": "client_id",
+    "client_secret": "client_secret",
+    "issuer": "issuer",
+    "private_key_pem": "private_key",
+    "signing_algorithm": "signing_algorithm",
+}
+"""Of the suite's context -> of our configuration."""
 
 Call = dict[str, Any]
 
@@ -53,14 +72,39 @@ def arguments_of(tool: Tool) -> dict[str, Any]:
     return {name: EXAMPLES[parameters[name].get("type", "string")] for name in tool.input_schema.get("required", ())}
 
 
+async def oauth_of(url: str, context: Mapping[str, Any]) -> OAuth:
+    """Write what a configuration would say of the sign-in, with what the suite gives; it also hosts a metadata document."""
+    given = {ours: context[theirs] for theirs, ours in SPELLINGS.items() if theirs in context}
+    if "client_id" in given and SCENARIO.startswith("auth/client-credentials"):
+        given |= {"grant": "client_credentials", "issuer": await issuer_of(url)}
+    return OAuth(**given) if given else OAuth(client_metadata_url=METADATA_DOCUMENT)
+
+
+async def issuer_of(url: str) -> str:
+    """Find out what a person who writes a configuration knows: at which authorization server the client is registered."""
+    async with httpx2.AsyncClient() as http:
+        found = await http.get(urljoin(url, "/.well-known/oauth-protected-resource" + urlsplit(url).path))
+    return str(found.json()["authorization_servers"][0])
+
+
+async def agree(server: str, url: str) -> bool:
+    """Sign in as the browser of a person would, up to the way back to us."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
+    return True
+
+
 async def main(url: str, context: Mapping[str, Any]) -> None:
-    async with ToolLoop(ScriptedBackend(()), [McpHost(HttpServer(name="suite", url=url))], policy=["*"], max_turns=100) as loop:
+    server = HttpServer(name="suite", url=url, oauth=await oauth_of(url, context))
+    host = McpHost(server, sign_in=SignIn(ask=agree, tokens=MemoryTokens(), patience=5.0))
+    async with ToolLoop(ScriptedBackend(()), [host], policy=["*"], max_turns=100) as loop:
         tools = {tool.name: tool for tool in await loop.catalog()}
         calls = calls_of(tools, context)
         replies = [render([call], list(tools.values())) for call in calls]
         loop.backend = ScriptedBackend([*replies, "Done."])  # now that its lines are known
         # The question names the values: a call with values that nobody said is held back.
-        async for event in loop.run([Message(role="user", content=f"Make these calls: {json.dumps(calls, ensure_ascii=False)}")]):
+        question = f"Make these calls: {json.dumps(calls, ensure_ascii=False)}"
+        async for event in loop.run([Message(role="user", content=question)]):
             print(event)
 
 
