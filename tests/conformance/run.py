@@ -2,7 +2,8 @@
 
 Each client scenario runs on the wire of each revision in `REVISIONS` that it holds for, with `client.py` as the client. The table
 has a row for each scenario that the suite knows: passed, failed with its failed checks, or not run with the reason. A warning of
-the suite counts as failed. Exit code 1 if one failed. The suite is the npm package of `package.json`, installed into build/conformance.
+the suite counts as failed. Exit code 1 if one failed. The suite is the npm package of `package.json`; it is installed into
+build/conformance.
 """
 
 import argparse

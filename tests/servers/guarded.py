@@ -1,4 +1,4 @@
-"""An MCP server and its authorization server on loopback: discovery, registration, PKCE (S256, checked by the SDK), refresh, expiry.
+"""An MCP server and its authorization server on loopback: discovery, registration, PKCE (checked by the SDK), refresh, expiry.
 
 The endpoints of OAuth are the SDK's own server pieces over `Grants`; the MCP endpoint answers each POST with JSON.
 """
@@ -62,6 +62,7 @@ class Grants(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         self.events.append("register")
+        client_info.scope = "basic write"
         self.clients[client_info.client_id] = client_info
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:

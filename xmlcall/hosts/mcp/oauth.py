@@ -5,7 +5,8 @@ The SDK discovers metadata, registers, makes PKCE and `resource`, checks `state`
 - Nothing happens before a server answers 401 or 403: no keyring is opened for servers that want no sign-in.
 - Requests with a valid token do not wait for each other. The SDK's flow holds a lock from a request to its answer, so that a slow
   call would keep even its own cancellation waiting; the flow runs only for what was refused or has no valid token.
-- Metadata and the time of expiry are kept beside the tokens. A later run refreshes at the right server.
+- Metadata and the time of expiry are kept beside the tokens. A later run refreshes at the right server, and a token that is
+  refused is refreshed before the person is asked.
 - An authorization server without PKCE is refused, as are addresses that are neither https nor on this machine (both MUST).
 - A flow that fails does not end the connection: the refusal is the answer, and the log says why. For a while none is tried again.
 
@@ -13,14 +14,12 @@ Secrets are in no message: what the SDK quotes of answers is cut, and known secr
 """
 
 import asyncio
-import contextlib
 import hashlib
 import ipaddress
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import httpx2
@@ -30,6 +29,7 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -52,11 +52,8 @@ full, and opened only after they have agreed; it is a server's text."""
 
 _REFUSALS: Final = (401, 403)
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
-_EARLY_SECONDS: Final = 10.0  # a token that is about to expire is refreshed
 _MAX_SAID: Final = 200
 _MAX_ANSWER: Final = 1 << 20  # bytes
-
-M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +153,7 @@ class _Authorization(httpx2.Auth):
         """Run the SDK's flow; a refusal that came in already is given to it, unless it has another token by now."""
         provider = await self._started()
         before = request.headers.get("Authorization")
-        flow = provider.async_auth_flow(request)
+        flow, is_refreshed = provider.async_auth_flow(request), False
         try:
             outgoing = await anext(flow)
             while True:  # bounded by the SDK's flow
@@ -169,7 +166,13 @@ class _Authorization(httpx2.Auth):
                     response, refused = refused, None
                 else:
                     response = yield outgoing
-                outgoing = await flow.asend(response)
+                if outgoing is request and not is_refreshed and _may_refresh(provider, response):
+                    is_refreshed = True
+                    await flow.aclose()
+                    flow = provider.async_auth_flow(request)
+                    outgoing = await anext(flow)
+                else:
+                    outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         finally:
@@ -185,11 +188,10 @@ class _Authorization(httpx2.Auth):
             return self._provider
 
     def _add_valid_token(self, request: httpx2.Request) -> bool:
-        """Sign a request in; False where the token is missing or about to expire."""
+        """Sign a request in; False where there is no token, or one that has expired."""
         assert self._provider is not None
         context = self._provider.context
-        expires = context.token_expiry_time
-        if context.current_tokens is None or (expires is not None and expires < time.time() + _EARLY_SECONDS):
+        if context.current_tokens is None or not context.is_token_valid():
             return False
         request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
         return True
@@ -219,7 +221,7 @@ class _Authorization(httpx2.Auth):
                 self._returned,
                 oauth.client_metadata_url or None,
             )
-        self._kept.restore(provider)
+        self._kept.restore(provider.context)
         return provider
 
     async def _redirect(self, url: str) -> None:
@@ -267,103 +269,124 @@ class _Authorization(httpx2.Auth):
         return f"signing in to it failed: {''.join(c if c.isprintable() else ' ' for c in said)[:_MAX_SAID]}"
 
 
-class _Kept:
-    """What is kept of a server's sign-in between two runs; the SDK's `TokenStorage`.
+def _may_refresh(provider: OAuthClientProvider, response: httpx2.Response) -> bool:
+    """Let the SDK refresh a token that was refused before it asks the person: it may be older than we were told."""
+    context = provider.context
+    if response.status_code != 401 or not context.is_token_valid() or not context.can_refresh_token():
+        return False
+    context.token_expiry_time = 1.0  # long ago
+    return True
+
+
+class _Entry(BaseModel):
+    """What is kept of a server's sign-in between two runs.
 
     Args:
-        server: whose.
+        tokens: that were granted last.
+        expires_at: when the access token does, in seconds of the epoch.
+        client: that was registered.
+        metadata: of the authorization server that granted them.
+        resource: what the server says of itself.
+        wanted: scopes that a server asked for when nobody could be asked.
+    """
+
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    client: OAuthClientInformationFull | None = None
+    metadata: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+    wanted: tuple[str, ...] = ()
+
+
+class _Kept:
+    """The `TokenStorage` of the SDK, and what it does not ask for.
+
+    Args:
+        server: whose sign-in.
         oauth: what is known beforehand.
-        store: where it is kept.
+        store: where the entry is kept.
     """
 
     def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
         self._oauth, self._store, self._key = oauth, store, _key(server)
-        self._entry: dict[str, Any] = {}
-        self._provider: OAuthClientProvider | None = None
+        self._entry = _Entry()
+        self._context: OAuthContext
         self.redirect = AnyUrl("http://127.0.0.1/")  # once loaded, with port
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Scopes that a server asked for when nobody could be asked."""
-        return tuple(self._entry.get("wanted", ()))
+        return self._entry.wanted
 
     async def load(self) -> None:
         """Read what is kept, and choose where the browser returns to: where the client that was registered says, if it can."""
         self._entry = await self._read()
-        client = self._client()
-        kept = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
-        if self._oauth.callback_port or kept is None or not is_free(kept):
-            self._entry.pop("client", None)
-            kept = self._oauth.callback_port or free_port()
-        self.redirect = AnyUrl(f"http://127.0.0.1:{kept}{PATH}")
+        client = self._entry.client
+        port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
+        if self._oauth.callback_port or port is None or not is_free(port):
+            port = self._oauth.callback_port or free_port()
+        self.redirect = AnyUrl(f"http://127.0.0.1:{port}{PATH}")
+        if client is not None and self.redirect not in (client.redirect_uris or ()):
+            self._entry.client = None
 
-    async def _read(self) -> dict[str, Any]:
+    async def _read(self) -> _Entry:
         text = await asyncio.to_thread(self._store.get, self._key)
-        with contextlib.suppress(ValueError, RecursionError):
-            entry = json.loads(text or "{}")
-            return entry if isinstance(entry, dict) else {}
-        return {}
+        try:
+            return _Entry.model_validate_json(text or "{}")
+        except ValidationError:  # not ours: one signs in anew
+            return _Entry()
 
     async def _write(self) -> None:
-        await asyncio.to_thread(self._store.set, self._key, json.dumps(self._entry))
+        await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
 
-    def restore(self, provider: OAuthClientProvider) -> None:
-        """Give a provider what the SDK does not ask its storage for: when the token expires, and where it is refreshed."""
-        self._provider = provider
-        context = provider.context
-        context.token_expiry_time = self._entry.get("expires_at")
-        context.oauth_metadata = _model(OAuthMetadata, self._entry.get("metadata"))
-        context.protected_resource_metadata = _model(ProtectedResourceMetadata, self._entry.get("resource"))
-        if context.protected_resource_metadata is not None:
-            context.auth_server_url = str(context.protected_resource_metadata.authorization_servers[0])
+    def restore(self, context: OAuthContext) -> None:
+        """Give the SDK what it does not ask its storage for: when the token expires, and where it is refreshed."""
+        self._context, entry = context, self._entry
+        context.token_expiry_time = entry.expires_at
+        context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource
+        if entry.resource is not None:
+            context.auth_server_url = str(entry.resource.authorization_servers[0])
 
     async def catch_up(self) -> None:
         """Take tokens that another program has refreshed meanwhile: the older ones are worth nothing any more."""
-        assert self._provider is not None
-        context, entry = self._provider.context, await self._read()
-        tokens = _model(OAuthToken, entry.get("tokens"))
-        if tokens is not None and context.current_tokens is not None and entry.get("tokens") != self._entry.get("tokens"):
+        entry = await self._read()
+        if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self._entry.tokens:
             self._entry = entry
-            context.current_tokens, context.token_expiry_time = tokens, entry.get("expires_at")
+            self._context.current_tokens, self._context.token_expiry_time = entry.tokens, entry.expires_at
 
     async def want(self, scopes: list[str]) -> None:
         """Remember the scopes of a sign-in that nobody could be asked for."""
-        self._entry["wanted"] = scopes
-        self._entry.pop("tokens", None)  # or the next sign-in would find that they are good enough
+        self._entry.wanted = tuple(scopes)
+        self._entry.tokens = None  # or the next sign-in would find that they are good enough
         await self._write()
 
     def secrets(self) -> list[str]:
         """Return what must not be shown."""
-        kept = [self._oauth.client_secret, self._oauth.private_key]
-        for part in ("tokens", "client"):
-            kept += [str(self._entry.get(part, {}).get(name, "")) for name in ("access_token", "refresh_token", "client_secret")]
+        tokens, client = self._entry.tokens, self._entry.client
+        kept = [self._oauth.client_secret, self._oauth.private_key, client and client.client_secret]
+        kept += [tokens.access_token, tokens.refresh_token] if tokens else []
         return [secret for secret in kept if secret]
-
-    def _client(self) -> OAuthClientInformationFull | None:
-        return _model(OAuthClientInformationFull, self._entry.get("client"))
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the tokens (see `TokenStorage`)."""
-        return _model(OAuthToken, self._entry.get("tokens"))
+        return self._entry.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens, and what is needed to refresh them."""
-        assert self._provider is not None
-        context = self._provider.context
-        self._entry |= {
-            "tokens": tokens.model_dump(mode="json", exclude_none=True),
-            "expires_at": context.token_expiry_time,
-            "metadata": context.oauth_metadata and context.oauth_metadata.model_dump(mode="json", exclude_none=True),
-            "resource": context.protected_resource_metadata
-            and context.protected_resource_metadata.model_dump(mode="json", exclude_none=True),
-        }
-        self._entry.pop("wanted", None)
+        context = self._context
+        self._entry = _Entry(
+            tokens=tokens,
+            expires_at=context.token_expiry_time,
+            client=self._entry.client,
+            metadata=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
         await self._write()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client: that of the configuration, else the one that was registered."""
         if not self._oauth.client_id:
-            return self._client()
+            return self._entry.client
         return OAuthClientInformationFull(
             client_id=self._oauth.client_id,
             client_secret=self._oauth.client_secret or None,
@@ -374,16 +397,8 @@ class _Kept:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep the client that was registered."""
-        self._entry["client"] = client_info.model_dump(mode="json", exclude_none=True)
+        self._entry.client = client_info
         await self._write()
-
-
-def _model(kind: type[M], value: Any) -> M | None:
-    """Read what was kept; None where it is missing or not ours."""
-    try:
-        return None if value is None else kind.model_validate(value)
-    except ValidationError:
-        return None
 
 
 def _origin(url: httpx2.URL) -> str:
