@@ -48,9 +48,8 @@ class Loopback:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        if self._answer.done():
-            self._answer.exception()  # whether or not somebody still waits for it
-        self._answer.cancel()
+        if not self._answer.cancel() and not self._answer.cancelled():
+            self._answer.exception()  # whether or not somebody waited for it
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:
