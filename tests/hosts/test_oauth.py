@@ -97,7 +97,9 @@ async def test_a_person_signs_in_once(server: HttpServer, grants: Grants) -> Non
 
     assert await forget(server, person.tokens)
     assert not await forget(server, person.tokens)
-    assert "run: xmlcall login guarded --mcp FILE" in await failure(McpHost(server, sign_in=SignIn(tokens=person.tokens)))
+    grants.events.clear()
+    assert 'sign in by "xmlcall login guarded --mcp FILE"' in await failure(McpHost(server, sign_in=SignIn(tokens=person.tokens)))
+    assert set(grants.events) == {"401"}  # no client is registered for nothing
 
 
 @pytest.mark.parametrize("seconds", [1, 3600], ids=["as it was told", "before that"])
@@ -141,7 +143,7 @@ async def test_scopes_that_nobody_could_be_asked_for_are_asked_for_at_the_next_s
     async with McpHost(server, sign_in=person.sign_in()) as host:
         await host.tools()
     grants.wants = "write"
-    assert "it wants you to sign in" in await failure(McpHost(server, sign_in=SignIn(tokens=person.tokens)))
+    assert 'sign in by "xmlcall login' in await failure(McpHost(server, sign_in=SignIn(tokens=person.tokens)))
     assert await add(McpHost(server, sign_in=person.sign_in())) == "3"
     assert grants.events[-2:] == ["authorize basic write", "exchange"]
 

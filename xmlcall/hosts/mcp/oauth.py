@@ -16,6 +16,7 @@ Secrets are in no message: what the SDK quotes of answers is cut, and known secr
 import asyncio
 import hashlib
 import ipaddress
+import shlex
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -50,7 +51,6 @@ Ask = Callable[[str, str], Awaitable[bool]]
 """Asks a person to sign in: the server's name and an address come in, whether they agreed goes out. The address MUST be shown in
 full, and opened only after they have agreed; it is a server's text."""
 
-_REFUSALS: Final = (401, 403)
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
 _MAX_SAID: Final = 200
 _MAX_ANSWER: Final = 1 << 20  # bytes
@@ -122,7 +122,7 @@ class _Authorization(httpx2.Auth):
         refused: httpx2.Response | None = None
         if self._provider is None or self._add_valid_token(request):
             refused = yield request
-            if refused.status_code not in _REFUSALS:
+            if not _wants_sign_in(refused):
                 return
         if time.monotonic() < self._failed_at + _AGAIN_SECONDS:
             if refused is None:
@@ -152,6 +152,8 @@ class _Authorization(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow; a refusal that came in already is given to it, unless it has another token by now."""
         provider = await self._started()
+        if self._sign_in.ask is None and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
+            raise _NeedsPerson  # and no client is registered for nothing
         before = request.headers.get("Authorization")
         flow, is_refreshed = provider.async_auth_flow(request), False
         try:
@@ -257,8 +259,8 @@ class _Authorization(httpx2.Auth):
         """Say why signing in failed, in one line without secrets."""
         name = self._server.name
         if isinstance(error, _NeedsPerson):
-            quoted = name if name.replace("-", "").replace("_", "").isalnum() else repr(name)
-            return f"it wants you to sign in; run: xmlcall login {quoted} --mcp FILE"
+            login = shlex.join(["xmlcall", "login", name, "--mcp", "FILE"])
+            return f'{self._server.address} answered HTTP 401; sign in by "{login}", or give it a token in its "headers"'
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             said = f"its authorization server answers outside the protocol: {'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -267,6 +269,12 @@ class _Authorization(httpx2.Auth):
         for secret in self._kept.secrets():
             said = said.replace(secret, "***")
         return f"signing in to it failed: {''.join(c if c.isprintable() else ' ' for c in said)[:_MAX_SAID]}"
+
+
+def _wants_sign_in(response: httpx2.Response) -> bool:
+    """Tell whether a sign-in can help: none is there, or it allows too little (RFC 6750, 3.1)."""
+    is_short = response.status_code == 403 and "insufficient_scope" in response.headers.get("WWW-Authenticate", "")
+    return response.status_code == 401 or is_short
 
 
 def _may_refresh(provider: OAuthClientProvider, response: httpx2.Response) -> bool:
@@ -317,6 +325,11 @@ class _Kept:
     def wanted(self) -> tuple[str, ...]:
         """Scopes that a server asked for when nobody could be asked."""
         return self._entry.wanted
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there were tokens when last looked."""
+        return self._entry.tokens is not None
 
     async def load(self) -> None:
         """Read what is kept, and choose where the browser returns to: where the client that was registered says, if it can."""
