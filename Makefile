@@ -8,7 +8,7 @@ PARALLEL := pytest -n auto --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy rescore fuzz clients clean
+.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy rescore fuzz clients conformance clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ clients: ONLY :=
 clients: WRITE :=
 clients: build/clients/.installed  ## real clients through the proxy; ONLY="codex litellm", MODEL=local for a real model, WRITE=1 keeps
 	build/clients/.venv/bin/python tests/clients/run.py --model $(MODEL) $(if $(ONLY),--only $(ONLY)) $(if $(WRITE),--write)
+
+conformance: ONLY :=
+conformance: $(VENV)/.dev  ## MCP's own suite for clients, every scenario, a model's calls as XML; ONLY="auth/basic-cimd"
+	$(BIN)/python tests/conformance/run.py $(ONLY)
 
 bench-parser:  ## the parser beside others, in an environment of its own
 	$(PYTHON) -m venv build/bench-parser

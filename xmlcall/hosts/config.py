@@ -4,8 +4,8 @@ No standard exists. The spellings of Claude, Cursor, VS Code, Cline, Roo, Windsu
 Messages and `repr` never show a value that came out of an environment variable: it may be a secret. Loading a file runs nothing;
 opening its servers does.
 
-Variables are expanded after JSON is parsed, in one pass, in `command`, `args`, `env`, `cwd`, `url` and `headers` only, so a
-value can never add keys, arguments or further variables.
+Variables are expanded after JSON is parsed, in one pass, in `command`, `args`, `env`, `cwd`, `url`, `headers` and `oauth` only,
+so a value can never add keys, arguments or further variables.
 """
 
 import json
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ..errors import UsageError
 
-__all__ = ["DEFAULT_TIMEOUT", "HttpServer", "ServerConfig", "StdioServer", "load_servers", "parse_servers"]
+__all__ = ["DEFAULT_TIMEOUT", "HttpServer", "OAuth", "ServerConfig", "StdioServer", "load_servers", "parse_servers"]
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds for one request to a server, if its configuration does not say."""
@@ -48,10 +48,26 @@ _SPELLINGS = {
     "env": ("env",),
     "cwd": ("cwd",),
     "headers": ("headers",),
+    "oauth": ("oauth", "auth"),
     "timeout": ("timeout",),
     "disabled": ("disabled",),
     "enabled": ("enabled",),
 }
+# The same for the keys of `oauth`; those in capitals are Cursor's.
+_OAUTH_SPELLINGS = {
+    "clientId": "client_id",
+    "CLIENT_ID": "client_id",
+    "clientSecret": "client_secret",
+    "CLIENT_SECRET": "client_secret",
+    "clientMetadataUrl": "client_metadata_url",
+    "callbackPort": "callback_port",
+    "scopes": "scopes",
+    "issuer": "issuer",
+    "grantType": "grant",
+    "privateKey": "private_key",
+    "signingAlgorithm": "signing_algorithm",
+}
+_GRANTS = ("authorization_code", "client_credentials")
 _SHAPES = {str: "a string", list: "a list", type(None): "nothing"}
 _MAX_MILLISECONDS = 1e10  # 115 days
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -106,20 +122,49 @@ class StdioServer(_Server):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """What is known beforehand for signing in to a server; each part may be left out, and is then found out or asked for.
+
+    Args:
+        client_id: of a client that was registered at the authorization server; without it one is registered.
+        client_secret: that belongs to it.
+        client_metadata_url: of a document that describes the client, which a server may take in place of a registration.
+        callback_port: of 127.0.0.1, to which the browser returns; 0 takes a free one.
+        scopes: to ask for beside those that the server names.
+        issuer: of the authorization server that the credentials belong to; they are sent nowhere else.
+        grant: `authorization_code`, where a person signs in, or `client_credentials`, where the credentials are enough.
+        private_key: in PEM, in place of a secret; only with `client_credentials`.
+        signing_algorithm: that fits the key, such as `ES256`.
+    """
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    client_metadata_url: str = ""
+    callback_port: int = 0
+    scopes: tuple[str, ...] = ()
+    issuer: str = ""
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    private_key: str = field(default="", repr=False)
+    signing_algorithm: str = "RS256"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServer(_Server):
     """A server that is reached over HTTP.
 
     Args:
         url: its endpoint.
         headers: sent with each request.
-        transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE.
+        transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE, `either` tries them in this order.
+        oauth: how to sign in if the server wants it; None never signs in. Not used beside an `Authorization` header.
 
     The other fields are those of `StdioServer`.
     """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    transport: Literal["http", "sse"] = "http"
+    transport: Literal["http", "sse", "either"] = "either"
+    oauth: OAuth | None = field(default=OAuth(), repr=False)
 
     @property
     def address(self) -> str:
@@ -245,16 +290,20 @@ class _Reader:
             "extra": self._extra,
         }
         if transport == "stdio":
+            if "oauth" in self._entry:
+                raise UsageError(
+                    f'{self._where("oauth")}: only servers with a "url" are signed in to; give secrets to this one by "env"'
+                )
             args = tuple(self._expand(value, "args") for value in self._strings("args"))
             cwd = self._text("cwd") if "cwd" in self._entry else None
             return StdioServer(command=self._text("command"), args=args, env=self._mapping("env"), cwd=cwd, **common)
-        return HttpServer(url=self._url(), headers=self._headers(), transport=transport, **common)
+        return HttpServer(url=self._url(), headers=self._headers(), transport=transport, oauth=self._oauth(), **common)
 
-    def _transport(self) -> Literal["stdio", "http", "sse"]:
+    def _transport(self) -> Literal["stdio", "http", "sse", "either"]:
         if "type" not in self._entry:
             if ("command" in self._entry) == ("url" in self._entry):
                 raise UsageError(f'{self._source}: {self.name}: expected either "command" or "url", got {_outline(self._entry)}')
-            return "stdio" if "command" in self._entry else "http"
+            return "stdio" if "command" in self._entry else "either"
         written = self._entry["type"]
         transport = _TRANSPORTS.get(written) if isinstance(written, str) else None
         if transport is None:
@@ -279,6 +328,44 @@ class _Reader:
             if _CONTROL.search(name + value) or not name.isascii() or not name:
                 raise UsageError(f"{self._where('headers')}.{name!r:.40}: a header cannot hold control characters")
         return headers
+
+    def _oauth(self) -> OAuth | None:
+        """Read `oauth` (as in Claude Code) or `auth` (Cursor's object, FastMCP's word "oauth")."""
+        value = self._entry.get("oauth", {})
+        if value == "oauth" or value is True:
+            return OAuth()
+        if value is False:
+            return None
+        if not isinstance(value, dict):
+            raise self._wrong("oauth", 'an object, "oauth", true or false (a token belongs into "headers")', value)
+        if unknown := [key for key in value if key not in _OAUTH_SPELLINGS]:
+            raise UsageError(f"{self._where('oauth')}: expected keys of {', '.join(_OAUTH_SPELLINGS)}, got {unknown[0][:60]!r}")
+        given = {_OAUTH_SPELLINGS[key]: self._oauth_value(key, item) for key, item in value.items()}
+        oauth = OAuth(**given)
+        if oauth.grant == "client_credentials" and not (
+            oauth.client_id and oauth.issuer and (oauth.client_secret or oauth.private_key)
+        ):
+            raise UsageError(f"{self._where('oauth')}: client_credentials need clientId, issuer, and clientSecret or privateKey")
+        return oauth
+
+    def _oauth_value(self, key: str, value: Any) -> Any:
+        if key == "scopes":
+            words = value.split() if isinstance(value, str) else value
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise self._wrong("oauth", "a string or a list of strings", value, key)
+            return tuple(words)
+        if key == "callbackPort":
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
+                raise self._wrong("oauth", "a port", value, key)
+            return value
+        if not isinstance(value, str) or not value:
+            raise self._wrong("oauth", "a string", value, key)
+        text = self._expand(value, "oauth", key)
+        if key == "grantType" and text not in _GRANTS:
+            raise UsageError(f"{self._where('oauth', key)}: expected one of {', '.join(_GRANTS)}, got {text[:40]!r}")
+        if key == "clientMetadataUrl" and not (text.startswith("https://") and urlsplit(text).path.strip("/")):
+            raise UsageError(f"{self._where('oauth', key)}: expected an address that starts with https:// and has a path")
+        return text
 
     def _timeout(self) -> float:
         """Read the timeout, which is in milliseconds as in most clients (Cline and Roo mean seconds)."""

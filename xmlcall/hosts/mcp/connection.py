@@ -23,6 +23,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from ..config import ServerConfig
 from .callbacks import Callbacks, Calls
 from .filter import Filter, filtered
+from .oauth import SignIn
 from .requests import NO_FEATURES, ClientFeatures
 from .tasks import runs_tasks
 from .transport import PeerLog, open_transport
@@ -43,11 +44,17 @@ class Connection:
         server: whom to connect to.
         changed: set when the server says that its list of tools has changed.
         max_tools: a page of tools is cut once it holds more.
+        sign_in: how to sign in, if the server wants it.
         features: what the server may ask for.
     """
 
     def __init__(
-        self, server: ServerConfig, changed: asyncio.Event, max_tools: int, features: ClientFeatures = NO_FEATURES
+        self,
+        server: ServerConfig,
+        changed: asyncio.Event,
+        max_tools: int,
+        sign_in: SignIn,
+        features: ClientFeatures = NO_FEATURES,
     ) -> None:
         self.client: Client  # once opened
         self.opened = False  # the handshake succeeded, even if the connection has closed since
@@ -55,7 +62,7 @@ class Connection:
         self.failure: BaseException | None = None
         self.log = PeerLog()
         self.calls = Calls()
-        self._server, self._changed, self._features = server, changed, features
+        self._server, self._changed, self._sign_in, self._features = server, changed, sign_in, features
         self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
         self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked)
         self._stop = asyncio.Event()
@@ -113,7 +120,7 @@ class Connection:
             self._ready.set()
 
     async def _serve(self, mode: str) -> None:
-        transport = filtered(open_transport(self._server, self.log), self._filter)
+        transport = filtered(open_transport(self._server, self.log, self._sign_in), self._filter)
         answers = self._answers.for_client()
         client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message, **answers)
         async with client:

@@ -6,6 +6,7 @@ URL are never shown: they can hold secrets.
 """
 
 import os
+from dataclasses import replace
 
 import httpx2
 from mcp import MCPError
@@ -16,11 +17,12 @@ from ...errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
 from ..config import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
 
-__all__ = ["SessionLost", "connect_error", "is_lost", "protocol_error", "request_error", "timeout_error"]
+__all__ = ["SessionLost", "connect_error", "is_lost", "older_transport", "protocol_error", "request_error", "timeout_error"]
 
 # How the SDK begins the errors that it makes up when an answer can no longer come; the code alone is any server's to use.
 _LOST = ("Connection closed", "SSE stream")
-_WRONG_ADDRESS = 'check its "url"; an endpoint of the older HTTP+SSE needs "type": "sse"'
+_WRONG_ADDRESS = 'check its "url"'
+_NOT_STREAMABLE = (400, 404, 405)
 _WRONG_CREDENTIALS = 'check its "headers"'
 _ADVICE = {401: _WRONG_CREDENTIALS, 403: _WRONG_CREDENTIALS, 404: _WRONG_ADDRESS, 405: _WRONG_ADDRESS}
 _NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's stand-ins for a status
@@ -38,10 +40,23 @@ def is_lost(error: BaseException | None) -> bool:
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message.startswith(_LOST)
 
 
+def older_transport(server: ServerConfig, connection: Connection) -> HttpServer | None:
+    """Say how to try the older HTTP+SSE after Streamable HTTP failed; None where nothing speaks for it.
+
+    By the specification a refusal of the first POST does (MCP 2025-11-25, transports: backwards compatibility).
+    """
+    if not isinstance(server, HttpServer) or server.transport != "either":
+        return None
+    is_refused = not connection.opened and connection.log.http_status in _NOT_STREAMABLE
+    return replace(server, transport="sse") if is_refused else None
+
+
 def connect_error(server: ServerConfig, connection: Connection, timeout: float) -> ToolHostError:
     """Say why a connection could not be opened."""
     failure, status = connection.failure, connection.log.http_status
     heard = connection.log.describe()
+    if connection.log.sign_in:
+        return _unavailable(server, connection.log.sign_in)
     if isinstance(failure, TimeoutError):
         return _unavailable(server, f"no MCP handshake with {server.address} within {timeout:g} s.{heard}")
     if isinstance(failure, MCPError) and status is None and not is_lost(failure):
@@ -79,6 +94,8 @@ def timeout_error(server: ServerConfig, doing: str, seconds: float, connection: 
 def request_error(server: ServerConfig, doing: str, error: Exception, connection: Connection) -> ToolHostError:
     """Say why a request failed; the connection has been closed already if the server is gone."""
     log = connection.log
+    if log.sign_in and (connection.closed or log.http_status in _ADVICE):
+        return _unavailable(server, f"{log.sign_in} ({doing})")
     if connection.closed or is_lost(error):
         cause = error if is_lost(connection.failure) or connection.failure is None else connection.failure
         what = f"the connection ended while {doing} ({_detail(cause)}); it is not known whether it was done"

@@ -25,8 +25,9 @@ from ...types.calls import Tool, ToolResult
 from ..base import OnProgress
 from ..config import ServerConfig
 from .connection import Connection
-from .errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
+from .errors import SessionLost, connect_error, is_lost, older_transport, protocol_error, request_error, timeout_error
 from .filter import ORIGINAL
+from .oauth import SignIn
 from .patience import Patience
 from .requests import NO_FEATURES, ClientFeatures
 from .tasks import call_as_task
@@ -48,6 +49,7 @@ class McpHost:
         connect_timeout: seconds to start and to shake hands.
         max_tools: the most that may be listed once the server's filters are applied.
         features: what the server may ask for (forms for a person, completions, folders); nothing by default.
+        sign_in: how to sign in to an HTTP server that wants it; None asks nobody, and uses what is kept of an earlier sign-in.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class McpHost:
         connect_timeout: float = 30.0,
         max_tools: int = 1000,
         features: ClientFeatures = NO_FEATURES,
+        sign_in: SignIn | None = None,
     ) -> None:
         self._server, self._connect_timeout, self._max_tools = server, connect_timeout, max_tools
-        self._features = features
+        self._features, self._sign_in = features, sign_in or SignIn()
+        self._reached = server  # by which of the transports, once that is known
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -192,15 +196,22 @@ class McpHost:
     async def _connect(self) -> Connection:
         """Connect; a server that dies of the first message is tried again from `initialize` on, which older ones expect."""
         deadline = asyncio.get_running_loop().time() + self._connect_timeout
-        for mode in ("auto", "legacy"):
-            connection = Connection(self._server, self._changed, self._max_tools, self._features)
-            await connection.open(mode, deadline - asyncio.get_running_loop().time())
-            if connection.opened:
-                self._instructions = connection.instructions
-                return connection
-            if not is_lost(connection.failure):
-                break
-        raise connect_error(self._server, connection, self._connect_timeout) from connection.failure
+        connection = await self._attempt(self._reached, "auto", deadline)
+        if is_lost(connection.failure) and not connection.opened:
+            connection = await self._attempt(self._reached, "legacy", deadline)
+        if older := older_transport(self._reached, connection):
+            over_sse = await self._attempt(older, "legacy", deadline)
+            if over_sse.opened:
+                self._reached, connection = older, over_sse
+        if not connection.opened:
+            raise connect_error(self._server, connection, self._connect_timeout) from connection.failure
+        self._instructions = connection.instructions
+        return connection
+
+    async def _attempt(self, server: ServerConfig, mode: str, deadline: float) -> Connection:
+        connection = Connection(server, self._changed, self._max_tools, self._sign_in, self._features)
+        await connection.open(mode, deadline - asyncio.get_running_loop().time())
+        return connection
 
     async def _list(self, client: Client) -> "_Listing":
         """Read the pages; a server may repeat cursors, make up new ones for ever, or list without end."""

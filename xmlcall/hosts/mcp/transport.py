@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
 from ..config import HttpServer, ServerConfig, StdioServer
+from .oauth import SignIn, authorization
 
 __all__ = ["PeerLog", "open_transport"]
 
@@ -39,6 +40,7 @@ class PeerLog:
         self._stderr = b""
         self._noise = ""
         self.http_status: int | None = None
+        self.sign_in = ""  # why signing in failed
 
     def add_stderr(self, data: bytes) -> None:
         """Keep the end of what a process wrote to standard error."""
@@ -63,8 +65,13 @@ def _plain(text: str) -> str:
     return _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\t", " "))
 
 
-def open_transport(server: ServerConfig, log: PeerLog) -> AbstractAsyncContextManager[Streams]:
+def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> AbstractAsyncContextManager[Streams]:
     """Open the streams to a server; what is heard besides MCP goes to `log`.
+
+    Args:
+        server: to which one; HTTP servers by Streamable HTTP unless the configuration says `sse`.
+        log: of the connection.
+        sign_in: how to sign in to an HTTP server that wants it.
 
     Raises:
         OSError, ValueError: the process cannot be started.
@@ -72,7 +79,8 @@ def open_transport(server: ServerConfig, log: PeerLog) -> AbstractAsyncContextMa
     """
     if isinstance(server, StdioServer):
         return _stdio(server, log)
-    return _sse(server, log) if server.transport == "sse" else _http(server, log)
+    http = _http_client(server, log, sign_in)
+    return _sse(server, http) if server.transport == "sse" else _http(server, http)
 
 
 @asynccontextmanager
@@ -111,22 +119,26 @@ def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
 
 
 @asynccontextmanager
-async def _http(server: HttpServer, log: PeerLog) -> AsyncIterator[Streams]:
-    async with _http_client(server, log) as http:
-        async with streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES) as streams:
-            yield streams
-
-
-@asynccontextmanager
-async def _sse(server: HttpServer, log: PeerLog) -> AsyncIterator[Streams]:
-    async with sse_client(server.url, httpx_client_factory=lambda *_, **__: _http_client(server, log)) as streams:
+async def _http(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[Streams]:
+    async with http, streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES) as streams:
         yield streams
 
 
-def _http_client(server: HttpServer, log: PeerLog) -> httpx2.AsyncClient:
+@asynccontextmanager
+async def _sse(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[Streams]:
+    async with sse_client(server.url, httpx_client_factory=lambda *_, **__: http) as streams:
+        yield streams
+
+
+def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.AsyncClient:
     """Make the HTTP client; the SDK loses the status of a refusal, so it is noted on the way."""
 
     async def note(response: httpx2.Response) -> None:
         log.http_status = response.status_code if response.status_code >= 400 else None
 
-    return httpx2.AsyncClient(headers=dict(server.headers), timeout=_HTTP_TIMEOUT, event_hooks={"response": [note]})
+    return httpx2.AsyncClient(
+        headers=dict(server.headers),
+        timeout=_HTTP_TIMEOUT,
+        event_hooks={"response": [note]},
+        auth=authorization(server, sign_in, log),
+    )

@@ -1,0 +1,484 @@
+"""OAuth for MCP servers (MCP 2025-11-25 and 2026-07-28, authorization), by the SDK's providers, which follow the specification.
+
+The SDK discovers metadata, registers, makes PKCE and `resource`, checks `state` and `iss`, and refreshes. Added here:
+
+- Nothing happens before a server answers 401 or 403: no keyring is opened for servers that want no sign-in.
+- Requests with a valid token do not wait for each other. The SDK's flow holds a lock from a request to its answer, so that a slow
+  call would keep even its own cancellation waiting; the flow runs only for what was refused or has no valid token.
+- Metadata and the time of expiry are kept beside the tokens. A later run refreshes at the right server, and a token that is
+  refused is refreshed before the person is asked.
+- An authorization server without PKCE is refused, as are addresses that are neither https nor on this machine (both MUST).
+- A flow that fails does not end the connection: the refusal is the answer, and the log says why. For a while none is tried again.
+
+Secrets are in no message: what the SDK quotes of answers is cut, and known secrets are masked.
+"""
+
+import asyncio
+import hashlib
+import ipaddress
+import shlex
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from ..config import HttpServer, OAuth
+from .loopback import PATH, Loopback, free_port, is_free
+from .token_store import SystemTokens, TokenStore
+
+__all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget"]
+
+Ask = Callable[[str, str], Awaitable[bool]]
+"""Asks a person to sign in: the server's name and an address come in, whether they agreed goes out. The address MUST be shown in
+full, and opened only after they have agreed; it is a server's text."""
+
+_AGAIN_SECONDS: Final = 30.0  # after a flow that failed
+_MAX_SAID: Final = 200
+_MAX_ANSWER: Final = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """How to sign in to servers that want it.
+
+    Args:
+        ask: asks the person; None asks nobody, and only what is kept is used.
+        tokens: where tokens are kept.
+        patience: seconds that the browser is waited for.
+    """
+
+    ask: Ask | None = None
+    tokens: TokenStore = field(default_factory=SystemTokens)
+    patience: float = 300.0
+
+
+class SignInLog(Protocol):
+    """Where is noted why a sign-in failed."""
+
+    sign_in: str
+
+
+class _NeedsPerson(OAuthFlowError):
+    """A person has to sign in, and nobody can be asked."""
+
+
+def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2.Auth | None:
+    """Make what signs requests to a server in.
+
+    Args:
+        server: with what is known beforehand.
+        sign_in: how.
+        log: is told why it failed, "" once it succeeds.
+
+    Returns:
+        For one `httpx2.AsyncClient`; None where the configuration has its own credentials or wants no sign-in.
+    """
+    has_header = any(name.lower() == "authorization" for name in server.headers)
+    return None if server.oauth is None or has_header else _Authorization(server, server.oauth, sign_in, log)
+
+
+async def forget(server: HttpServer, tokens: TokenStore) -> bool:
+    """Forget the tokens of a server, and the client that was registered for it; tell whether there were any."""
+    return await asyncio.to_thread(tokens.delete, _key(server))
+
+
+def _key(server: HttpServer) -> str:
+    """Name what is kept of a server; the address may hold secrets, so only its origin can be read."""
+    return f"{server.address} {hashlib.sha256(server.url.encode()).hexdigest()[:16]}"
+
+
+class _Authorization(httpx2.Auth):
+    """Signs requests in, by a provider of the SDK that is made at the first refusal."""
+
+    def __init__(self, server: HttpServer, oauth: OAuth, sign_in: SignIn, log: SignInLog) -> None:
+        self._server, self._oauth, self._sign_in, self._log = server, oauth, sign_in, log
+        self._kept = _Kept(server, oauth, sign_in.tokens)
+        self._provider: OAuthClientProvider | None = None
+        self._starting = asyncio.Lock()
+        self._failed_at = -_AGAIN_SECONDS
+        self._loopback: Loopback | None = None
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request, and again once it is signed in."""
+        refused: httpx2.Response | None = None
+        if self._provider is None or self._add_valid_token(request):
+            refused = yield request
+            if not _wants_sign_in(refused):
+                return
+        if time.monotonic() < self._failed_at + _AGAIN_SECONDS:
+            if refused is None:
+                yield request
+            return
+        flow = self._flow(request, refused)
+        outgoing = request
+        try:
+            outgoing = await anext(flow)
+            while True:  # bounded by the SDK's flow
+                outgoing = await flow.asend((yield outgoing))
+        except StopAsyncIteration:
+            self._log.sign_in = ""
+            return
+        except (OAuthFlowError, ValidationError, OSError) as error:
+            self._failed_at, self._log.sign_in = time.monotonic(), self._words(error)
+        except GeneratorExit:  # a request had no answer: the connection ends, and the log says whose it was
+            if outgoing is not request:
+                self._log.sign_in = f"{_origin(outgoing.url)}, where one signs in to it, did not answer"
+            raise
+        finally:
+            await flow.aclose()
+        yield request  # its refusal is what the caller has to see, not an answer of the flow's
+
+    async def _flow(
+        self, request: httpx2.Request, refused: httpx2.Response | None
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Run the SDK's flow; a refusal that came in already is given to it, unless it has another token by now."""
+        provider = await self._started()
+        if self._sign_in.ask is None and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
+            raise _NeedsPerson  # and no client is registered for nothing
+        before = request.headers.get("Authorization")
+        flow, is_refreshed = provider.async_auth_flow(request), False
+        try:
+            outgoing = await anext(flow)
+            while True:  # bounded by the SDK's flow
+                if outgoing is not request:
+                    _check_address(outgoing.url, self._server.url)
+                    outgoing.headers["Accept-Encoding"] = "identity"
+                    response = yield outgoing
+                    await _read_bounded(response)
+                elif refused is not None and request.headers.get("Authorization") == before:
+                    response, refused = refused, None
+                else:
+                    response = yield outgoing
+                if outgoing is request and not is_refreshed and _may_refresh(provider, response):
+                    is_refreshed = True
+                    await flow.aclose()
+                    flow = provider.async_auth_flow(request)
+                    outgoing = await anext(flow)
+                else:
+                    outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+            await self._close_loopback()
+
+    async def _started(self) -> OAuthClientProvider:
+        async with self._starting:
+            if self._provider is None:
+                self._provider = await self._make_provider()
+            else:
+                await self._kept.catch_up()
+            return self._provider
+
+    def _add_valid_token(self, request: httpx2.Request) -> bool:
+        """Sign a request in; False where there is no token, or one that has expired."""
+        assert self._provider is not None
+        context = self._provider.context
+        if context.current_tokens is None or not context.is_token_valid():
+            return False
+        request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
+        return True
+
+    async def _make_provider(self) -> OAuthClientProvider:
+        """Make the provider of the SDK that fits what is known beforehand, and give it what was kept."""
+        await self._kept.load()
+        url, oauth, scope = self._server.url, self._oauth, " ".join(self._oauth.scopes) or None
+        common: dict[str, Any] = {"client_id": oauth.client_id, "issuer": oauth.issuer, "scope": scope}
+        provider: OAuthClientProvider
+        if oauth.grant == "client_credentials" and oauth.private_key:
+            key = SignedJWTParameters(
+                issuer=oauth.client_id,
+                subject=oauth.client_id,
+                signing_key=oauth.private_key,
+                signing_algorithm=oauth.signing_algorithm,
+            )
+            provider = PrivateKeyJWTOAuthProvider(url, self._kept, assertion_provider=key.create_assertion_provider(), **common)
+        elif oauth.grant == "client_credentials":
+            provider = ClientCredentialsOAuthProvider(url, self._kept, client_secret=oauth.client_secret, **common)
+        else:
+            provider = OAuthClientProvider(
+                url,
+                OAuthClientMetadata(redirect_uris=[self._kept.redirect], client_name="xmlcall", scope=scope),
+                self._kept,
+                self._redirect,
+                self._returned,
+                oauth.client_metadata_url or None,
+            )
+        self._kept.restore(provider.context)
+        return provider
+
+    async def _redirect(self, url: str) -> None:
+        """Ask the person to open an address, with the server waiting to which their browser returns."""
+        assert self._provider is not None
+        _check_address(httpx2.URL(url), self._server.url)
+        metadata = self._provider.context.oauth_metadata
+        if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise OAuthFlowError("its authorization server does not offer PKCE (S256), without which a sign-in is not safe")
+        url = _with_scopes(url, (*self._oauth.scopes, *self._kept.wanted))
+        query = parse_qs(urlsplit(url).query)
+        if self._sign_in.ask is None:
+            await self._kept.want(query.get("scope", [""])[0].split())
+            raise _NeedsPerson
+        loopback = Loopback(self._kept.redirect.port or 0, query["state"][0])
+        try:
+            self._loopback = await loopback.__aenter__()
+        except OSError as error:
+            raise OAuthFlowError(f"port {self._kept.redirect.port} of 127.0.0.1, for the way back, is taken") from error
+        if not await self._sign_in.ask(self._server.name, url):
+            raise OAuthFlowError("the sign-in was declined")
+
+    async def _returned(self) -> AuthorizationCodeResult:
+        assert self._loopback is not None
+        return await self._loopback.answer(self._sign_in.patience)
+
+    async def _close_loopback(self) -> None:
+        loopback, self._loopback = self._loopback, None
+        if loopback is not None:
+            await loopback.__aexit__()
+
+    def _words(self, error: Exception) -> str:
+        """Say why signing in failed, in one line without secrets."""
+        name = self._server.name
+        if isinstance(error, _NeedsPerson):
+            login = shlex.join(["xmlcall", "login", name, "--mcp", "FILE"])
+            return f'{self._server.address} answered HTTP 401; sign in by "{login}", or give it a token in its "headers"'
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            said = f"its authorization server answers outside the protocol: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        else:
+            said = str(error) or type(error).__name__
+        for secret in self._kept.secrets():
+            said = said.replace(secret, "***")
+        return f"signing in to it failed: {''.join(c if c.isprintable() else ' ' for c in said)[:_MAX_SAID]}"
+
+
+def _wants_sign_in(response: httpx2.Response) -> bool:
+    """Tell whether a sign-in can help: none is there, or it allows too little (RFC 6750, 3.1)."""
+    is_short = response.status_code == 403 and "insufficient_scope" in response.headers.get("WWW-Authenticate", "")
+    return response.status_code == 401 or is_short
+
+
+def _may_refresh(provider: OAuthClientProvider, response: httpx2.Response) -> bool:
+    """Let the SDK refresh a token that was refused before it asks the person: it may be older than we were told."""
+    context = provider.context
+    if response.status_code != 401 or not context.is_token_valid() or not context.can_refresh_token():
+        return False
+    context.token_expiry_time = 1.0  # long ago
+    return True
+
+
+class _Entry(BaseModel):
+    """What is kept of a server's sign-in between two runs.
+
+    Args:
+        tokens: that were granted last.
+        expires_at: when the access token does, in seconds of the epoch.
+        client: that was registered.
+        metadata: of the authorization server that granted them.
+        resource: what the server says of itself.
+        wanted: scopes that a server asked for when nobody could be asked.
+    """
+
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    client: OAuthClientInformationFull | None = None
+    metadata: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+    wanted: tuple[str, ...] = ()
+
+
+class _Kept:
+    """The `TokenStorage` of the SDK, and what it does not ask for.
+
+    Args:
+        server: whose sign-in.
+        oauth: what is known beforehand.
+        store: where the entry is kept.
+    """
+
+    def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
+        self._oauth, self._store, self._key = oauth, store, _key(server)
+        self._entry = _Entry()
+        self._context: OAuthContext
+        self.redirect = AnyUrl("http://127.0.0.1/")  # once loaded, with port
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Scopes that a server asked for when nobody could be asked."""
+        return self._entry.wanted
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there were tokens when last looked."""
+        return self._entry.tokens is not None
+
+    async def load(self) -> None:
+        """Read what is kept, and choose where the browser returns to: where the client that was registered says, if it can."""
+        self._entry = await self._read()
+        client = self._entry.client
+        port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
+        if self._oauth.callback_port or port is None or not is_free(port):
+            port = self._oauth.callback_port or free_port()
+        self.redirect = AnyUrl(f"http://127.0.0.1:{port}{PATH}")
+        if client is not None and self.redirect not in (client.redirect_uris or ()):
+            self._entry.client = None
+
+    async def _read(self) -> _Entry:
+        text = await asyncio.to_thread(self._store.get, self._key)
+        try:
+            return _Entry.model_validate_json(text or "{}")
+        except ValidationError:  # not ours: one signs in anew
+            return _Entry()
+
+    async def _write(self) -> None:
+        await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
+
+    def restore(self, context: OAuthContext) -> None:
+        """Give the SDK what it does not ask its storage for: when the token expires, and where it is refreshed."""
+        self._context, entry = context, self._entry
+        context.token_expiry_time = entry.expires_at
+        context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource
+        if entry.resource is not None:
+            context.auth_server_url = str(entry.resource.authorization_servers[0])
+
+    async def catch_up(self) -> None:
+        """Take tokens that another program has refreshed meanwhile: the older ones are worth nothing any more."""
+        entry = await self._read()
+        if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self._entry.tokens:
+            self._entry = entry
+            self._context.current_tokens, self._context.token_expiry_time = entry.tokens, entry.expires_at
+
+    async def want(self, scopes: list[str]) -> None:
+        """Remember the scopes of a sign-in that nobody could be asked for."""
+        self._entry.wanted = tuple(scopes)
+        self._entry.tokens = None  # or the next sign-in would find that they are good enough
+        await self._write()
+
+    def secrets(self) -> list[str]:
+        """Return what must not be shown."""
+        tokens, client = self._entry.tokens, self._entry.client
+        kept = [self._oauth.client_secret, self._oauth.private_key, client and client.client_secret]
+        kept += [tokens.access_token, tokens.refresh_token] if tokens else []
+        return [secret for secret in kept if secret]
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return the tokens (see `TokenStorage`)."""
+        return self._entry.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep tokens, and what is needed to refresh them."""
+        context = self._context
+        self._entry = _Entry(
+            tokens=tokens,
+            expires_at=context.token_expiry_time,
+            client=self._entry.client,
+            metadata=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        await self._write()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the client: that of the configuration, else the one that was registered."""
+        if not self._oauth.client_id:
+            return self._entry.client
+        return OAuthClientInformationFull(
+            client_id=self._oauth.client_id,
+            client_secret=self._oauth.client_secret or None,
+            redirect_uris=[self.redirect],
+            token_endpoint_auth_method="client_secret_basic" if self._oauth.client_secret else "none",
+            issuer=self._oauth.issuer or None,
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep the client that was registered."""
+        self._entry.client = client_info
+        await self._write()
+
+
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+
+
+def _check_address(url: httpx2.URL, server: str) -> None:
+    """Refuse addresses that a server must not lead to: unencrypted ones, but for its own and for this machine.
+
+    All endpoints of an authorization server MUST be served over HTTPS (MCP 2025-11-25, authorization). Where the MCP server is
+    not on this machine, it must not lead to this machine or to its network either.
+
+    Raises:
+        OAuthFlowError: the address is such a one.
+    """
+    ours = httpx2.URL(server)
+    if _origin(url) == _origin(ours):
+        return
+    if url.scheme != "https" and not (url.scheme == "http" and _is_inside(url.host) and _is_inside(ours.host)):
+        raise OAuthFlowError(f"it leads to {_origin(url)}, which is neither https nor on this machine")
+    if _is_inside(url.host) and not _is_inside(ours.host):
+        raise OAuthFlowError(f"it leads to {_origin(url)}, an address of the own network")
+
+
+def _is_inside(host: str) -> bool:
+    """Tell whether a host is, by its name alone, this machine or an address of its network."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+async def _read_bounded(response: httpx2.Response) -> None:
+    """Read an answer of an authorization server, unless it is too long or packed.
+
+    Raises:
+        OAuthFlowError: it is.
+    """
+    if "content-encoding" in response.headers:
+        raise OAuthFlowError(f"{_origin(response.url)} packs an answer, which was not asked for")
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _Bounded(response.stream)
+    await response.aread()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in self._stream:
+            size += len(part)
+            if size > _MAX_ANSWER:
+                raise OAuthFlowError(f"an answer of the authorization server is longer than {_MAX_ANSWER >> 10} kB")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _with_scopes(url: str, scopes: tuple[str, ...]) -> str:
+    """Ask for more scopes than the SDK does, in the address that the person opens."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    asked = [*" ".join(query.get("scope", [])).split(), *scopes]
+    if not scopes:
+        return url
+    query["scope"] = [" ".join(dict.fromkeys(asked))]
+    return urlunsplit(parts._replace(query=urlencode(query, doseq=True)))
