@@ -55,11 +55,15 @@ class CallStarted:
         call: with its arguments.
         host: the server's name.
         host_tool: the tool's own name there.
+        by: who or what allowed it, as in `Decision`.
+        reason: of that, if one was given.
     """
 
     call: ToolCall
     host: str
     host_tool: str
+    by: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +107,17 @@ class CallRejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDenied:
-    """The policy did not allow a call; the model is told."""
+    """The policy did not allow a call; the model is told.
+
+    Args:
+        call: with its arguments.
+        reason: that the model is told.
+        by: who or what decided, as in `Decision`.
+    """
 
     call: ToolCall
     reason: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

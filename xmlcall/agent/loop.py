@@ -31,6 +31,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest
 from .attempts import RepairPolicy
+from .audited import Audit
 from .events import Answer, LoopEvent, Shortened
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
@@ -72,6 +73,7 @@ class ToolLoop:
         timeout: seconds for each call; None leaves it to the host.
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
+        audit: is told of each call before it runs and after, such as an `AuditFile`; where it raises, the call does not run.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class ToolLoop:
         seed: int | None = None,
         timeout: float | None = None,
         tool_tokens: int | None = None,
+        audit: Audit | None = None,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
@@ -103,7 +106,7 @@ class ToolLoop:
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         self._format = PromptFormat(lang=lang, parallel=parallel)
         policy = policy if callable(policy) else allow(policy)
-        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
+        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format, audit=audit)
         self._reminder_wanted = reminder
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)

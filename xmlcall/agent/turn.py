@@ -43,6 +43,7 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
 from .attempts import Answered, Attempts, RepairPolicy
+from .audited import audited
 from .constraint import Constraint
 from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
@@ -399,13 +400,20 @@ class Turn:
             return
         self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
         conversation = (*self._words.conversation, *self.added[:-1])
-        async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts, conversation)) as events:
+        async with aclosing(self._running(call, conversation)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, CallFinished):
                     self.results.append(result_text(event.result, self._generation.format))
                 if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
+
+    def _running(self, call: ToolCall | InvalidCall, conversation: Sequence[Message]) -> AsyncGenerator[LoopEvent]:
+        calling, catalog = self.offer.calling, self.offer.catalog
+        events = calling.run(call, catalog, self._attempts, conversation)
+        if calling.audit is None:
+            return events
+        return audited(events, calling.audit, calling.router, catalog.get(call.name), conversation)
 
     def _end_without_call(self, generated: Generated) -> str:
         if self._lacks_call(generated):
