@@ -152,10 +152,14 @@ async def test_a_result_is_told_although_its_line_fails(tmp_path: Path) -> None:
             raise XmlcallError("full")
 
     seen = []
-    async with ToolLoop(ScriptedBackend([called("send", to="Ann")]), [LocalHost([send])], policy=["*"], audit=audit) as loop:
-        with pytest.raises(XmlcallError, match="full"):
+
+    async def run() -> None:
+        async with ToolLoop(ScriptedBackend([called("send", to="Ann")]), [LocalHost([send])], policy=["*"], audit=audit) as loop:
             async for event in loop.run([Message(role="user", content="Go")]):
                 seen.append(type(event))
+
+    with pytest.raises(XmlcallError, match="full"):
+        await run()
     assert notes == ["starts", "ended"]
     assert CallFinished in seen
 
@@ -209,8 +213,7 @@ def test_full_files_are_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def append(path: Path, who: int) -> None:
-    audit_module.LARGEST_FILE = 2_000
-    audit_module.OLDER_FILES = 1_000
+    vars(audit_module).update(LARGEST_FILE=2_000, OLDER_FILES=1_000)
     for number in range(50):
         AuditFile(path)(CallNote(moment="starts", call=CALL, by=f"{who}.{number}"))
 

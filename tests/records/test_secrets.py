@@ -16,8 +16,21 @@ SECRET = "hunter2-x"
 
 @pytest.mark.parametrize(
     "name",
-    ["password", "PASSWORD", "dbPassword", "token", "github_token", "api_key", "apiKey", "API-Key", "Authorization", "secret"]
-    + ["client_secret", "private-key", "passwd", "Set-Cookie", "credentials", "access_token", "密码"],
+    [
+        *(
+            "password",
+            "PASSWORD",
+            "dbPassword",
+            "token",
+            "github_token",
+            "api_key",
+            "apiKey",
+            "API-Key",
+            "Authorization",
+            "secret",
+        ),
+        *("client_secret", "private-key", "passwd", "Set-Cookie", "credentials", "access_token", "密码"),
+    ],
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret(name)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..binding.provenance import provenance
+from ..binding.provenance import ValueSource, provenance
 from ..hosts.router import Router
 from ..types.call_note import CallNote
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
@@ -18,6 +18,7 @@ from .events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEve
 
 __all__ = ["Audit", "audited"]
 
+_Noted = CallStarted | CallFinished | CallDenied | CallRejected
 Audit = Callable[[CallNote], None]
 """Writes a note down, and raises if it cannot: then a call that has not started does not run."""
 
@@ -62,7 +63,7 @@ async def audited(
 
 
 def _note(
-    event: CallStarted | CallFinished | CallDenied | CallRejected,
+    event: _Noted,
     router: Router,
     tool: Tool | None,
     conversation: Sequence[Message],
@@ -88,6 +89,8 @@ def _note(
 
 def _sources(call: ToolCall, tool: Tool | None, conversation: Sequence[Message]) -> dict[str, dict[str, Any]]:
     found = provenance(call, conversation, [tool] if tool else [])
-    return {
-        path: {name: part for name, part in asdict(source).items() if part not in (None, "")} for path, source in found.items()
-    }
+    return {path: _fields(source) for path, source in found.items()}
+
+
+def _fields(source: ValueSource) -> dict[str, Any]:
+    return {name: part for name, part in asdict(source).items() if part not in (None, "")}
