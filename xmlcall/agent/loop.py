@@ -28,11 +28,12 @@ from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
-from ..types.calls import Message
+from ..types.calls import Message, ToolCall, ToolResult
 from ..types.completion import CompletionRequest
 from .attempts import RepairPolicy
 from .audited import Audit
-from .events import Answer, LoopEvent, Shortened
+from .cut_off import closed
+from .events import Answer, LoopEvent, Shortened, StepEnded
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
 from .policy import Policy, allow
@@ -220,10 +221,29 @@ class ToolLoop:
                     while shortened:
                         yield shortened.pop()
                     yield event
+            said = (*self._kept(opened, turn), *turn.added)
+            yield StepEnded(turn=turn.count, messages=said)
         assert turn.generated is not None
-        said = (*self._kept(opened, turn), *turn.added)
         text = turn.generated.reply.text
         yield Answer(text=text, stop_reason=turn.stop_reason, messages=said, turns=turn.count, usage=turn.usage)
+
+    async def closed(
+        self,
+        messages: Sequence[Message],
+        reply: Message | None = None,
+        calls: Sequence[ToolCall] = (),
+        ended: Mapping[str, ToolResult | None] | None = None,
+    ) -> list[Message]:
+        """Return a conversation that was cut off inside a turn, in a form that can go on with the person's words.
+
+        Args:
+            messages: of the last `StepEnded`, or those with which the turn began.
+            reply: the message of the `TurnEnded` behind it, if there was one.
+            calls: of that reply.
+            ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
+        """
+        catalog, has_tool_role = await self.catalog(), self.backend.capabilities.tool_role is not False
+        return closed(messages, reply, calls, ended or {}, catalog, self._format, has_tool_role=has_tool_role)
 
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
         request, offered = _last_request(opened), await self._offer()

@@ -171,6 +171,7 @@ class Turn:
         self._attempts = Attempts(limits.repair)
         self._told = ""  # to the model about its last reply; stands in the next request only
         self._repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
+        self._kept: Message | None = None  # the last reply as it stands in the conversation
         self._has_handed_over = False
         self._is_demanded = False  # the model was told to call a tool
         self._is_pressed = False  # plain words were asked for because of the same call again and again
@@ -220,7 +221,8 @@ class Turn:
         generated = self.generated
         assert generated is not None
         again = self._asks_again(generated)
-        yield TurnEnded(turn=self.count, reply=generated.reply, usage=generated.usage)
+        reply, usage = generated.reply, generated.usage
+        yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept)
         if again is not None:
             for event in again:
                 yield event
@@ -302,7 +304,7 @@ class Turn:
 
     def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another one in its place; return what is to be told of that, None if it is kept for good."""
-        self._told = ""
+        self._told, self._kept = "", None
         if not self._is_last and self._takes_back(generated):
             return []
         if not self._is_last and self._refuses(generated):
@@ -358,7 +360,8 @@ class Turn:
         if self._empty_at is not None:  # what was said about it stands behind it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        self.added.append(Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated)))
+        self._kept = Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated))
+        self.added.append(self._kept)
         self._attempts.forget(self.added, _calls_of(generated, cut_ends=self._limits.cut_ends))
 
     def _calls_told(self, generated: Generated) -> tuple[ToolCall, ...]:
