@@ -13,4 +13,5 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
+os.environ["XMLCALL_RECORDS"] = str(Path(tempfile.mkdtemp(prefix="xmlcall-records-")))  # nothing of tests is kept for the user
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user

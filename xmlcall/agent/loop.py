@@ -159,6 +159,11 @@ class ToolLoop:
         """Close everything."""
         await self._stack.__aexit__(kind, error, trace)
 
+    @property
+    def family(self) -> str:
+        """How the system prompt shows tools by now."""
+        return self._format.family
+
     async def catalog(self) -> Catalog:
         """Return the tools on offer, listed again if a server said that they changed."""
         if self._catalog is None or self.router.changed.is_set():
