@@ -1,11 +1,14 @@
 """`xmlcall chat --resume`: a conversation is gone on with, also one whose program was killed."""
 
+from ..agent.loop import ToolLoop
 from ..records.in_flight import InFlight, in_flight
+from ..records.store import Store
 from ..types.calls import Message
+from .keeping import Keeper
 from .plain import visible
 from .session import Session
 
-__all__ = ["taken_up"]
+__all__ = ["recovered", "taken_up"]
 
 
 async def taken_up(session: Session, start: list[Message]) -> list[Message]:
@@ -18,15 +21,27 @@ async def taken_up(session: Session, start: list[Message]) -> list[Message]:
     keeper, display = session.keeper, session.display
     if keeper.store is None or not keeper.is_resumed:
         return list(start)
-    messages, cut = keeper.store.messages(keeper.id), in_flight(keeper.store.events(keeper.id))
     found = keeper.store.find(keeper.id)
     display.notice(display.say("resumed", id=found.id, count=found.messages, title=visible(found.title)))
-    step = cut or InFlight()
-    closed = await session.loop.closed(messages, step.reply, step.calls, step.ended)
-    for target in step.unknown:
+    messages, cut = await recovered(keeper, keeper.store, session.loop)
+    for target in cut.unknown if cut else ():
         display.notice(display.say("unknown_run", target=visible(target)))
-    if cut and len(closed) > len(messages) + (cut.reply is not None and not cut.calls):
+    if cut and (cut.reply is None or cut.calls):
         display.notice(display.say("cut_off"))
-    if closed != messages or cut:
+    return messages
+
+
+async def recovered(keeper: Keeper, store: Store, loop: ToolLoop) -> tuple[list[Message], InFlight | None]:
+    """Return the messages of a conversation to go on with, and what was cut off; the repaired conversation is saved.
+
+    Args:
+        keeper: of the conversation.
+        store: of the keeper.
+        loop: open; it knows how the model is spoken to.
+    """
+    messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id))
+    step = cut or InFlight()
+    closed = await loop.closed(messages, step.reply, step.calls, step.ended)
+    if cut or closed != messages:
         keeper.keep(closed, "recovered", unknown=list(step.unknown))
-    return closed
+    return closed, cut
