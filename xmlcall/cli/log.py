@@ -32,6 +32,8 @@ user's data folder: `xmlcall log path`. Only you can read them. --no-record of `
 
 _SNIPPET = 160  # characters of a message that was found
 
+_SHOWN = 20  # lines of arguments and results in `show`; `export` has all
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -74,7 +76,8 @@ def _show(options: argparse.Namespace, store: Store) -> int:
     if options.json:
         print(json_text(_all_of(found, store)))
     else:
-        print(markdown(found, store.events(found.id)), end="")
+        lines = _SHOWN if options.action == "show" else None
+        print(markdown(found, store.events(found.id), lines=lines), end="")
     return OK
 
 
