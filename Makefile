@@ -8,7 +8,7 @@ PARALLEL := pytest -n auto --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test quick coverage live check fix golden bench bench-parser bench-proxy rescore fuzz clients conformance clean
+.PHONY: help demo chat test quick coverage live check fix golden soak bench bench-parser bench-proxy rescore fuzz clients conformance clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ check: $(VENV)/.dev  ## format, lint, docstrings, types, import layers, lengths
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_style.py
+
+SOAK_KILLS ?= 200
+soak: $(VENV)/.dev  ## 200 kills at random moments of a conversation; XMLCALL_KILL_SEED=N repeats those of a failure
+	XMLCALL_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s tests/records/test_kills.py
 
 fix: $(VENV)/.dev  ## format and repair what the linter can
 	$(BIN)/ruff format .

@@ -35,6 +35,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[ -/]*[0-~
 def environment(home: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """Ours, with no home, no models and no Ollama of this machine in it."""
     nobody = {"OLLAMA_HOST": "127.0.0.1:9", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    nobody["XMLCALL_RECORDS"] = str(home / "records")
     folders = {name: str(home) for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XMLCALL_MODELS")}
     return {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | nobody | folders | dict(env or {})
 

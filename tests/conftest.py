@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import atexit
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -13,4 +15,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
+records = tempfile.mkdtemp(prefix="xmlcall-records-")  # nothing that tests do is kept for this machine's user
+atexit.register(shutil.rmtree, records, ignore_errors=True)
+os.environ["XMLCALL_RECORDS"] = records
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user

@@ -30,6 +30,7 @@ layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
 layer("grammars", "errors types schema tools dialects")
 # -- I/O --
+layer("records", "errors types")
 layer("models", "errors")
 layer("profiles", "errors prompting")
 layer("backends", "errors types dialects models")

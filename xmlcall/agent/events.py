@@ -22,6 +22,7 @@ __all__ = [
     "LoopEvent",
     "RetryAsked",
     "Shortened",
+    "StepEnded",
     "TurnEnded",
     "TurnStarted",
 ]
@@ -40,11 +41,34 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
-    """A reply is complete; its calls come next, if it has any."""
+    """A reply is complete; its calls come next, if it has any.
+
+    Args:
+        turn: its number.
+        reply: read and bound.
+        usage: its tokens.
+        raw: all that the model wrote as text, also what nobody is shown.
+        message: how it stands in the conversation; None if it is not kept, and asked for again.
+    """
 
     turn: int
     reply: Reply
     usage: Usage
+    raw: str = ""
+    message: Message | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded:
+    """A reply and what came of its calls are in the conversation.
+
+    Args:
+        turn: number of the reply.
+        messages: the conversation so far, as `Answer.messages` would have it; the model's words or results last.
+    """
+
+    turn: int
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +79,15 @@ class CallStarted:
         call: with its arguments.
         host: the server's name.
         host_tool: the tool's own name there.
+        by: who or what allowed it, as in `Decision`.
+        reason: of that, if one was given.
     """
 
     call: ToolCall
     host: str
     host_tool: str
+    by: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +131,17 @@ class CallRejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDenied:
-    """The policy did not allow a call; the model is told."""
+    """The policy did not allow a call; the model is told.
+
+    Args:
+        call: with its arguments.
+        reason: that the model is told.
+        by: who or what decided, as in `Decision`.
+    """
 
     call: ToolCall
     reason: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +222,7 @@ LoopEvent = (
     | PromptProgress
     | Continued
     | TurnEnded
+    | StepEnded
     | CallStarted
     | CallProgress
     | CallFinished

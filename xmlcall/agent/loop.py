@@ -28,10 +28,12 @@ from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
-from ..types.calls import Message
+from ..types.calls import Message, ToolCall, ToolResult
 from ..types.completion import CompletionRequest
 from .attempts import RepairPolicy
-from .events import Answer, LoopEvent, Shortened
+from .audited import Audit
+from .cut_off import closed
+from .events import Answer, LoopEvent, Shortened, StepEnded
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
 from .policy import Policy, allow
@@ -72,6 +74,7 @@ class ToolLoop:
         timeout: seconds for each call; None leaves it to the host.
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
+        audit: is told of each call before it runs and after, such as an `AuditFile`; where it raises, the call does not run.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class ToolLoop:
         seed: int | None = None,
         timeout: float | None = None,
         tool_tokens: int | None = None,
+        audit: Audit | None = None,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
@@ -103,7 +107,7 @@ class ToolLoop:
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         self._format = PromptFormat(lang=lang, parallel=parallel)
         policy = policy if callable(policy) else allow(policy)
-        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format)
+        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format, audit=audit)
         self._reminder_wanted = reminder
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
@@ -154,6 +158,11 @@ class ToolLoop:
     ) -> None:
         """Close everything."""
         await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def family(self) -> str:
+        """How the system prompt shows tools by now."""
+        return self._format.family
 
     async def catalog(self) -> Catalog:
         """Return the tools on offer, listed again if a server said that they changed."""
@@ -217,10 +226,29 @@ class ToolLoop:
                     while shortened:
                         yield shortened.pop()
                     yield event
+            said = (*self._kept(opened, turn), *turn.added)
+            yield StepEnded(turn=turn.count, messages=said)
         assert turn.generated is not None
-        said = (*self._kept(opened, turn), *turn.added)
         text = turn.generated.reply.text
         yield Answer(text=text, stop_reason=turn.stop_reason, messages=said, turns=turn.count, usage=turn.usage)
+
+    async def closed(
+        self,
+        messages: Sequence[Message],
+        reply: Message | None = None,
+        calls: Sequence[ToolCall] = (),
+        ended: Mapping[str, ToolResult | None] | None = None,
+    ) -> list[Message]:
+        """Return a conversation that was cut off inside a turn, in a form that can go on with the person's words.
+
+        Args:
+            messages: of the last `StepEnded`, or those with which the turn began.
+            reply: the message of the `TurnEnded` behind it, if there was one.
+            calls: of that reply.
+            ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
+        """
+        catalog, has_tool_role = await self.catalog(), self.backend.capabilities.tool_role is not False
+        return closed(messages, reply, calls, ended or {}, catalog, self._format, has_tool_role=has_tool_role)
 
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
         request, offered = _last_request(opened), await self._offer()

@@ -19,6 +19,7 @@ from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from .attempts import Attempts
+from .audited import Audit
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
 from .policy import Decision, Policy, Proposal
 
@@ -29,6 +30,8 @@ OURS: Final = "xmlcall"
 
 UNKNOWN: Final = "(unknown)"
 """Stands for a server's name where it may be one of several."""
+
+_REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Calling:
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
         offered: how tools were offered; it answers calls of the tool that describes them.
+        audit: is told of each call before it runs and after; None for nobody.
     """
 
     router: Router
@@ -50,6 +54,7 @@ class Calling:
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None
     offered: ToolPrompt | None = None
+    audit: Audit | None = None
 
     async def run(
         self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
@@ -96,9 +101,9 @@ class Calling:
             problem = misfit(call.arguments, tool.name, catalog)
             decision = replace(decision, allowed=not problem, reason=problem)
         if not decision.allowed:
-            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format))
+            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format), by=decision.by)
             return
-        yield CallStarted(call=call, host=host.name, host_tool=host_tool)
+        yield CallStarted(call=call, host=host.name, host_tool=host_tool, by=decision.by, reason=decision.reason)
         async with aclosing(self._running(call)) as events:
             async for event in events:
                 yield _with_note(event, note)
@@ -123,9 +128,9 @@ class Calling:
         assert self.offered is not None
         if (times := attempts.count(call)) > attempts.policy.max_repeats:
             attempts.stop("repeated_call")
-            yield CallDenied(call=call, reason=denial("repeated", self.format, count=times))
+            yield CallDenied(call=call, reason=denial("repeated", self.format, count=times), by=_REPEATED)
             return
-        yield CallStarted(call=call, host=OURS, host_tool=call.name)
+        yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only describes tools")
         text = TextContent(text=self.offered.describe(call.arguments))
         yield CallFinished(call=call, result=ToolResult(content=(text,), call_id=call.id))
 
@@ -136,7 +141,7 @@ class Calling:
         if limits.on_repeat is not None:
             return await limits.on_repeat(proposal)
         attempts.stop("repeated_call")
-        return Decision(allowed=False, reason=denial("repeated", self.format, count=proposal.times_in_a_row))
+        return Decision(allowed=False, reason=denial("repeated", self.format, count=proposal.times_in_a_row), by=_REPEATED)
 
     async def _running(self, call: ToolCall) -> AsyncGenerator[CallProgress | CallFinished]:
         """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""

@@ -43,6 +43,7 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.tool import Tool
 from .attempts import Answered, Attempts, RepairPolicy
+from .audited import audited
 from .constraint import Constraint
 from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
@@ -170,6 +171,7 @@ class Turn:
         self._attempts = Attempts(limits.repair)
         self._told = ""  # to the model about its last reply; stands in the next request only
         self._repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
+        self._kept: Message | None = None  # the last reply as it stands in the conversation
         self._has_handed_over = False
         self._is_demanded = False  # the model was told to call a tool
         self._is_pressed = False  # plain words were asked for because of the same call again and again
@@ -219,7 +221,8 @@ class Turn:
         generated = self.generated
         assert generated is not None
         again = self._asks_again(generated)
-        yield TurnEnded(turn=self.count, reply=generated.reply, usage=generated.usage)
+        reply, usage = generated.reply, generated.usage
+        yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept)
         if again is not None:
             for event in again:
                 yield event
@@ -301,7 +304,7 @@ class Turn:
 
     def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another one in its place; return what is to be told of that, None if it is kept for good."""
-        self._told = ""
+        self._told, self._kept = "", None
         if not self._is_last and self._takes_back(generated):
             return []
         if not self._is_last and self._refuses(generated):
@@ -357,7 +360,8 @@ class Turn:
         if self._empty_at is not None:  # what was said about it stands behind it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        self.added.append(Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated)))
+        self._kept = Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated))
+        self.added.append(self._kept)
         self._attempts.forget(self.added, _calls_of(generated, cut_ends=self._limits.cut_ends))
 
     def _calls_told(self, generated: Generated) -> tuple[ToolCall, ...]:
@@ -399,13 +403,20 @@ class Turn:
             return
         self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
         conversation = (*self._words.conversation, *self.added[:-1])
-        async with aclosing(self.offer.calling.run(call, self.offer.catalog, self._attempts, conversation)) as events:
+        async with aclosing(self._running(call, conversation)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, CallFinished):
                     self.results.append(result_text(event.result, self._generation.format))
                 if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
+
+    def _running(self, call: ToolCall | InvalidCall, conversation: Sequence[Message]) -> AsyncGenerator[LoopEvent]:
+        calling, catalog = self.offer.calling, self.offer.catalog
+        events = calling.run(call, catalog, self._attempts, conversation)
+        if calling.audit is None:
+            return events
+        return audited(events, calling.audit, calling.router, catalog.get(call.name), conversation)
 
     def _end_without_call(self, generated: Generated) -> str:
         if self._lacks_call(generated):

@@ -27,6 +27,7 @@ COMMANDS = {
     "models": "list, fetch and remove local models",
     "probe": "find out how a model is best asked for calls",
     "profiles": "list, show and remove what is known of how models are asked",
+    "log": "list, show, search and export what was said, and read replies again",
     "bench": "measure how well a model calls tools",
 }
 

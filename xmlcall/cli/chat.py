@@ -17,11 +17,13 @@ from ..errors import XmlcallError
 from ..types.calls import Message
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text
+from .keeping import add_record_options
 from .lines import is_interactive
 from .options import add_model_options
 from .pager import page
 from .plain import visible
 from .questions import questions
+from .resuming import taken_up
 from .session import Session, open_session, opening_messages, stop_message
 from .tools import found, parameter_lines, tool_lines
 
@@ -32,6 +34,7 @@ EPILOG = """examples:
   xmlcall chat
   xmlcall chat --model http://127.0.0.1:8080/v1 --mcp servers.json
   xmlcall chat --mcp my_server.py --mcp 'npx -y @modelcontextprotocol/server-filesystem /tmp'
+  xmlcall chat --continue
   printf 'What is 3 times 4?\\nAnd plus 5?\\n' | xmlcall chat
 
 A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
@@ -44,6 +47,7 @@ _LEAVING = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_model_options(parser)
+    add_record_options(parser, resumes=True)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -56,7 +60,7 @@ async def _chat(options: argparse.Namespace) -> int:
     async with open_session(options) as session:
         if is_interactive():
             session.display.line("", await _greeting(session), style="dim")
-        chat = _Chat(session, start, options.max_turns)
+        chat = _Chat(session, start, options.max_turns, await taken_up(session, start))
         async with aclosing(questions()) as lines:
             async for line in lines:
                 if not await chat.take(line.strip()):
@@ -76,12 +80,13 @@ class _Chat:
         session: open.
         start: the messages that every conversation begins with.
         max_turns: replies to one question.
+        messages: of the conversation that is gone on with; those at the start if it is a new one.
     """
 
-    def __init__(self, session: Session, start: list[Message], max_turns: int) -> None:
+    def __init__(self, session: Session, start: list[Message], max_turns: int, messages: list[Message]) -> None:
         self.failed = False
         self._session, self._start, self._max_turns = session, start, max_turns
-        self._messages = list(start)
+        self._messages = messages
         self._say = session.display.say
         self._commands = {"/help": self._help, "/tools": self._tools, "/clear": self._clear}
 
@@ -122,17 +127,26 @@ class _Chat:
     async def _answer(self, question: str) -> None:
         messages = [*self._messages, Message(role="user", content=checked_text(question, "a question"))]
         await self._session.tell_notices()
-        answer: Answer | None = None
-        async with aclosing(self._session.loop.run(messages)) as events:
-            async for event in events:
-                self._session.display.show(event)
-                answer = event if isinstance(event, Answer) else answer
-        assert answer is not None
+        await self._session.asked(messages)
+        try:
+            answer = await self._answered(messages)
+            if answer.messages[-1].role == "assistant":  # no results last: two messages of the person cannot follow each other
+                self._messages = list(answer.messages)
+        finally:
+            self._session.keeper.keep(self._messages)
         if problem := stop_message(answer, self._max_turns, self._say):
             self.failed = True
             complain(problem)
-        if answer.messages[-1].role == "assistant":  # no results last: two messages of the person cannot follow each other
-            self._messages = list(answer.messages)
+
+    async def _answered(self, messages: list[Message]) -> Answer:
+        answer: Answer | None = None
+        async with aclosing(self._session.loop.run(messages)) as events:
+            async for event in events:
+                self._session.keeper.note(event)
+                self._session.display.show(event)
+                answer = event if isinstance(event, Answer) else answer
+        assert answer is not None
+        return answer
 
     async def _help(self, _: str) -> None:
         for command in _COMMANDS:
@@ -150,6 +164,7 @@ class _Chat:
 
     async def _clear(self, _: str) -> None:
         self._messages = list(self._start)
+        self._session.keeper.new()
         self._session.display.notice(self._say("new_conversation"))
 
 

@@ -7,6 +7,7 @@ from ..types.calls import Message
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text, read_text
 from .jsonform import json_text
+from .keeping import add_record_options
 from .lines import is_interactive
 from .options import add_model_options
 from .record import Record
@@ -32,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need, profile"
     )
     add_model_options(parser)
+    add_record_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -44,11 +46,14 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     messages = [*opening_messages(options), Message(role="user", content=question)]
     async with open_session(options, answers=not options.json) as session:
         record = Record(session.loop.router)
+        await session.asked(messages)
         async with aclosing(session.loop.run(messages)) as events:
             async for event in events:
+                session.keeper.note(event)
                 session.display.show(event)
                 record.note(event)
-    assert record.answer is not None
+        assert record.answer is not None
+        session.keeper.keep(record.answer.messages)
     if options.json:
         print(json_text({**record.to_json(), "profile": session.profile}))
     if problem := stop_message(record.answer, options.max_turns, session.display.say):

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from ..agent.attempts import RepairPolicy
@@ -14,6 +14,7 @@ from ..types.calls import Message
 from .approval import approval, approval_of_repeats
 from .display import Display
 from .inputs import checked_text
+from .keeping import Keeper, chosen, kept
 from .lines import is_interactive
 from .notices import model_notices
 from .options import asking_of, constrain_of
@@ -36,11 +37,14 @@ class Session:
         loop: open.
         display: of its events.
         mode: of `--mode`.
+        keeper: of the conversation.
         profile: by which the model is asked, as JSON; None for none.
     """
 
-    def __init__(self, loop: ToolLoop, display: Display, mode: str, profile: dict[str, str] | None = None) -> None:
-        self.loop, self.display, self.profile, self._mode = loop, display, profile, mode
+    def __init__(
+        self, loop: ToolLoop, display: Display, mode: str, keeper: Keeper, profile: dict[str, str] | None = None
+    ) -> None:
+        self.loop, self.display, self.keeper, self.profile, self._mode = loop, display, keeper, profile, mode
         self._told: set[tuple[str, int]] = set()
 
     async def tell_notices(self) -> None:
@@ -50,6 +54,17 @@ class Session:
             self.display.notice(notice)
         if self._mode == "xml":
             self._tell_grade(await self.loop.tool_prompt())
+
+    async def asked(self, messages: Sequence[Message]) -> None:
+        """Keep what the person asks, with the tools that are on offer, before the model is asked.
+
+        Args:
+            messages: the conversation, the person's last.
+        """
+        offered = (await self.loop.tool_prompt()).catalog if self._mode == "xml" else await self.loop.catalog()
+        backend = self.loop.backend
+        how = {"mode": self._mode, "family": self.loop.family, "reasoning_open": backend.capabilities.reasoning_open}
+        self.keeper.asked(messages, offered, backend.model, how)
 
     def _tell_grade(self, offered: ToolPrompt) -> None:
         """Say that tools are shown in part, once for each number of them."""
@@ -73,8 +88,10 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
     opening = OpeningStatus(display.console, display.say)
-    loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
+        keeper = stack.enter_context(kept(options))
+        await chosen(keeper, options, display)
+        loop = _loop(options, display, opening, keeper)
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
@@ -82,7 +99,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         if found is not None:
             loop.ask_by(**asking_of(options, "xml"))
             display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
-        session = Session(loop, display, options.mode or "xml", profile_json(options, found))
+        session = Session(loop, display, options.mode or "xml", keeper, profile_json(options, found))
         length = loop.backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
@@ -94,7 +111,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         yield session
 
 
-def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus) -> ToolLoop:
+def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus, keeper: Keeper) -> ToolLoop:
     servers = servers_of(options)
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
@@ -115,6 +132,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         seed=options.seed,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
+        audit=keeper.audit,
         **asking_of(options, "xml"),
     )
 

@@ -1,0 +1,191 @@
+"""`xmlcall log`, and conversations that are gone on with: real processes, a scripted model."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
+from servers.started import ProcessFiles
+
+PROMPT = ">\x08"
+ADD = call("calculator", operation="add", a="1", b="2")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which one conversation was had, with a good call, one that cannot run, and markup in it."""
+    home = tmp_path_factory.mktemp("kept")
+    with model_server(ADD, "It is **3**.", call("calculator", operation="pow"), "```\n\x1b[31mred") as (url, _):
+        done = run_cli("chat", "--model", url, home=home, stdin="What is 1 + 2?\nAnd 北京 \x1b[31m?\n")
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture
+def here(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XMLCALL_RECORDS", str(kept / "records"))
+    return kept
+
+
+def the_id() -> str:
+    return str(json.loads(run_here("log", "list", "--json").stdout)[0]["id"])
+
+
+def test_the_list(here: Path) -> None:
+    [line] = run_here("log").stdout.splitlines()
+    assert line.split()[0] == the_id()
+    assert line.endswith("What is 1 + 2?")
+
+
+def test_a_conversation_is_shown(here: Path) -> None:
+    done = run_here("log", "show", the_id()[:5])
+    assert done.returncode == 0
+    assert "## The person, " in done.stdout
+    assert 'Call of `demo.calculator`: ok, allowed by demo.*\n\n```json\n{\n  "operation": "add"' in done.stdout
+    assert "Call of `calculator`: rejected" in done.stdout
+    assert "It is **3**." in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_all_of_it_is_exported(here: Path) -> None:
+    told = json.loads(run_here("log", "export", the_id(), "--json").stdout)
+    assert [message["role"] for message in told["messages"]] == ["user", "assistant", "user", "assistant", "user", "assistant"]
+    [offered] = told["tools"].values()
+    assert [tool["name"] for tool in offered] == ["calculator", "text_analyzer", "get_weather"]
+    kinds = [event["kind"] for event in told["events"]]
+    assert kinds[:8] == ["asked", "reply", "started", "ended", "step", "reply", "step", "answer"]
+    assert [event["body"]["raw"] for event in told["events"] if event["kind"] == "reply"][0] == ADD
+    assert run_here("log", "export", the_id()).stdout.startswith("# What is 1 + 2?\n")
+
+
+def test_words_are_searched(here: Path) -> None:
+    done = run_here("log", "search", "北京")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    assert json.loads(run_here("log", "search", "WHAT", "1 + 2", "--json").stdout)[0]["message"] == 0
+    assert run_here("log", "search", "nowhere").returncode == 1
+
+
+def test_a_replay_reads_the_same(here: Path) -> None:
+    done = run_here("log", "replay", the_id())
+    assert (done.returncode, done.stdout) == (0, "4 replies read again, 0 differ\n")
+
+
+def test_a_replay_tells_what_is_read_otherwise(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a reader that takes a number for another one, as a change of the code may."""
+    from xmlcall.cli import log_replay
+    from xmlcall.parsing.reply import reply_of as now
+
+    monkeypatch.setattr(log_replay, "reply_of", lambda events, *rest, **named: now([], *rest, **named))
+    done = run_here("log", "replay", the_id())
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        'reply 1, call 1:\n  was  {"name": "calculator", "arguments": {"operation": "add", "a": 1, "b": 2}'
+    )
+    assert done.stdout.endswith("  is   no call\n4 replies read again, 2 differ\n")
+
+
+def test_the_audit_lies_beside_it(here: Path) -> None:
+    audit = [json.loads(line) for line in (here / "records" / "audit.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in audit] == ["starts", "ended", "rejected"]
+    assert {line["conversation"] for line in audit} == {the_id()}
+    assert run_here("log", "path").stdout.splitlines()[1] == str(here / "records" / "audit.jsonl")
+
+
+@pytest.mark.parametrize("words", [["show", "zz"], ["replay"], ["delete"], ["delete", "--all", "ab"], ["search"]])
+def test_bad_input_is_one_line(here: Path, words: list[str]) -> None:
+    done = run_here("log", *words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+def test_conversations_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with model_server("Hi.") as (url, _):
+        assert run_cli("run", "--model", url, "Hello", home=tmp_path).returncode == 0
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
+    assert run_here("log", "delete", the_id()).returncode == 0
+    assert run_here("log", "list").stdout == ""
+    assert b"Hello" not in (tmp_path / "records" / "conversations.db").read_bytes()
+
+
+def configured(tmp_path: Path, mode: str) -> str:
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
+    return str(tmp_path / "mcp.json")
+
+
+def said(body: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in body["messages"][1:]]
+
+
+def test_a_chat_that_was_killed_in_a_call_goes_on(tmp_path: Path) -> None:
+    options = ["--no-reminder", "--mcp", configured(tmp_path, "hang_call")]
+    with model_server(call("echo", text="hi"), "It may have run.") as (url, fake):
+        with Terminal("chat", "--yes", "--model", url, *options, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("Echo it\r")
+            terminal.expect('call     files.echo(text="hi")\n')
+        options[-1] = configured(tmp_path, "good")
+        done = run_cli("chat", "--continue", "--model", url, *options, home=tmp_path, stdin="Did it run?\n")
+    assert (done.returncode, done.stdout) == (0, "It may have run.\n")
+    resumed, unknown, cut = done.stderr.splitlines()
+    assert resumed.endswith("messages: 1: Echo it")
+    assert unknown == "xmlcall: files.echo had started when the program ended: unknown whether it ran"
+    assert cut.startswith("xmlcall: its last question has no answer")
+    asked, called, result, closed, question = said(fake.bodies[-1])
+    assert (asked, question) == (("user", "Echo it"), ("user", "Did it run?"))
+    assert called == ("assistant", call("echo", text="hi"))
+    assert "<error>" in result[1] or "error" in result[1]
+    assert "It is not known whether this call ran" in result[1]
+    assert closed[0] == "assistant"
+
+
+def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
+    with model_server("One.", "Two.", "Three.") as (url, fake):
+        for question in ("first", "second"):
+            run_cli("run", "--no-reminder", "--model", url, question, home=tmp_path)
+            time.sleep(0.01)
+        with Terminal("chat", "--no-reminder", "--resume", "--model", url, home=tmp_path) as terminal:
+            shown = terminal.expect("Which one?")
+            assert shown.index("second") < shown.index("first")
+            terminal.send("2\n")
+            terminal.expect("messages: 2: first")
+            terminal.expect(PROMPT)
+            terminal.send("third\r")
+            terminal.expect("Three.\n")
+    assert said(fake.bodies[-1]) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--continue"], "there is no conversation to go on with yet"),
+        (["--resume", "abcd"], "expected the id of a conversation"),
+        (["--no-record", "--continue"], "not allowed with argument"),
+        (["--continue", "--system", "x"], "--system begins a new conversation"),
+    ],
+)
+def test_what_cannot_be_gone_on_with(options: list[str], problem: str, tmp_path: Path) -> None:
+    done = run_cli("chat", "--model", "http://127.0.0.1:9/v1", *options, home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    with model_server(ADD, "3.", ADD, "3.") as (url, _):
+        assert run_cli("run", "--no-record", "--model", url, "1 + 2?", home=tmp_path).returncode == 0
+        assert not (tmp_path / "records").exists()
+        options = ("--no-record", "--audit", "calls.jsonl", "--model", url)
+        assert run_cli("run", *options, "1 + 2?", home=tmp_path).returncode == 0
+    assert not (tmp_path / "records").exists()
+    assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_call_that_cannot_be_audited_does_not_run(tmp_path: Path) -> None:
+    with model_server(ADD) as (url, _):
+        done = run_cli("run", "--audit", "/dev/full", "--model", url, "1 + 2?", home=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("/dev/full: No space left on device; it did not run")
+    assert "call " not in done.stderr.splitlines()[0].split(":")[0]

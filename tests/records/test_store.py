@@ -1,0 +1,166 @@
+"""Conversations in SQLite: saved step by step, private, one program at a time, and gone when deleted."""
+
+import contextlib
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmlcall import Message, ToolCall, UsageError, XmlcallError
+from xmlcall.records.folder import private_folder
+from xmlcall.records.in_flight import in_flight
+from xmlcall.records.store import KeptEvent, Store, new_id
+from xmlcall.types.calls import RawArgument, RawCall
+
+RAW = RawCall(
+    index=0, name="f", text="<f>", arguments=(RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))
+)
+CALL = ToolCall(id="c1", name="f", arguments={"a": [1, None]}, raw=RAW)
+TALK = [
+    Message(role="system", content="Be brief."),
+    Message(role="user", content="  Grüße,\n世界 \ud800", images=("data:x",)),
+    Message(role="assistant", content="", tool_calls=(CALL,)),
+    Message(role="tool", content="42", tool_call_id="c1", name="f"),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "conversations.db"
+
+
+def test_messages_come_back_as_they_were(path: Path) -> None:
+    with Store(path) as store:
+        store.write("abcd0001", "asked", {"tools": "x"}, TALK, model="m")
+    with Store(path) as store:
+        assert store.messages("abcd0001") == TALK
+        [found] = store.listed()
+        assert (found.id, found.model, found.title, found.messages) == ("abcd0001", "m", "Grüße,", 4)
+        assert [(event.kind, event.body) for event in store.events("abcd0001")] == [("asked", {"tools": "x"})]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+
+
+MESSAGES = st.lists(st.builds(Message, role=st.sampled_from(["user", "assistant"]), content=st.text()), max_size=6)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=5))
+def test_whatever_changes_what_is_kept_is_the_last(states: list[list[Message]]) -> None:
+    with Store(Path(f"/dev/shm/xmlcall-test-{os.getpid()}.db")) as store:
+        conversation = new_id()
+        for state in states:
+            store.write(conversation, "step", {}, state)
+        assert store.messages(conversation) == states[-1]
+        store.delete([conversation])
+    for file in Path("/dev/shm").glob(f"xmlcall-test-{os.getpid()}.db*"):
+        file.unlink()
+
+
+def test_an_id_may_be_shortened(path: Path) -> None:
+    with Store(path) as store:
+        for id in ("abcd0001", "abce0002"):
+            store.write(id, "asked", {}, TALK)
+        assert store.find("ABCE").id == "abce0002"
+        for start in ("ab", "f", "", "%", "abcd00012"):
+            with pytest.raises(UsageError, match="expected the id of a conversation"):
+                store.find(start)
+
+
+def test_words_are_found_in_any_case(path: Path) -> None:
+    with Store(path) as store:
+        store.write("abcd0001", "asked", {}, TALK)
+        assert [(place, message.role) for _, place, message in store.search(["GRÜSSE", "世"])] == [(1, "user")]
+        assert list(store.search(["GRÜSSE", "42"])) == []
+
+
+def test_what_is_deleted_is_not_in_the_files_any_more(path: Path) -> None:
+    with Store(path) as store:
+        for id, tools in (("abcd0001", "t1"), ("abcd0002", "t2")):
+            store.keep_tools(tools, [{"name": f"tool-of-{id}"}])
+            store.write(id, "asked", {"tools": tools}, [Message(role="user", content=f"secret of {id}")])
+        store.delete(["abcd0001"])
+        data = b"".join(file.read_bytes() for file in path.parent.iterdir())
+        assert b"abcd0001" not in data
+        assert b"secret of abcd0002" in data
+        assert store.tools("t1") == []
+        assert store.tools("t2") == [{"name": "tool-of-abcd0002"}]
+
+
+def test_one_program_at_a_time_goes_on_with_a_conversation(path: Path) -> None:
+    code = "import sys; from pathlib import Path; from xmlcall.records.store import Store\n"
+    code += "with Store(Path(sys.argv[1])) as s:\n s.hold(sys.argv[2]); print('held', flush=True); sys.stdin.read()"
+
+    def start(id: str) -> "subprocess.Popen[str]":
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, "-c", code, str(path), id], text=True, **streams)
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(start("abcd0001"))
+        assert first.stdout
+        assert first.stdout.readline() == "held\n"
+        with Store(path) as store:
+            with pytest.raises(UsageError, match="open in another program"):
+                store.hold("abcd0001")
+            store.hold("abcd0002")
+            first.kill()
+            first.wait()
+            store.hold("abcd0001")
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"\x00" * 5000])
+def test_a_file_that_is_none_is_one_clear_error(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(XmlcallError, match=r"conversations are kept in .*, and that failed: .*--no-record"):
+        Store(path)
+
+
+def test_a_later_version_is_left_alone(path: Path) -> None:
+    Store(path).__exit__(None, None, None)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(XmlcallError, match="later version"):
+        Store(path)
+
+
+def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a" / "records"
+    folder.mkdir(parents=True, mode=0o755)
+    monkeypatch.setenv("XMLCALL_RECORDS", str(folder))
+    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"expected a folder for records at .*/file: "):
+        private_folder()
+
+
+def event(kind: str, **body: object) -> KeptEvent:
+    return KeptEvent(time="", kind=kind, body=dict(body))
+
+
+REPLY = {"message": {"role": "assistant", "content": "x"}, "calls": [{"id": "c1", "name": "f", "raw": {"index": 0} | {
+    "name": "f", "arguments": [], "dialect": "function_calls", "text": ""}}]}  # fmt: skip
+
+
+def test_what_is_in_flight() -> None:
+    asked, reply = event("asked"), event("reply", **REPLY)
+    started = event("started", id="c1", server="s", tool="f")
+    ended = event("ended", id="c1", outcome="error", text="no")
+    assert in_flight([]) is None
+    for whole in ("answer", "kept", "recovered"):
+        assert in_flight([asked, reply, started, event(whole)]) is None
+    cut = in_flight([asked, reply, started])
+    assert cut is not None
+    assert (cut.unknown, cut.ended, [call.id for call in cut.calls]) == (("s.f",), {"c1": None}, ["c1"])
+    cut = in_flight([asked, reply, started, ended])
+    assert cut is not None
+    assert cut.unknown == ()
+    assert cut.ended["c1"] is not None
+    assert cut.ended["c1"].is_error
+    cut = in_flight([asked, reply, started, ended, event("step")])
+    assert cut is not None
+    assert (cut.reply, cut.calls) == (None, ())

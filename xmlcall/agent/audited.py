@@ -1,0 +1,96 @@
+"""Notes of a call for an audit, taken from its events: before it runs and behind it.
+
+The note before a call is taken while its `CallStarted` is passed on, and a call runs only once that event was taken: if the note
+fails, the call does not run. Behind a call there is a note whatever became of it, also if the run was left meanwhile.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, replace
+from typing import Any
+
+from ..binding.provenance import ValueSource, provenance
+from ..hosts.router import Router
+from ..types.call_note import CallNote
+from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from .events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
+
+__all__ = ["Audit", "audited"]
+
+_Noted = CallStarted | CallFinished | CallDenied | CallRejected
+Audit = Callable[[CallNote], None]
+"""Writes a note down, and raises if it cannot: then a call that has not started does not run."""
+
+
+async def audited(
+    events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
+) -> AsyncGenerator[LoopEvent]:
+    """Pass on what comes of one call, and note it.
+
+    Args:
+        events: of the call.
+        audit: takes the notes.
+        router: knows where tools are.
+        tool: that is called, as offered; None if there is none of the name.
+        conversation: what stands before the call, for the sources of its values.
+
+    Yields:
+        The events.
+
+    Raises:
+        XmlcallError: of the audit.
+    """
+    started: CallNote | None = None
+    ended: CallNote | None = None
+    begun = 0.0
+    try:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, CallStarted):
+                    started = _note(event, router, tool, conversation)
+                    audit(started)
+                    begun = time.monotonic()
+                elif isinstance(event, CallFinished) and started is not None:
+                    took = time.monotonic() - begun
+                    ended = replace(started, moment="ended", result=event.result, failure=event.failure, seconds=took)
+                elif isinstance(event, CallFinished | CallDenied | CallRejected):
+                    audit(_note(event, router, tool, conversation))
+                yield event
+    finally:
+        if started is not None and begun:
+            audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
+
+
+def _note(
+    event: _Noted,
+    router: Router,
+    tool: Tool | None,
+    conversation: Sequence[Message],
+) -> CallNote:
+    call = event.call
+    if isinstance(event, CallStarted):
+        server, own_name = event.host, event.host_tool
+    else:
+        found = router.find(call.name)
+        server, own_name = (found[0].name, found[1]) if found else ("", call.name)
+    named: dict[str, Any] = {"call": call, "host": server, "host_tool": own_name}
+    if isinstance(call, InvalidCall):
+        return CallNote(moment="rejected", **named)
+    named["sources"] = _sources(call, tool, conversation)
+    match event:
+        case CallStarted(by=by, reason=reason):
+            return CallNote(moment="starts", by=by, reason=reason, **named)
+        case CallDenied(by=by, reason=reason):
+            return CallNote(moment="denied", by=by, reason=reason, **named)
+    assert isinstance(event, CallFinished)
+    return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it has not started
+
+
+def _sources(call: ToolCall, tool: Tool | None, conversation: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    found = provenance(call, conversation, [tool] if tool else [])
+    return {path: _fields(source) for path, source in found.items()}
+
+
+def _fields(source: ValueSource) -> dict[str, Any]:
+    return {name: part for name, part in asdict(source).items() if part not in (None, "")}

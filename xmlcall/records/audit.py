@@ -1,0 +1,178 @@
+"""The audit: a JSON object a line, appended before a call runs and behind it. No line is ever changed.
+
+A line is on the disk (fsync) before `AuditFile` returns, so that a call which runs has its line whatever happens next. Each
+line is one write under a lock, and several programs may append to one file. A file that has grown too large gets a number
+(`audit.jsonl.1`), and the oldest of these goes. A line that was cut (a full disk) ends where it is: the next begins a new one.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import XmlcallError
+from ..types.call_note import CallNote
+from ..types.calls import InvalidCall, TextContent, ToolCall, ToolResult
+from .folder import FILE_MODE
+from .secrets import masked, masked_text
+
+__all__ = ["LARGEST_FILE", "OLDER_FILES", "AuditFile", "audit_line"]
+
+LARGEST_FILE: Final = 10_000_000
+"""Bytes from which on a new file is begun."""
+
+OLDER_FILES: Final = 9
+"""How many full files are kept."""
+
+_LONGEST_TEXT: Final = 10_000  # characters of a value, and of a call as the model wrote it
+_MOST_SOURCES: Final = 200
+_BEFORE: Final = ("starts", "denied", "rejected")  # moments at which the call has not run
+
+
+class AuditFile:
+    """Appends notes of calls to a file; a `ToolLoop` takes it as `audit`.
+
+    Args:
+        path: of the file; made with the first note, for its owner alone.
+        conversation: its id, which each line tells.
+    """
+
+    def __init__(self, path: Path | str, conversation: str = "") -> None:
+        self.path = Path(path)
+        self.conversation = conversation
+
+    def __call__(self, note: CallNote) -> None:
+        """Append a note; it is on the disk when this returns.
+
+        Raises:
+            XmlcallError: it could not be written, and a call that has not started must not run.
+        """
+        try:
+            line = json.dumps(audit_line(note, self.conversation))  # in ASCII: half a character of UTF-16 is no UTF-8
+            with _opened(self.path) as descriptor:
+                _append(descriptor, f"{line}\n".encode())
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            what = f"the audit of a call of {note.call.name!r} could not be written to {self.path}: {why}"
+            ran = "it did not run" if note.moment in _BEFORE else "it had run, or was running"
+            raise XmlcallError(f"{what}; {ran}") from error
+
+
+def audit_line(note: CallNote, conversation: str = "") -> dict[str, Any]:
+    """Return a note as a JSON object, with secrets masked by the names of their parameters.
+
+    Args:
+        note: of a call.
+        conversation: its id.
+    """
+    call = note.call
+    line: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "conversation": conversation,
+        "event": note.moment,
+        "call": call.id,
+        "server": note.host,
+        "tool": note.host_tool or call.name,
+        "by": note.by,
+        "reason": note.reason,
+    }
+    if note.moment in _BEFORE:
+        line |= _written(call) | _sources(note.sources)
+    if note.result is not None:
+        line |= _result(note.result)
+    if note.failure:
+        line["failure"] = _bounded(note.failure)
+    if note.seconds is not None:
+        line["seconds"] = round(note.seconds, 3)
+    return line
+
+
+def _written(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    """Return a call as the model wrote it and as it was read. Issues come without their messages, which quote values."""
+    arguments = call.arguments if isinstance(call, ToolCall) else {}
+    raw = masked_text(call.raw, arguments)
+    told = {"raw": raw if raw is None else _bounded(raw)}
+    if isinstance(call, InvalidCall):
+        issues = [{"code": issue.code, "path": issue.path} for issue in call.issues]
+        return told | {"issues": issues, "repairs": [repair.code for repair in call.raw.repairs]}
+    return told | {"arguments": _bounded(masked(arguments)), "repairs": [repair.code for repair in call.repairs]}
+
+
+def _sources(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    if not sources:
+        return {}
+    told = {path: dict(source) for path, source in islice(sources.items(), _MOST_SOURCES)}
+    left = len(sources) - len(told)
+    return {"sources": told} | ({"sources_left_out": left} if left else {})
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    """Return the size and the hash of a result: those of its text where it is one text, else of its blocks as JSON."""
+    only = result.content[0] if len(result.content) == 1 else None
+    if isinstance(only, TextContent):
+        data = only.text.encode("utf-8", "surrogatepass")
+    else:
+        data = repr(result.content).encode("utf-8", "surrogatepass")
+    return {"is_error": result.is_error, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _bounded(value: Any) -> Any:
+    """Cut long texts in a JSON value; of the whole its length and hash are told."""
+    if isinstance(value, Mapping):
+        return {key: _bounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_bounded(part) for part in value]
+    if not isinstance(value, str) or len(value) <= _LONGEST_TEXT:
+        return value
+    sha256 = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{value[:_LONGEST_TEXT]}... ({len(value)} characters, sha256 {sha256})"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Open a file to append to it, alone; a full one is put aside first."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        now = os.fstat(descriptor)
+        if stat.S_ISREG(now.st_mode):
+            if now.st_size >= LARGEST_FILE and _is_at(path, now):
+                _put_aside(path)
+            if not _is_at(path, now):  # put aside, by this program or by another
+                with _opened(path) as fresh:
+                    yield fresh
+                return
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(path: Path, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), found)
+    except FileNotFoundError:
+        return False
+
+
+def _put_aside(path: Path) -> None:
+    numbered = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, OLDER_FILES + 1))]
+    for older, newer in zip(reversed(numbered), list(reversed(numbered))[1:], strict=False):
+        if newer.exists():
+            newer.replace(older)
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    if is_file and (size := os.fstat(descriptor).st_size) and os.pread(descriptor, 1, size - 1) != b"\n":
+        line = b"\n" + line  # behind a line that was cut
+    while line:
+        line = line[os.write(descriptor, line) :]
+    if is_file:
+        os.fsync(descriptor)

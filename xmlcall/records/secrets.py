@@ -1,0 +1,101 @@
+"""Secrets in calls, known by the names of their parameters, and masked wherever a call is written down.
+
+A name is compared in small letters without separators, so that `API-Key`, `apiKey` and `api_key` are one. Values are masked at
+any depth of the arguments. In a call as the model wrote it, the same values are masked as text; where a secret's name stands in
+it and its value is not among those, the whole text is left out: half a mask is none.
+"""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ..types.calls import MISSING, RawCall
+
+__all__ = ["MASK", "is_secret", "masked", "masked_text"]
+
+MASK: Final = "***"
+
+# Names that mean a secret as a whole, and endings that do with any word before them (`github_token`, `dbPassword`).
+_NAMES: Final = frozenset(
+    [
+        *("auth", "authorization", "proxyauthorization", "bearer", "cookie", "setcookie", "credential", "credentials", "otp"),
+        *("passphrase", "passwd", "password", "passwords", "pat", "pin", "pwd", "secret", "secrets", "sessionid", "token"),
+        *("apikey", "accesskey", "accesstoken", "authtoken", "clientsecret", "privatekey", "refreshtoken", "secretkey"),
+        *("密码", "口令", "密钥", "令牌"),
+    ]
+)
+_ENDINGS: Final = ("apikey", "accesskey", "password", "passwd", "passphrase", "privatekey", "secret", "secretkey", "token")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_SHORTEST: Final = 4  # characters of a value that is looked for in a text: a shorter one stands in many places
+_NEAR: Final = 60  # characters behind a name within which its mask is expected
+# A word where a name of a parameter stands: in quotes, as a tag, as a key or before an equals sign.
+_KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[\w-]++(?=["'<>\s])""")
+
+
+def is_secret(name: str) -> bool:
+    """Say whether a parameter of this name holds a secret.
+
+    Args:
+        name: of a parameter or of a field of an object.
+    """
+    plain = _SEPARATORS.sub("", name).lower()
+    return plain in _NAMES or plain.endswith(_ENDINGS)
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """Return a JSON value with a mask in place of each secret.
+
+    Args:
+        value: an argument, or all of them.
+        name: of the parameter that it is given to.
+    """
+    if name and is_secret(name):
+        return MASK
+    if isinstance(value, Mapping):
+        return {str(key): masked(part, str(key)) for key, part in value.items()}
+    return [masked(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
+    """Return a call as the model wrote it, with a mask in place of each secret.
+
+    Args:
+        raw: the call.
+        arguments: as bound; empty if it was not.
+
+    Returns:
+        The text; None if it has a secret that cannot be told from the rest.
+    """
+    text = raw.text
+    values = {each.text for each in raw.arguments if is_secret(each.name)}
+    values |= {
+        value
+        for argument in raw.arguments
+        if argument.value is not MISSING
+        for value in _secrets_in({argument.name: argument.value})
+    }
+    values |= set(_secrets_in(arguments))
+    for written in sorted({each for value in values for each in _spellings(value)}, key=len, reverse=True):
+        text = text.replace(written, MASK) if len(written) >= _SHORTEST else text
+    named = (found for found in _KEY.finditer(text) if is_secret(found[0]) and text[found.start() - 1 : found.start()] != "/")
+    return text if all(MASK in text[found.end() : found.end() + _NEAR] for found in named) else None
+
+
+def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts of all secrets in a value."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _secrets_in(part, str(key) if not (name and is_secret(name)) else name)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _secrets_in(part, name)
+    elif name and is_secret(name):
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+def _spellings(value: str) -> tuple[str, ...]:
+    """Return a text as the formats of calls write it."""
+    as_json = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    return value, value.strip(), html.escape(value), html.escape(value, quote=False), *as_json

@@ -1,0 +1,309 @@
+"""Conversations in SQLite: what was said, in the order in which it happened, saved after every step.
+
+Two things are kept of a conversation. Its *events* are only ever added to: what the person asked, each reply as the model wrote
+it, what came of each call. Its *messages* are what the next request is made of; they change with every step, and each change is
+one transaction with the event that made it. So a program that is killed leaves the conversation after one step or after the
+next, and the events tell what the step in flight had begun.
+
+The write-ahead log and `synchronous=FULL` make each step durable when `write` returns; a kill needs no repair, since SQLite rolls
+an open transaction back. Saving costs one read of the conversation's messages and one fsync, for each step of some seconds.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..errors import UsageError, XmlcallError
+from ..types.calls import Message
+from .as_json import message_from_json, message_to_json
+from .folder import FILE_MODE
+
+__all__ = ["Conversation", "KeptEvent", "Store", "new_id"]
+
+_VERSION: Final = 1
+_TABLES: Final = """
+CREATE TABLE conversation (
+    id TEXT PRIMARY KEY, begun TEXT NOT NULL, changed TEXT NOT NULL, model TEXT NOT NULL, title TEXT NOT NULL);
+CREATE TABLE message (
+    conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE, place INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (conversation, place));
+CREATE TABLE event (
+    number INTEGER PRIMARY KEY, conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+    time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX event_of_conversation ON event (conversation, number);
+CREATE TABLE catalog (sha256 TEXT PRIMARY KEY, tools TEXT NOT NULL);
+"""
+_OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_WAIT: Final = 10.0  # seconds for another program that writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A conversation in a line.
+
+    Args:
+        id: eight hexadecimal digits.
+        begun: when, in UTC.
+        changed: when, in UTC.
+        model: that was last asked.
+        title: the beginning of the person's first words.
+        messages: how many it has.
+    """
+
+    id: str
+    begun: str
+    changed: str
+    model: str
+    title: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEvent:
+    """Something that happened in a conversation.
+
+    Args:
+        time: in UTC.
+        kind: `asked`, `reply`, `started`, `ended`, `step`, `answer`, `kept` or `recovered`.
+        body: a JSON object, by the kind.
+    """
+
+    time: str
+    kind: str
+    body: dict[str, Any]
+
+
+def new_id() -> str:
+    """Make an id for a conversation."""
+    return secrets.token_hex(4)
+
+
+class Store:
+    """The conversations of a file; use it with `with`.
+
+    Args:
+        path: of the file; made if it is missing, for its owner alone.
+
+    Raises:
+        XmlcallError: the file cannot be read or written, is no such store, or is one of a later version. So do all methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._told(), ExitStack() as stack:
+            os.close(os.open(path, _OPEN, FILE_MODE))
+            self._lock = os.open(path.with_name(f"{path.name}.lock"), _OPEN, FILE_MODE)
+            stack.callback(os.close, self._lock)
+            self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            stack.callback(self._database.close)
+            self._prepare()
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+        """Close the file; conversations that this program had open are free for others."""
+        self._stack.close()
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def listed(self, most: int = -1) -> list[Conversation]:
+        """Return conversations, the one that was changed last first.
+
+        Args:
+            most: how many; all, if it is negative.
+        """
+        rows = self._rows(f"{_LINES} GROUP BY id ORDER BY changed DESC, begun DESC, conversation.rowid DESC LIMIT ?", most)
+        return [_conversation(row) for row in rows]
+
+    def find(self, start: str) -> Conversation:
+        """Return the conversation whose id begins so.
+
+        Raises:
+            UsageError: none does, or several.
+        """
+        rows = self._rows(f"{_LINES} WHERE substr(id, 1, ?) = ? GROUP BY id LIMIT 2", len(start), start.lower())
+        if len(rows) != 1 or not start:
+            what = "begins several ids" if rows and start else "is the beginning of none"
+            raise UsageError(f"expected the id of a conversation (see `xmlcall log list`): {start[:80]!r} {what}")
+        return _conversation(rows[0])
+
+    def messages(self, conversation: str) -> list[Message]:
+        """Return the messages of a conversation."""
+        rows = self._rows("SELECT body FROM message WHERE conversation = ? ORDER BY place", conversation)
+        return [message_from_json(json.loads(body)) for (body,) in rows]
+
+    def events(self, conversation: str) -> list[KeptEvent]:
+        """Return what happened in a conversation, in order."""
+        rows = self._rows("SELECT time, kind, body FROM event WHERE conversation = ? ORDER BY number", conversation)
+        return [KeptEvent(time=time, kind=kind, body=json.loads(body)) for time, kind, body in rows]
+
+    def tools(self, sha256: str) -> list[dict[str, Any]]:
+        """Return tools that were on offer, as MCP has them; none if they are not kept."""
+        rows = self._rows("SELECT tools FROM catalog WHERE sha256 = ?", sha256)
+        return list(json.loads(rows[0][0])) if rows else []
+
+    def search(self, words: Sequence[str]) -> Iterator[tuple[Conversation, int, Message]]:
+        """Find messages that have all of some words, whatever their case.
+
+        Args:
+            words: texts that each have to stand in the message.
+
+        Yields:
+            Conversation, place of the message from 0, and the message; what was changed last comes first.
+        """
+        folded = [word.casefold() for word in words]
+        for found in self.listed():
+            for place, message in enumerate(self.messages(found.id)):
+                content = message.content.casefold()
+                if all(word in content for word in folded):
+                    yield found, place, message
+
+    # -- writing -------------------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        conversation: str,
+        kind: str,
+        body: dict[str, Any],
+        messages: Sequence[Message] | None = None,
+        *,
+        model: str | None = None,
+    ) -> None:
+        """Save an event, with the messages that the conversation has from now on, as one transaction.
+
+        Args:
+            conversation: its id; it is begun if there is none.
+            kind: of the event.
+            body: of the event.
+            messages: all of them; None leaves them as they are.
+            model: that is asked; None leaves it as it is.
+        """
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self._writing() as database:
+            title = _title(messages or ())
+            begun = (conversation, now, now, model or "", title)
+            database.execute("INSERT INTO conversation VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", begun)
+            database.execute(
+                "UPDATE conversation SET changed = ?, model = coalesce(?, model), title = iif(title = '', ?, title) WHERE id = ?",
+                (now, model, title, conversation),
+            )
+            event = (conversation, now, kind, json.dumps(body))
+            database.execute("INSERT INTO event (conversation, time, kind, body) VALUES (?, ?, ?, ?)", event)
+            if messages is not None:
+                _save(database, conversation, messages)
+
+    def keep_tools(self, sha256: str, tools: Sequence[dict[str, Any]]) -> None:
+        """Save the tools that are on offer; once for the same ones."""
+        if not self._rows("SELECT 1 FROM catalog WHERE sha256 = ?", sha256):
+            with self._writing() as database:
+                database.execute("INSERT OR IGNORE INTO catalog VALUES (?, ?)", (sha256, json.dumps(list(tools))))
+
+    def delete(self, conversations: Iterable[str]) -> None:
+        """Delete conversations, and the tools that no other one was offered; nothing of them is left in the file."""
+        with self._writing() as database:
+            database.executemany("DELETE FROM conversation WHERE id = ?", [(each,) for each in conversations])
+            used = "SELECT 1 FROM event WHERE kind = 'asked' AND json_extract(body, '$.tools') = sha256"
+            database.execute(f"DELETE FROM catalog WHERE NOT EXISTS ({used})")
+        with self._told():
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    # -- several programs ------------------------------------------------------------------------------------------------------
+
+    def hold(self, conversation: str) -> None:
+        """Keep other programs from going on with a conversation, until `free`, or until this one ends, however it does.
+
+        Raises:
+            UsageError: another program goes on with it just now.
+        """
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(conversation, 16))
+        except BlockingIOError as error:
+            raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
+
+    def free(self, conversation: str) -> None:
+        """Let others go on with a conversation."""
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, int(conversation, 16))
+
+    # -- the file --------------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        database = self._database
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            database.execute(f"PRAGMA {pragma}")
+        with self._writing():
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+            if version > _VERSION:
+                raise XmlcallError(f"{self.path} was written by a later version of xmlcall: use that, or move the file away")
+            if not version:
+                for statement in _TABLES.split(";"):
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._told(), closing(self._database.execute(query, values)) as found:
+            return found.fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._told():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._database.rollback()
+                raise
+            self._database.commit()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell what goes wrong with the file as an error of ours."""
+        try:
+            yield
+        except (OSError, sqlite3.Error, ValueError, KeyError, TypeError, RecursionError) as error:
+            if isinstance(error, XmlcallError):
+                raise
+            why = getattr(error, "strerror", None) or str(error)
+            raise XmlcallError(
+                f"conversations are kept in {self.path}, and that failed: {why}; --no-record does without"
+            ) from error
+
+
+_LINES: Final = (
+    "SELECT id, begun, changed, model, title, count(message.place) "
+    "FROM conversation LEFT JOIN message ON message.conversation = conversation.id"
+)
+
+
+def _conversation(row: tuple[Any, ...]) -> Conversation:
+    id, begun, changed, model, title, messages = row
+    return Conversation(id=id, begun=begun, changed=changed, model=model, title=title, messages=messages)
+
+
+def _title(messages: Iterable[Message]) -> str:
+    """Return the first line of the person's first words, in characters that SQLite can hold."""
+    said = next((message.content for message in messages if message.role == "user"), "")
+    return (said.strip().splitlines() or [""])[0][:80].encode("utf-8", "replace").decode()
+
+
+def _save(database: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
+    """Write the messages that differ from those that are there."""
+    bodies = [json.dumps(message_to_json(message)) for message in messages]  # ASCII: SQLite takes no half characters
+    kept = [
+        body for (body,) in database.execute("SELECT body FROM message WHERE conversation = ? ORDER BY place", [conversation])
+    ]
+    same = next(place for place in count() if place >= min(len(bodies), len(kept)) or bodies[place] != kept[place])
+    database.execute("DELETE FROM message WHERE conversation = ? AND place >= ?", (conversation, same))
+    rows = ((conversation, place, bodies[place]) for place in range(same, len(bodies)))
+    database.executemany("INSERT INTO message VALUES (?, ?, ?)", rows)
