@@ -34,7 +34,8 @@ from .attempts import RepairPolicy
 from .events import Answer, LoopEvent, Shortened
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
-from .policy import Policy, allow
+from .policy import Policy
+from .rules import allow
 from .run_call import Calling
 from .tool_need import Threshold, ToolNeeds
 from .turn import Generation, Limits, Offer, Turn, Words
