@@ -7,9 +7,9 @@
     allow = "files.write_file"
     where.path.below = "~/notes"
 
-A file is bounded in size and read strictly: a key that is not known would otherwise do nothing, in silence. A file in the working
-directory may have come with a folder from anybody, or have been written by a tool. So its rules that allow count for nothing until
-a person names it; those that ask or deny can only make things stricter.
+A file is bounded in size and read strictly: a key that is not known would otherwise do nothing, in silence. A file in the
+working directory may have come with a folder from anybody, or have been written by a tool. So its rules that allow count for
+nothing until a person names it; those that ask or deny can only make things stricter.
 """
 
 import os

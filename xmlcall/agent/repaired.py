@@ -10,24 +10,29 @@ from ..types.calls import ToolCall
 
 __all__ = ["MADE_OUT", "ONLY_MARKS", "made_out"]
 
-ONLY_MARKS: Final = frozenset(
+
+def _codes(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+ONLY_MARKS: Final = _codes(
     """
     missing-block unclosed-block unclosed-call wrong-closer stray-tag repeated-block text-in-block code-fence leaked-call
     attribute-style tag-style parameter-element tool-element json-body arguments-wrapper repeated-argument placeholder-argument
     quoted-value to-string repeated-call own-words results-frame byte-order-mark
     json-single-quotes json-curly-quotes json-control-character json-python-literal json-tuple json-trailing-comma
     json-unquoted-key json-comment json-byte-order-mark json-white-space json-code-fence
-    """.split()
+    """
 )
 """Codes of repairs that leave name and value as they were written."""
 
-MADE_OUT: Final = frozenset(
+MADE_OUT: Final = _codes(
     """
     unclosed-parameter positional-argument bare-string xml-elements tool-name parameter-name empty-argument number-format
     boolean-word null-word enum-spelling single-item comma-list line-list
     json-inner-quote json-invalid-escape json-escaped-apostrophe json-missing-comma json-missing-closer json-extra-closer
     json-double-encoding
-    """.split()
+    """
 )
 """Codes of repairs by which a name, a value or its end was made out."""
 

@@ -11,7 +11,7 @@ question of `flows`.
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .conditions import Condition, holds
@@ -138,6 +138,16 @@ class Rules:
         """
         kept = frozenset(effects)
         return Rules(rules=tuple(rule for rule in self.rules if rule.effect in kept))
+
+    def freed(self, *, may_flow: bool = False, repaired: bool = False) -> "Rules":
+        """Return rules whose `allow` holds for more calls.
+
+        Args:
+            may_flow: for those with values of other servers.
+            repaired: for those that were made out by repairs.
+        """
+        freed = (replace(rule, may_flow=rule.may_flow or may_flow, repaired=rule.repaired or repaired) for rule in self.rules)
+        return Rules(rules=tuple(freed))
 
 
 async def _deny(proposal: Proposal) -> Decision:

@@ -69,6 +69,15 @@ EN = {
     "nobody_flow": "{target} did not run: {path} comes from a result of {server}, and there is no terminal to ask on. "
     "Allow values to go from server to server with --flow allow",
     "nobody": "{target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes",
+    "nobody_rule": "{target} did not run: the rule {rule} asks, and there is no terminal to ask on. "
+    "Change the rule, or answer every question with --yes",
+    "nobody_repaired": "{target} did not run: the call was not written quite as it would run ({codes}), and there is no terminal "
+    "to ask on. Allow such calls with --repaired allow",
+    "or_in_file": "or allow it for good, in {file}:",
+    "denied_by": "a rule does not let it run: {rule}",
+    "made_out": "not written quite as it is shown; made out of it: {codes}",
+    "strict_here": "{file} is in the working directory: only its rules that ask or deny hold. If you know the file, name it: "
+    "--policy {name}",
     "stopped_before": "stopped before {target} ran",
     "stopped": "stopped",
     "usage": "{counts}; replies: {replies}",
@@ -164,6 +173,13 @@ ZH = {
     "foreign": "{path} 来自另一个服务器 {server}；它的内容可能意在借此行事",
     "nobody_flow": "{target} 没有运行：{path} 来自 {server} 的结果，而没有可以询问的终端。用 --flow allow 允许值在服务器之间传递",
     "nobody": "{target} 没有运行：没有可以询问的终端。用 --allow {pattern} 允许它，或用 --yes 允许所有工具",
+    "nobody_rule": "{target} 没有运行：规则 {rule} 要求询问，而没有可以询问的终端。请修改规则，或用 --yes 对所有问题回答“是”",
+    "nobody_repaired": "{target} 没有运行：调用的写法与将要运行的不完全一样（{codes}），而没有可以询问的终端。"
+    "用 --repaired allow 允许这样的调用",
+    "or_in_file": "或者在 {file} 中长期允许它：",
+    "denied_by": "有一条规则不允许它运行：{rule}",
+    "made_out": "写法与显示的不完全一样；据此推断：{codes}",
+    "strict_here": "{file} 在工作目录中：只有其中询问或拒绝的规则有效。如果你了解这个文件，请指明它：--policy {name}",
     "stopped_before": "在运行 {target} 之前停止",
     "stopped": "已停止",
     "usage": "{counts}；回复：{replies}",
