@@ -27,6 +27,7 @@ from ..config import ServerConfig
 from .connection import Connection
 from .errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
 from .filter import ORIGINAL
+from .plain_text import INSTRUCTIONS, plain_text
 from .wire import cut_result, result_from_mcp
 
 __all__ = ["McpHost"]
@@ -52,6 +53,7 @@ class McpHost:
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
         self._instructions = ""
+        self._of_instructions: tuple[str, ...] = ()
         self._notices: tuple[str, ...] = ()
 
     @property
@@ -71,8 +73,8 @@ class McpHost:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The tools that the last `tools()` left out or changed, and why, one sentence each."""
-        return self._notices
+        """What the server says that was left out or changed, and why, one sentence each."""
+        return (*self._of_instructions, *self._notices)
 
     @property
     def changed(self) -> asyncio.Event:
@@ -176,7 +178,8 @@ class McpHost:
             connection = Connection(self._server, self._changed, self._max_tools)
             await connection.open(mode, deadline - asyncio.get_running_loop().time())
             if connection.opened:
-                self._instructions = connection.instructions
+                self._instructions, what = plain_text(connection.instructions, INSTRUCTIONS)
+                self._of_instructions = (f"Its instructions were changed: {what}.",) if what else ()
                 return connection
             if not is_lost(connection.failure):
                 break
