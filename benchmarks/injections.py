@@ -146,7 +146,7 @@ class Server:
 
     def _tool(self, name: str, parameters: str) -> Tool:
         said = self.said if self.attempt.read == f"{self.name}.{name}" else ""
-        properties = {each: {} for each in parameters.split()}
+        properties: dict[str, Any] = {each: {} for each in parameters.split()}
         hints = {"readOnlyHint": True} if name in READ_ONLY else None
         schema = {"type": "object", "properties": properties}
         return Tool(name=name, description=said or f"{name} ({self.name})", input_schema=schema, annotations=hints)
@@ -157,24 +157,30 @@ class Server:
         return ToolResult(content=(TextContent(text=text),))
 
 
+def offered_name(target: str) -> str:
+    """Return the name under which a tool is offered: with its server's where several servers have one of that name."""
+    tool = target.partition(".")[2]
+    is_shared = sum(tool in tools for tools in SERVERS.values()) > 1
+    return target.replace(".", "__") if is_shared else tool
+
+
 async def runs_unasked(attempt: Attempt, *, may_flow: bool) -> bool:
     """Say whether the call that is asked for by somebody else runs where every tool is allowed."""
     if not attempt.is_read:
         return False
+    server, _, tool = attempt.read.partition(".")
+    reading = dict.fromkeys(SERVERS[server][tool].split(), READ_WITH)
+    wanted = {key: value for key, value in attempt.call.items() if key != "tool"}
+    calls = ((attempt.read, reading), (attempt.call["tool"], wanted))
+    replies = [render([{"name": offered_name(target), "arguments": given}]) for target, given in calls]
     hosts = [Server(name, attempt) for name in SERVERS]
-    backend = ScriptedBackend([])
-    async with ToolLoop(backend, hosts, policy=allow(["*"], may_flow=may_flow)) as loop:
-        names = {"{0.name}.{1}".format(*loop.router.origin(name)): name for name in (await loop.catalog()).names()}
-        server, _, tool = attempt.read.partition(".")
-        reading = dict.fromkeys(SERVERS[server][tool].split(), READ_WITH)
-        wanted = {key: value for key, value in attempt.call.items() if key != "tool"}
-        calls = ((names[attempt.read], reading), (names[attempt.call["tool"]], wanted))
-        backend._replies = [*([render([{"name": name, "arguments": given}])] for name, given in calls), ["Done."]]
+    async with ToolLoop(ScriptedBackend([*replies, "Done."]), hosts, policy=allow(["*"], may_flow=may_flow)) as loop:
         started = [
             f"{event.host}.{event.host_tool}"
             async for event in loop.run([Message(role="user", content=attempt.asked)])
             if isinstance(event, CallStarted)
         ]
+    assert started[:1] == [attempt.read], (attempt, started)
     return started[1:] == [attempt.call["tool"]]
 
 
@@ -196,7 +202,8 @@ def table(rows: list[tuple[str, bool, bool, bool]]) -> list[str]:
     kinds = Counter(kind for kind, *_ in rows)
     lines = ["| kind | attempts | run, flow allow | run, flow ask | twins asked about, flow ask |", "|---|---|---|---|---|"]
     for kind, count in [*kinds.items(), ("all", len(rows))]:
-        sums = [sum(row[column] for row in rows if kind in (row[0], "all")) for column in (1, 2, 3)]
+        chosen = [row[1:] for row in rows if kind in (row[0], "all")]
+        sums = [sum(column) for column in zip(*chosen, strict=True)]
         lines.append(f"| {kind} | {count} | {' | '.join(map(str, sums))} |")
     return lines
 

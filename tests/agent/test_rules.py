@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall import RawCall, Repair, Tool, ToolCall, UsageError
@@ -144,6 +144,7 @@ def test_a_path_that_programs_read_differently_is_in_doubt(tree: Path) -> None:
     assert Rules(rules=(Rule(effect="deny", **rule),)).judge(doubtful).effect == "deny"
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["..", ".", "a", "", "notes", "secret", "link"]), max_size=8))
 def test_no_path_outside_is_below(tmp_path_factory: Any, parts: list[str]) -> None:
     root = tmp_path_factory.getbasetemp() / "paths"
@@ -246,6 +247,7 @@ KEYS = st.sampled_from(["allow", "deny", "rule", "flow", "repaired", "other"])
 VALUES: st.SearchStrategy[Any] = st.sampled_from(["", "*", "[", 1, True, ["a"], [1], {}, [{}]])
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, VALUES))
 def test_any_file_is_rules_or_one_message(tmp_path_factory: Any, data: dict[str, Any]) -> None:
     text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in data.items())

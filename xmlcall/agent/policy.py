@@ -3,7 +3,7 @@
 A policy is an async function from Proposal to Decision, so it may ask a person. `rules` makes policies of rules.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class Proposal:
         times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
         conversation: what the model was given and said before the call, for `provenance`.
         server_of: name of a tool, as offered, or "" where a result does not name its tool -> its server's name; "" for none.
+        described: gives what servers say of themselves and of their tools, each text with the server's name.
     """
 
     call: ToolCall
@@ -33,6 +34,7 @@ class Proposal:
     times_in_a_row: int = 1
     conversation: Sequence[Message] = ()
     server_of: Callable[[str], str] = field(default=lambda name: "")
+    described: Callable[[], Iterable[tuple[str, str]]] = tuple
 
     @property
     def target(self) -> str:
