@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     )
     from .agent.generate import Continued as Continued
     from .agent.loop import ToolLoop as ToolLoop
-    from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal, allow as allow
+    from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal
+    from .agent.rules import allow as allow
     from .agent.attempts import RepairPolicy as RepairPolicy
     from .agent.tool_need import ToolNeed as ToolNeed
     from .backends.base import Backend as Backend, Capabilities as Capabilities
@@ -91,7 +92,8 @@ _MODULES = {
     "RetryAsked Shortened TurnEnded TurnStarted",
     ".agent.generate": "Continued",
     ".parsing.parser": "Parser",
-    ".agent.policy": "Decision Policy Proposal allow",
+    ".agent.policy": "Decision Policy Proposal",
+    ".agent.rules": "allow",
     ".profiles.profile": "Profile",
     ".prompting.system": "system_prompt",
     ".agent.attempts": "RepairPolicy",

@@ -36,7 +36,8 @@ from .cut_off import closed
 from .events import Answer, LoopEvent, Shortened, StepEnded
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
-from .policy import Policy, allow
+from .policy import Policy
+from .rules import allow
 from .run_call import Calling
 from .tool_need import Threshold, ToolNeeds
 from .turn import Generation, Limits, Offer, Turn, Words

@@ -4,11 +4,12 @@ A call runs only if it is valid, not repeated without end, and allowed by the po
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ..binding.echo import words_of
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
@@ -93,6 +94,7 @@ class Calling:
             times_in_a_row=attempts.count(call),
             conversation=conversation,
             server_of=self._server_of,
+            described=lambda: self._described(catalog),
         )
         decision = await self._decide(proposal, attempts)
         note = ""
@@ -119,6 +121,13 @@ class Calling:
             return ""
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
+
+    def _described(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
+        """Yield what servers say of themselves and of their tools."""
+        yield from self.router.instructions()
+        for tool in catalog:
+            if found := self.router.find(tool.name):
+                yield found[0].name, words_of(tool)
 
     def is_own(self, name: str) -> bool:
         """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""

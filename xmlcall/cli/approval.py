@@ -8,11 +8,13 @@ import glob
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from ..agent.policy import Decision, Policy, Proposal, allow, flows, matches
+from ..agent.policy import Decision, Policy, Proposal
+from ..agent.policy_file import own_file
+from ..agent.rules import Rules, Ruling
 from ..agent.run_call import misfit
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
@@ -54,28 +56,31 @@ class Stopped(XmlcallError):
     """The person ended the run at a question."""
 
 
-def approval(patterns: list[str], display: Display, *, may_flow: bool = True) -> Policy:
-    """Make the policy of a session: what a glob matches runs, everything else is asked about.
+def approval(rules: Rules, display: Display, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> Policy:
+    """Make the policy of a session: rules decide first, everything else is asked about.
 
     Args:
-        patterns: globs over `server.tool`.
+        rules: of files and options.
         display: where to ask.
-        may_flow: whether nothing is asked about what is allowed if a value comes from another server's result.
+        yes: every question is answered with yes, unseen.
+        may_flow: whether an answer "always" holds for values of other servers, too.
+        repaired: whether it holds for calls that were made out by repairs, too.
     """
-    return allow(patterns, _Asking(display, patterns, may_flow=may_flow), may_flow=may_flow)
+    return _Asking(display, rules, yes=yes, may_flow=may_flow, repaired=repaired)
 
 
-def approval_of_repeats(display: Display) -> Policy | None:
+def approval_of_repeats(rules: Rules, display: Display) -> Policy | None:
     """Make the policy for a call that comes again and again: each time the person is asked; None if there is nobody.
 
     Args:
+        rules: of the session; what they deny is not asked about.
         display: where to ask.
     """
     if not is_interactive():
         return None
 
     async def ask(proposal: Proposal) -> Decision:
-        return await _Asking(display)(proposal)  # a new one, which has no answer from before
+        return await _Asking(display, rules.only(["deny"]))(proposal)  # a new one, which has no answer from before
 
     return ask
 
@@ -87,26 +92,41 @@ class _Asking:
     asked again, and sees what is different.
     """
 
-    def __init__(self, display: Display, patterns: Sequence[str] = (), *, may_flow: bool = True) -> None:
-        self._display = display
-        self._patterns = patterns  # what is allowed but for values of other servers' results
-        self._may_flow = may_flow
+    def __init__(
+        self, display: Display, rules: Rules, *, yes: bool = False, may_flow: bool = False, repaired: bool = False
+    ) -> None:
+        self._display, self._rules, self._yes = display, rules, yes
+        self._may_flow, self._repaired = may_flow, repaired
         self._always: dict[tuple[str, str, str], str] = {}  # server, tool, arguments ("" for any) -> the tool's definition
 
     async def __call__(self, proposal: Proposal) -> Decision:
+        ruling = self._rules.judge(proposal)
+        if ruling.effect != "ask" and ruling.rule is not None:
+            if ruling.effect == "deny":
+                self._display.refused(proposal, self._display.say("denied_by", rule=visible(ruling.rule.name)))
+            return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
+        if self._yes:
+            return Decision(allowed=True, by="--yes")
         definition = _definition(proposal.tool)
-        foreign = {} if self._may_flow else flows(proposal)
-        approved = self._approved(proposal, foreign=bool(foreign))
+        approved = self._approved(proposal, ruling)
         if approved == definition:
             return Decision(allowed=True, by=f"{_PERSON}, always")
         if not is_interactive():
-            self._display.refused(proposal, self._nobody_to_ask(proposal, foreign))
+            self._refuse(proposal, ruling)
             return Decision(allowed=False, by="nobody to ask")
-        self._display.proposal(proposal)
-        for path, server in foreign.items():
-            self._display.foreign(path, server)
+        await self._show(proposal, ruling)
         if approved is not None:
             self._display.changed(approved, definition)
+        return await self._answered(proposal, definition)
+
+    async def _show(self, proposal: Proposal, ruling: Ruling) -> None:
+        self._display.proposal(proposal)
+        if ruling.repairs:
+            self._display.repaired(ruling.repairs)
+        for path, server in ruling.foreign.items():
+            self._display.foreign(path, server)
+
+    async def _answered(self, proposal: Proposal, definition: str) -> Decision:
         choice, why = await self._ask()
         if choice is _Choice.STOP:
             raise Stopped(self._display.say("stopped_before", target=proposal.target))
@@ -118,12 +138,13 @@ class _Asking:
             self._always[_key(proposal, any_arguments=choice is _Choice.ALWAYS)] = definition
         return Decision(allowed=True, by=_PERSON)
 
-    def _approved(self, proposal: Proposal, *, foreign: bool) -> str | None:
+    def _approved(self, proposal: Proposal, ruling: Ruling) -> str | None:
         """Return the definition with which a call is always allowed; None if it is not.
 
-        With values of another server's results only these very arguments count.
+        With values of another server, or made out by repairs, only these very arguments count.
         """
-        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and foreign))
+        is_odd = bool(ruling.foreign and not self._may_flow) or bool(ruling.repairs and not self._repaired)
+        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and is_odd))
         return next((definition for definition in found if definition is not None), None)
 
     async def _ask(self) -> tuple[_Choice, str]:
@@ -157,12 +178,30 @@ class _Asking:
             self._display.notice(problem)
         return Decision(allowed=False, reason=denial("said_no", PromptFormat(lang=self._display.lang)), by=_PERSON)
 
-    def _nobody_to_ask(self, proposal: Proposal, foreign: Mapping[str, str]) -> str:
-        if foreign and matches(proposal, self._patterns):
-            path, server = next(iter(foreign.items()))
-            return self._display.say("nobody_flow", target=proposal.target, path=visible(path), server=visible(server))
-        pattern = shlex.quote(glob.escape(proposal.target))
-        return self._display.say("nobody", target=proposal.target, pattern=pattern)
+    def _refuse(self, proposal: Proposal, ruling: Ruling) -> None:
+        """Say that nobody could be asked, and which line would allow the call."""
+        say, target, rule = self._display.say, proposal.target, ruling.rule
+        if rule is not None and rule.effect == "ask":
+            self._display.refused(proposal, say("nobody_rule", target=target, rule=visible(rule.name)))
+            return
+        if rule is None:
+            why = say("nobody", target=target, pattern=shlex.quote(glob.escape(target)))
+        elif ruling.foreign and not rule.may_flow:
+            path, server = next(iter(ruling.foreign.items()))
+            why = say("nobody_flow", target=target, path=visible(path), server=visible(server))
+        else:
+            why = say("nobody_repaired", target=target, codes=", ".join(ruling.repairs))
+        self._display.refused(proposal, why)
+        more = {**({"flow": "allow"} if ruling.foreign else {}), **({"repaired": True} if ruling.repairs else {})}
+        self._display.line("", f"{say('or_in_file', file=visible(str(own_file())))}\n{_as_toml(target, more)}")
+
+
+def _as_toml(target: str, more: Mapping[str, object]) -> str:
+    """Write the rule that allows a tool, as it can be put behind a file of rules."""
+    import tomli_w
+
+    rows = tomli_w.dumps({"allow": glob.escape(target), **more}).strip().split("\n")
+    return "\n".join(f"  {visible(row)}" for row in ("[[rule]]", *rows))
 
 
 def _key(proposal: Proposal, *, any_arguments: bool) -> tuple[str, str, str]:

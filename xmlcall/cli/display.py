@@ -9,7 +9,7 @@ Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose 
 
 import difflib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -177,6 +177,10 @@ class Display:
     def foreign(self, path: str, server: str) -> None:
         """Say that a value came from another server's result."""
         self._print(f"  {self.say('foreign', path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
+
+    def repaired(self, codes: Sequence[str]) -> None:
+        """Say that a call was not written as it is shown."""
+        self._print(f"  {self.say('made_out', codes=', '.join(map(visible, codes)))}", "yellow")
 
     def changed(self, before: str, now: str) -> None:
         """Show how a tool's definition differs from the one that was allowed."""

@@ -6,6 +6,7 @@ A default stands here only: help texts take it from `%(default)s`.
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 from ..errors import UsageError
@@ -22,6 +23,7 @@ __all__ = [
     "add_mcp_option",
     "add_model_choice",
     "add_model_options",
+    "add_policy_option",
     "add_profile_option",
     "add_server_options",
     "add_tool_tokens",
@@ -179,6 +181,14 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "terminal)",
     )
     tools.add_argument(
+        "--repaired",
+        choices=("ask", "allow"),
+        default="ask",
+        help="what is done with a call that a rule, --allow or an answer allows, if a name or a value of it had to be made out "
+        "of what the model wrote (default: %(default)s; --yes asks about nothing)",
+    )
+    add_policy_option(tools)
+    tools.add_argument(
         "--mode",
         choices=("xml", "native"),
         help="xml: tools are offered in the prompt and calls read from the text; native: the server's own function calling "
@@ -200,6 +210,17 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     add_call_threshold(tools)
     add_tool_tokens(tools)
     add_constrain(tools)
+
+
+def add_policy_option(parser: argparse._ActionsContainer) -> None:
+    """Declare the file of rules."""
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file of rules about what runs, beside your own xmlcall.toml in the configuration folder; an xmlcall.toml in "
+        "the working directory only asks and denies until it is named here (docs/configuration.md)",
+    )
 
 
 def add_dialect_option(parser: argparse._ActionsContainer) -> None:

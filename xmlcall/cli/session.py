@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
 from ..agent.loop import ToolLoop
+from ..agent.policy_file import load_rules
+from ..agent.rules import Rule, Rules
 from ..backends.connect import connect
 from ..prompting.grades import ToolPrompt
 from ..types.calls import Message
@@ -27,7 +29,7 @@ from .words import Say
 
 __all__ = ["Session", "open_session", "opening_messages", "stop_message"]
 
-_DEMO_ONLY = ["demo.*"]
+_DEMO_ONLY = ("demo.*",)
 
 
 class Session:
@@ -118,11 +120,13 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
     if options.verbose or (is_interactive() and options.mcp):
         for server in servers:
             display.line("", described(server), style="dim")
+    free = {"may_flow": options.flow == "allow", "repaired": options.repaired == "allow"}
+    rules = _rules(options, display).freed(**free)
     return ToolLoop(
         backend,
         hosts_of(servers, options, features_of(options, display, lambda: backend)),
-        policy=approval(_allowed(options), display, may_flow=options.yes or options.flow == "allow"),
-        repair=RepairPolicy(on_repeat=approval_of_repeats(display)),
+        policy=approval(rules, display, yes=options.yes, **free),
+        repair=RepairPolicy(on_repeat=approval_of_repeats(rules, display)),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,
@@ -137,11 +141,14 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
     )
 
 
-def _allowed(options: argparse.Namespace) -> list[str]:
-    """Return the globs of calls that need no question: the built-in demo server's, not those of a configured `demo`."""
-    if options.yes:
-        return ["*"]
-    return [*options.allow, *([] if options.mcp else _DEMO_ONLY)]
+def _rules(options: argparse.Namespace, display: Display) -> Rules:
+    """Return the rules of files and options; calls of the built-in demo server need no question, those of a configured one do."""
+    loaded = load_rules(options.policy)
+    if path := loaded.passed_over:
+        display.notice(display.say("strict_here", file=path, name=path.name))
+    given = [Rule(effect="allow", tools=(glob,), source="--allow") for glob in options.allow]
+    demo = [] if options.mcp else [Rule(effect="allow", tools=_DEMO_ONLY, repaired=True, may_flow=True)]
+    return Rules(rules=(*loaded.rules.rules, *given, *demo))
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:

@@ -85,6 +85,15 @@ EN = {
     "no_sampling": "{server} asked for a completion by the model, and was refused. Allow it with --sampling allow",
     "no_roots": "{server} asked in which folders it may work, and was told none. Name one with --root",
     "log_left_out": "{count} messages before it were left out",
+    "nobody_rule": "{target} did not run: the rule {rule} asks, and there is no terminal to ask on. "
+    "Change the rule, or answer every question with --yes",
+    "nobody_repaired": "{target} did not run: the call was not written quite as it would run ({codes}), and there is no terminal "
+    "to ask on. Allow such calls with --repaired allow",
+    "or_in_file": "or allow it for good, in {file}:",
+    "denied_by": "a rule does not let it run: {rule}",
+    "made_out": "not written quite as it is shown; made out of it: {codes}",
+    "strict_here": "{file} is in the working directory: only its rules that ask or deny hold. If you know the file, name it: "
+    "--policy {name}",
     "stopped_before": "stopped before {target} ran",
     "stopped": "stopped",
     "usage": "{counts}; replies: {replies}",
@@ -200,6 +209,13 @@ ZH = {
     "no_sampling": "{server} 想请模型写一段文字，已被拒绝。用 --sampling allow 允许",
     "no_roots": "{server} 问可以在哪些文件夹里工作，得到的回答是没有。用 --root 指定",
     "log_left_out": "之前有 {count} 条消息被省略",
+    "nobody_rule": "{target} 没有运行：规则 {rule} 要求询问，而没有可以询问的终端。请修改规则，或用 --yes 对所有问题回答“是”",
+    "nobody_repaired": "{target} 没有运行：调用的写法与将要运行的不完全一样（{codes}），而没有可以询问的终端。"
+    "用 --repaired allow 允许这样的调用",
+    "or_in_file": "或者在 {file} 中长期允许它：",
+    "denied_by": "有一条规则不允许它运行：{rule}",
+    "made_out": "写法与显示的不完全一样；据此推断：{codes}",
+    "strict_here": "{file} 在工作目录中：只有其中询问或拒绝的规则有效。如果你了解这个文件，请指明它：--policy {name}",
     "stopped_before": "在运行 {target} 之前停止",
     "stopped": "已停止",
     "usage": "{counts}；回复：{replies}",

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ...schema.mending import mended, sentence
 from ...schema.validation import check_schema
+from .plain_text import hidden_value, plain_tool
 from .wire import requires_task
 
 __all__ = ["ORIGINAL", "Filter", "filtered"]
@@ -93,11 +94,14 @@ class Filter:
         wanted: list[dict[str, Any]] = []
         left_out: list[str] = []
         changed: list[str] = []
+        hidden: list[str] = []
         for tool in page["tools"]:
             if len(wanted) > self._max_tools or len(left_out) > self._max_tools:
                 break
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
                 continue
+            tool, said = plain_tool(tool) if isinstance(tool, dict) else (tool, [])
+            hidden += said
             tool, change = _with_usable_schema(tool)
             problem = _problem(tool, version, runs_tasks=self.runs_tasks)
             if problem is None:
@@ -106,6 +110,7 @@ class Filter:
             else:
                 left_out.append(problem)
         notices = _first(left_out, "were left out") + _first(changed, "are offered with changed schemas")
+        notices += _first(hidden, "say less of themselves")
         cursor = page.get("nextCursor")
         if cursor is not None and not isinstance(cursor, str):
             notices.append("The rest of the tools was left out: nextCursor is not a string.")
@@ -159,6 +164,8 @@ def _problem(tool: Any, version: str, *, runs_tasks: bool) -> str | None:
         validate_server_result("tools/list", version, _PAGE_FIELDS | {"tools": [_reduced(tool)]})
     except (ValidationError, ValueError) as error:
         return f"{label} {_first_error(error)}."
+    if hidden := hidden_value(tool["inputSchema"]):
+        return f"{label} its schema hides characters in {hidden}."
     broken = check_schema(tool["inputSchema"])
     return f"{label} {broken}." if broken else None
 

@@ -29,6 +29,7 @@ from .errors import SessionLost, connect_error, is_lost, older_transport, protoc
 from .filter import ORIGINAL
 from .oauth import SignIn
 from .patience import Patience
+from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
 from .tasks import call_as_task
 from .wire import cut_result, requires_task, result_from_mcp
@@ -69,6 +70,7 @@ class McpHost:
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
         self._instructions = ""
+        self._of_instructions: tuple[str, ...] = ()
         self._notices: tuple[str, ...] = ()
 
     @property
@@ -88,8 +90,8 @@ class McpHost:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The tools that the last `tools()` left out or changed, and why, one sentence each."""
-        return self._notices
+        """What the server says that was left out or changed, and why, one sentence each."""
+        return (*self._of_instructions, *self._notices)
 
     @property
     def changed(self) -> asyncio.Event:
@@ -205,7 +207,8 @@ class McpHost:
                 self._reached, connection = older, over_sse
         if not connection.opened:
             raise connect_error(self._server, connection, self._connect_timeout) from connection.failure
-        self._instructions = connection.instructions
+        self._instructions, what = plain_text(connection.instructions, INSTRUCTIONS)
+        self._of_instructions = (f"Its instructions were changed: {what}.",) if what else ()
         return connection
 
     async def _attempt(self, server: ServerConfig, mode: str, deadline: float) -> Connection:

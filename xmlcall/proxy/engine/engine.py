@@ -23,7 +23,7 @@ from urllib.parse import quote
 from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
 from ...agent.fitted_backend import FittedBackend
-from ...agent.policy import allow
+from ...agent.rules import allow
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Generation, Limits, Offer, Turn, Words

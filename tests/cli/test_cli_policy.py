@@ -1,0 +1,88 @@
+"""What a file of rules does to `run`, and what `xmlcall policy` tells of it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from servers.started import ProcessFiles
+
+QUESTION = "[s]top: "
+
+REPAIRED = call("echo", text="hi").replace('name="text"', 'name="Text"')
+
+
+def configured(tmp_path: Path) -> str:
+    path = tmp_path / "mcp.json"
+    server = {"command": sys.executable, "args": [HOSTILE, "good"], "env": ProcessFiles(tmp_path).env}
+    path.write_text(json.dumps({"mcpServers": {"files": server}}))
+    return str(path)
+
+
+def run(tmp_path: Path, rules: str, *options: str, reply: str = "", here: bool = False) -> tuple[int, str, bool]:
+    """Return the exit code, what was told, and whether the tool ran."""
+    file = tmp_path / "xmlcall.toml" if here else tmp_path / "rules.toml"
+    file.write_text(rules)
+    named = [] if here else ["--policy", str(file)]
+    with model_server(reply or call("echo", text="hi"), "Done.") as (url, _):
+        done = run_cli("run", "--mcp", configured(tmp_path), "--model", url, *named, *options, "Go.", home=tmp_path)
+    return done.returncode, done.stderr, "tools/call" in ProcessFiles(tmp_path).received()
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "ran", "told"),
+    [
+        ('allow = "files.*"', (), True, ""),
+        ('[[rule]]\nallow = "files.*"\nwhere.text.like = "h*"', (), True, ""),
+        ('[[rule]]\nallow = "files.*"\nwhere.text.like = "x*"', (), False, '[[rule]]\n  allow = "files.echo"\n'),
+        ('deny = "files.*"', ("--allow", "*"), False, "a rule does not let it run: deny files.* (rules.toml)"),
+        ('deny = "files.*"', ("--yes",), False, "a rule does not let it run: deny files.* (rules.toml)"),
+        ('ask = "files.*"', ("--allow", "*"), False, "the rule ask files.* (rules.toml) asks"),
+        ('ask = "files.*"', ("--yes",), True, ""),
+    ],
+)
+def test_rules_decide(rules: str, options: tuple[str, ...], ran: bool, told: str, tmp_path: Path) -> None:
+    code, errors, found = run(tmp_path, rules, *options)
+    assert (code, found) == (0 if ran else 1, ran)
+    assert told in errors
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "ran"),
+    [
+        ("", ("--allow", "*"), False),
+        ("", ("--allow", "*", "--repaired", "allow"), True),
+        ('allow = "*"\nrepaired = true', (), True),
+        ("", ("--yes",), True),
+    ],
+)
+def test_a_call_that_was_made_out_asks(rules: str, options: tuple[str, ...], ran: bool, tmp_path: Path) -> None:
+    _, errors, found = run(tmp_path, rules, *options, reply=REPAIRED)
+    assert found is ran
+    assert ("(parameter-name), and there is no terminal to ask on" in errors) is not ran
+    assert ('  allow = "files.echo"\n  repaired = true\n' in errors) is not ran
+
+
+def test_a_file_of_the_working_directory_does_not_allow(tmp_path: Path) -> None:
+    _, errors, ran = run(tmp_path, 'allow = "*"', here=True)
+    assert not ran
+    assert "only its rules that ask or deny hold. If you know the file, name it: --policy xmlcall.toml" in errors
+    assert run(tmp_path, 'allow = "*"', "--policy", "xmlcall.toml", here=True)[2]
+
+
+def test_a_broken_file_ends_the_command(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("alow = 1")
+    done = run_cli("run", "--policy", str(tmp_path / "rules.toml"), "Hi", home=tmp_path)
+    assert done.returncode == 2
+    assert "rules.toml: alow: expected one of the keys allow, ask, deny" in done.stderr
+
+
+def test_the_person_is_told_of_repairs(tmp_path: Path) -> None:
+    with model_server(REPAIRED, REPAIRED, "Done.") as (url, _):
+        with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
+            assert "not written quite as it is shown; made out of it: parameter-name" in terminal.expect(QUESTION)
+            terminal.send("a\n")
+            terminal.expect(QUESTION)  # "always" is not for calls that were made out
+            terminal.send("n\n")
+            assert terminal.end() == 0

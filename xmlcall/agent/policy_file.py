@@ -1,0 +1,208 @@
+"""Rules from TOML files: the person's own, one that was named, and the one of the working directory, which may only forbid.
+
+    allow = ["files.read_*", "time.*"]
+    deny = ["*.delete_*"]
+
+    [[rule]]
+    allow = "files.write_file"
+    where.path.below = "~/notes"
+
+A file is bounded in size and read strictly: a key that is not known would otherwise do nothing, in silence. A file in the
+working directory may have come with a folder from anybody, or have been written by a tool. So its rules that allow count for
+nothing until a person names it; those that ask or deny can only make things stricter.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from ..errors import UsageError
+from .conditions import CONDITIONS, Condition
+from .rules import Effect, Rule, Rules
+
+__all__ = ["FILE_NAME", "Loaded", "load_rules", "own_file", "read_rules"]
+
+FILE_NAME: Final = "xmlcall.toml"
+_MOST_BYTES: Final = 64 * 1024
+_MOST_RULES: Final = 1000
+_EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
+_TOP: Final = (*_EFFECTS, "rule", "repaired", "flow")
+_IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The rules of a session.
+
+    Args:
+        rules: that hold.
+        files: that they were read from.
+        passed_over: the file of the working directory, if it has rules that allow, which count for nothing there.
+    """
+
+    rules: Rules
+    files: tuple[Path, ...] = ()
+    passed_over: Path | None = None
+
+
+def own_file() -> Path:
+    """Say where the person's own rules are: `$XMLCALL_POLICY`, else a file of the user's configuration."""
+    if chosen := os.environ.get("XMLCALL_POLICY"):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_config_path("xmlcall") / FILE_NAME
+
+
+def load_rules(named: Path | None = None) -> Loaded:
+    """Read the rules of the files that there are.
+
+    Args:
+        named: a file that the person named, beside their own; it has to exist.
+
+    Raises:
+        UsageError: one of the files cannot be read; says the file, the key, what was expected and what came.
+    """
+    trusted = [path for path in (own_file(), named) if path is not None and (path == named or path.is_file())]
+    rules = [rule for path in trusted for rule in read_rules(path).rules]
+    here = Path.cwd() / FILE_NAME
+    if not here.is_file() or any(here.samefile(path) for path in trusted):
+        return Loaded(rules=Rules(rules=tuple(rules)), files=tuple(trusted))
+    found = read_rules(here)
+    stricter = found.only(("deny", "ask"))
+    passed_over = None if len(stricter.rules) == len(found.rules) else here
+    return Loaded(rules=Rules(rules=(*rules, *stricter.rules)), files=(*trusted, here), passed_over=passed_over)
+
+
+def read_rules(file: Path) -> Rules:
+    """Read the rules of a file.
+
+    Args:
+        file: TOML; a relative folder in it is one beside the file.
+
+    Raises:
+        UsageError: it cannot be read; says the file, the key, what was expected and what came.
+    """
+    data = _toml(file)
+    try:
+        return Rules(rules=tuple(_rules(data, file.absolute())))
+    except _Wrong as wrong:
+        raise UsageError(f"{file}: {wrong}") from wrong
+
+
+class _Wrong(ValueError):
+    """A key, what was expected there, and what came."""
+
+    def __init__(self, key: str, expected: str, got: Any) -> None:
+        shown = f"{got!r:.80}"
+        super().__init__(f"{key[:80]}: expected {expected}, got {shown}")
+
+
+def _toml(file: Path) -> Mapping[str, Any]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"expected a policy in {file}, got: {error.strerror or error}") from error
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"expected a policy in {file}, of {_MOST_BYTES:,} bytes at most, got more")
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"expected TOML in {file}, got: {str(error)[:200]}") from error
+
+
+def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
+    _known(data, _TOP, "")
+    usual = {"repaired": _flag(data, ""), "may_flow": _flow(data, "")}
+    for effect in _EFFECTS:
+        if effect in data:
+            yield Rule(
+                effect=effect, tools=_texts(data[effect], effect), source=file.name, **(usual if effect == "allow" else {})
+            )
+    tables = data.get("rule", [])
+    if not isinstance(tables, list) or len(tables) > _MOST_RULES:
+        raise _Wrong("rule", f"at most {_MOST_RULES} tables [[rule]]", tables)
+    for number, table in enumerate(tables, start=1):
+        yield _rule(table, f"rule {number}", usual, file)
+
+
+def _rule(table: Any, key: str, usual: Mapping[str, bool], file: Path) -> Rule:
+    if not isinstance(table, dict):
+        raise _Wrong(key, "a table", table)
+    _known(table, _IN_RULE, f"{key}, ")
+    effects = [effect for effect in _EFFECTS if effect in table]
+    if len(effects) != 1:
+        raise _Wrong(key, "one of the keys allow, ask and deny", ", ".join(effects) or "none of them")
+    effect = effects[0]
+    more = {"repaired": _flag(table, f"{key}, "), "may_flow": _flow(table, f"{key}, ")}
+    if effect != "allow" and (given := [name for name in ("repaired", "flow") if name in table]):
+        raise _Wrong(f"{key}, {given[0]}", "this key only beside allow", effect)
+    chosen = {name: usual[name] if value is None else value for name, value in more.items()} if effect == "allow" else {}
+    return Rule(
+        effect=effect,
+        tools=_texts(table[effect], f"{key}, {effect}"),
+        where=_where(table.get("where", {}), f"{key}, where", file.parent),
+        source=f"{file.name}, {key}",
+        **{name: bool(value) for name, value in chosen.items()},
+    )
+
+
+def _known(table: Mapping[str, Any], keys: tuple[str, ...], before: str) -> None:
+    if unknown := sorted(table.keys() - {*keys}):
+        raise _Wrong(f"{before}{unknown[0]}", f"one of the keys {', '.join(keys)}", unknown[0])
+
+
+def _texts(value: Any, key: str) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise _Wrong(key, "a string, or a list of strings", value)
+    return tuple(texts)
+
+
+def _flag(table: Mapping[str, Any], before: str) -> Any:
+    if not isinstance(table.get("repaired", False), bool):
+        raise _Wrong(f"{before}repaired", "true or false", table["repaired"])
+    return table.get("repaired")
+
+
+def _flow(table: Mapping[str, Any], before: str) -> Any:
+    if table.get("flow", "ask") not in ("ask", "allow"):
+        raise _Wrong(f"{before}flow", '"ask" or "allow"', table["flow"])
+    return table["flow"] == "allow" if "flow" in table else None
+
+
+def _where(table: Any, key: str, folder: Path) -> dict[str, tuple[Condition, ...]]:
+    if not isinstance(table, dict):
+        raise _Wrong(key, "a table of arguments", table)
+    found: dict[str, tuple[Condition, ...]] = {}
+    for name, asked in table.items():
+        if not isinstance(asked, dict) or not asked:
+            raise _Wrong(f"{key}.{name}", f"a table with one of the keys {', '.join(CONDITIONS)}", asked)
+        _known(asked, tuple(CONDITIONS), f"{key}.{name}, ")
+        found[name] = tuple(_condition(kind, value, f"{key}.{name}.{kind}", folder) for kind, value in asked.items())
+    return found
+
+
+def _condition(kind: str, value: Any, key: str, folder: Path) -> Condition:
+    if kind == "one_of":
+        if not isinstance(value, list) or not value or not all(isinstance(each, str | int | float) for each in value):
+            raise _Wrong(key, "a list of strings, numbers, true or false", value)
+        return CONDITIONS[kind](value)
+    texts = _texts(value, key)
+    if kind == "below":
+        texts = tuple(_folder(text, key, folder) for text in texts)
+    return CONDITIONS[kind](tuple(map(str.lower, texts)) if kind == "host" else texts)
+
+
+def _folder(text: str, key: str, beside: Path) -> str:
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # the home of a user that there is not
+        raise _Wrong(key, "a folder", text) from error
+    if "\0" in text:
+        raise _Wrong(key, "a folder", text)
+    return str(beside / path)

@@ -1,0 +1,184 @@
+"""Rules about which calls run: the strictest rule that matches a call decides, and where none matches, the person is asked.
+
+Neither the order of rules nor how much a glob says matters: deny goes before ask, and ask before allow. What a rule allows is
+asked about all the same if repairs made out a name or a value (`repaired`), or if a value comes from another server (`flows`);
+the rule may allow these, too.
+
+Globs match `server.tool`, the server's name as configured and the tool's own name, never the name that a model sees. Tool
+annotations are hints of an untrusted server (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the
+question of `flows`.
+"""
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from .conditions import Condition, holds
+from .flows import flows
+from .policy import Decision, Policy, Proposal
+from .repaired import made_out
+
+__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "ruled"]
+
+Effect = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What happens to calls of some tools.
+
+    Args:
+        effect: what happens.
+        tools: globs over `server.tool`.
+        where: parameter -> conditions, all of which have to hold; an argument that is not given fits none.
+        repaired: of `allow`, whether calls run that were made out by repairs.
+        may_flow: of `allow`, whether calls run with values of other servers.
+        source: where the rule stands, for people: a file and a place in it, or an option.
+    """
+
+    effect: Effect
+    tools: tuple[str, ...]
+    where: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    repaired: bool = False
+    may_flow: bool = False
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The rule in words, for a record."""
+        shown = f"{self.effect} {', '.join(self.tools[:3])}{', ...' if len(self.tools) > 3 else ''}"
+        return f"{shown} ({self.source})" if self.source else shown
+
+    def names(self, target: str) -> bool:
+        """Say whether a glob matches a tool.
+
+        Args:
+            target: `server.tool`.
+        """
+        return any(fnmatch.fnmatchcase(target, glob) for glob in self.tools)
+
+    def matches(self, proposal: Proposal) -> bool:
+        """Say whether the rule is about a call; in doubt one that allows is not, and others are.
+
+        Args:
+            proposal: the call.
+        """
+        if not self.names(proposal.target):
+            return False
+        arguments, doubtful = proposal.call.arguments, self.effect != "allow"
+        fits = [
+            holds(condition, arguments[name]) if name in arguments else False
+            for name, conditions in self.where.items()
+            for condition in conditions
+        ]
+        return all(doubtful if each is None else each for each in fits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What rules say about a call.
+
+    Args:
+        effect: what happens.
+        rule: the one that decided; None if none matches the call.
+        repairs: codes of the repairs for which it is asked about, although a rule allows its tool.
+        foreign: JSON path -> server, of the values for which it is.
+    """
+
+    effect: Effect
+    rule: Rule | None = None
+    repairs: tuple[str, ...] = ()
+    foreign: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All rules of a session.
+
+    Args:
+        rules: in any order.
+    """
+
+    rules: tuple[Rule, ...] = ()
+
+    def judge(self, proposal: Proposal) -> Ruling:
+        """Say what happens to a call.
+
+        Args:
+            proposal: the call.
+        """
+        matching = [rule for rule in self.rules if rule.matches(proposal)]
+        if denies := next((rule for rule in matching if rule.effect == "deny"), None):
+            return Ruling(effect="deny", rule=denies)
+        repairs = made_out(proposal.call)
+        asks = next((rule for rule in matching if rule.effect == "ask"), None)
+        fitting = [rule for rule in matching if asks is None and (rule.repaired or not repairs)]
+        if free := next((rule for rule in fitting if rule.may_flow), None):
+            return Ruling(effect="allow", rule=free)
+        foreign = flows(proposal)
+        if fitting and not foreign:
+            return Ruling(effect="allow", rule=fitting[0])
+        return Ruling(effect="ask", rule=asks or next(iter(matching), None), repairs=repairs, foreign=foreign)
+
+    def about(self, target: str) -> tuple[Rule, ...]:
+        """Return the rules that name a tool, the strictest first.
+
+        Args:
+            target: `server.tool`.
+        """
+        order = ("deny", "ask", "allow")
+        return tuple(sorted((rule for rule in self.rules if rule.names(target)), key=lambda rule: order.index(rule.effect)))
+
+    def only(self, effects: Iterable[Effect]) -> "Rules":
+        """Return the rules with some effects.
+
+        Args:
+            effects: that are kept.
+        """
+        kept = frozenset(effects)
+        return Rules(rules=tuple(rule for rule in self.rules if rule.effect in kept))
+
+    def freed(self, *, may_flow: bool = False, repaired: bool = False) -> "Rules":
+        """Return rules whose `allow` holds for more calls.
+
+        Args:
+            may_flow: for those with values of other servers.
+            repaired: for those that were made out by repairs.
+        """
+        freed = (replace(rule, may_flow=rule.may_flow or may_flow, repaired=rule.repaired or repaired) for rule in self.rules)
+        return Rules(rules=tuple(freed))
+
+
+async def _deny(proposal: Proposal) -> Decision:
+    return Decision(allowed=False, by="no rule")
+
+
+def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
+    """Make a policy of rules.
+
+    Args:
+        rules: asked first.
+        otherwise: asked about what is to be asked about; by default it is denied.
+    """
+
+    async def decide(proposal: Proposal) -> Decision:
+        ruling = rules.judge(proposal)
+        if ruling.effect == "ask" or ruling.rule is None:
+            return await otherwise(proposal)
+        return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
+
+    return decide
+
+
+def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool = True, repaired: bool = True) -> Policy:
+    """Make a policy that allows what a glob matches.
+
+    Args:
+        patterns: globs over `server.tool`, for example `files.read_*` or `*`.
+        otherwise: asked about everything else; by default it is denied.
+        may_flow: whether that holds for calls with values of another server's results, too (see `flows`).
+        repaired: whether it holds for calls of which repairs made out a name or a value (see `repaired`).
+    """
+    rules = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired) for glob in patterns)
+    return ruled(Rules(rules=tuple(rules)), otherwise)

@@ -1,0 +1,198 @@
+"""Descriptions by servers as plain text of bounded length: what a person cannot see, no model reads either.
+
+Text can be hidden in characters without a glyph: tags (U+E0000), variation selectors, zero-width characters, marks that reorder
+what stands around them. They are removed, and so are control characters and terminal escapes. Some of them are needed to write
+emoji, Persian, Hindi or Arabic; those are kept where they do that, one at a time, so that a run of them is not:
+
+| character | is kept |
+|---|---|
+| tab, line feed | always |
+| zero-width joiner | between emoji, and behind a letter of a script that joins (Arabic to Sinhala) |
+| zero-width non-joiner | between letters of these scripts |
+| variation selector 15, 16 | behind a symbol, digit, `#` or `*` |
+| variation selector 17 to 256 | behind a Chinese character |
+| marks of direction (U+200E, U+200F, U+061C) | in a text with letters that run from right to left |
+| tags | in the flags of England, Scotland and Wales |
+
+Sources: UAX 9 (direction), UTS 51 (emoji sequences), UTS 37 (ideographic variations). Cost: linear.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["INSTRUCTIONS", "hidden_value", "hides", "plain_text", "plain_tool"]
+
+INSTRUCTIONS: Final = 16_000
+"""The most characters of a server's instructions, and of a tool's description."""
+
+_LIMITS: Final[Mapping[str, int]] = {"title": 200, "description": INSTRUCTIONS}
+_OF_PARAMETER: Final[Mapping[str, int]] = {"title": 200, "description": 4000, "$comment": 4000}
+_VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
+_DEPTH: Final = 64  # as deep as a schema may be
+
+_JOINS: Final = "\u0600-\u08ff\u0900-\u0dff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc"
+_SYMBOL: Final = r"#*0-9\u00a9\u00ae\u203c\u2049\u2122-\u3299\U0001f000-\U0001faff"
+_HAN: Final = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_PICTURE: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
+_FLAG: Final = "|".join(
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in name) + "\U000e007f" for name in ("gbeng", "gbsct", "gbwls")
+)
+_KEPT: Final = re.compile(
+    rf"{_FLAG}"
+    rf"|(?<=[{_JOINS}])\u200c(?=[{_JOINS}])"
+    rf"|(?<=[{_JOINS}])\u200d(?![\u200b-\u200f])"
+    rf"|(?:(?<=[{_PICTURE}])|(?<=[{_PICTURE}]\ufe0f))\u200d(?=[{_PICTURE}])"
+    rf"|(?<=[{_SYMBOL}])[\ufe0e\ufe0f]"
+    rf"|(?<=[{_HAN}])[\U000e0100-\U000e01ef]"
+)
+_DIRECTION: Final = frozenset("\u200e\u200f\u061c")
+# Marks of Arabic, Syriac and Kaithi numbers and verses: of the category of invisible ones, and visible.
+_VISIBLE: Final = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+# Without a glyph, though of other categories: joiners, fillers of Hangul, vowels of Khmer, selectors of Mongolian.
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+_ESCAPE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\)?")
+
+
+def plain_text(text: str, most: int) -> tuple[str, str]:
+    """Remove what is hidden from a text, and cut it.
+
+    Args:
+        text: by a server.
+        most: characters that are kept.
+
+    Returns:
+        The text, with a mark at its end if anything was taken away; and what was, as a clause, "" for nothing.
+    """
+    even = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    seen, count = _without_hidden(_ESCAPE.sub("\x1b", even))
+    told = [f"{count} hidden characters were removed"] if count else []
+    if len(seen) > most:
+        told.append(f"{len(seen) - most:,} more characters were left out")
+        seen = seen[:most]
+    mark = ", and ".join(told)
+    return (f"{seen} [{mark}]" if mark else seen), mark
+
+
+def hides(text: str) -> bool:
+    """Say whether a value has characters that nobody sees; control characters, which a value may need, aside.
+
+    Args:
+        text: a value or a name of a schema.
+    """
+    return any(unicodedata.category(char) != "Cc" for char in _hidden(text))
+
+
+def _without_hidden(text: str) -> tuple[str, int]:
+    if not any(map(_is_odd, text)):
+        return text, 0
+    hidden = 0
+    kept: list[str] = []
+    for piece, may_stay in _pieces(text):
+        found = piece if may_stay else "".join(char for char in piece if not _is_odd(char))
+        hidden += len(piece) - len(found)
+        kept.append(found)
+    return "".join(kept), hidden
+
+
+def _hidden(text: str) -> Iterator[str]:
+    return (char for piece, may_stay in _pieces(text) if not may_stay for char in piece if _is_odd(char))
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Cut a text into pieces, and say of each whether its odd characters may stay."""
+    if _runs_leftwards(text):
+        yield from ((piece, stays or piece in _DIRECTION) for each, stays in _sequences(text) for piece in _around(each, stays))
+    else:
+        yield from _sequences(text)
+
+
+def _around(text: str, stays: bool) -> list[str]:
+    return [text] if stays else [piece for piece in re.split("([\u200e\u200f\u061c])", text) if piece]
+
+
+def _sequences(text: str) -> Iterator[tuple[str, bool]]:
+    start = 0
+    for match in _KEPT.finditer(text):
+        yield text[start : match.start()], False
+        yield match[0], True
+        start = match.end()
+    yield text[start:], False
+
+
+def _runs_leftwards(text: str) -> bool:
+    return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char not in _DIRECTION)
+
+
+def _is_odd(char: str) -> bool:
+    """Say whether a character has no glyph of its own, and is no white space of a text."""
+    if char in "\t\n" or " " <= char <= "~" or char in _VISIBLE:
+        return False
+    is_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0000" <= char <= "\U000e0fff"
+    return is_selector or char in _BLANK or unicodedata.category(char) in ("Cc", "Cf", "Cs") or ord(char) & 0xFFFE == 0xFFFE
+
+
+def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Make what a tool says of itself plain: its title and description, and those of its parameters.
+
+    Args:
+        tool: as a server lists it (MCP 2025-11-25, Tool).
+
+    Returns:
+        The tool, and a sentence about what was taken away, if anything was.
+    """
+    told: list[str] = []
+    found = tool | {key: _told(tool[key], most, key, told) for key, most in _LIMITS.items() if isinstance(tool.get(key), str)}
+    annotations = tool.get("annotations")
+    if isinstance(annotations, dict) and isinstance(annotations.get("title"), str):
+        found["annotations"] = annotations | {"title": _told(annotations["title"], _LIMITS["title"], "title", told)}
+    if "inputSchema" in tool:
+        found["inputSchema"] = _plain_schema(tool["inputSchema"], told, _DEPTH)
+    name = f"{tool.get('name')!r:.80}"
+    return found, [f"What the tool {name} says of itself was changed: {'; '.join(dict.fromkeys(told))}."] if told else []
+
+
+def _told(text: str, most: int, key: str, told: list[str]) -> str:
+    plain, what = plain_text(text, most)
+    if what:
+        told.append(f"{key}: {what}")
+    return plain
+
+
+def _plain_schema(node: Any, told: list[str], depth: int) -> Any:
+    """Return a schema with plain words; names and values, which a call has to repeat, stay as they are."""
+    if depth == 0:
+        return node
+    if isinstance(node, list):
+        return [_plain_schema(each, told, depth - 1) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: value
+        if key in _VALUES
+        else _told(value, _OF_PARAMETER[key], key, told)
+        if key in _OF_PARAMETER and isinstance(value, str)
+        else _plain_schema(value, told, depth - 1)
+        for key, value in node.items()
+    }
+
+
+def hidden_value(schema: Any) -> str:
+    """Return a name or value of a schema that hides characters, escaped; "" if there is none.
+
+    Args:
+        schema: of a tool's arguments.
+    """
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            if hides(node):
+                return f"{node!a:.80}"
+        elif isinstance(node, list):
+            stack += node
+        elif isinstance(node, dict):
+            stack += node
+            stack += node.values()
+    return ""
