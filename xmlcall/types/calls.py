@@ -13,6 +13,7 @@ from .tool import Tool
 
 __all__ = [
     "MISSING",
+    "Audience",
     "AudioContent",
     "Content",
     "EmbeddedResource",
@@ -39,6 +40,9 @@ Span = tuple[int, int]
 """Start and end offset in characters of the reply, end exclusive."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+Audience = tuple[Literal["user", "assistant"], ...]
+"""For whom a piece of content is: the person (`user`), the model (`assistant`); empty for both (MCP 2025-11-25, annotations)."""
 
 
 class Missing(enum.Enum):
@@ -143,6 +147,7 @@ class TextContent:
     """A text block of a result."""
 
     text: str
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +156,7 @@ class ImageContent:
 
     data: str
     mime_type: str
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +165,7 @@ class AudioContent:
 
     data: str
     mime_type: str
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +176,7 @@ class ResourceLink:
     name: str = ""
     description: str = ""
     mime_type: str = ""
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +187,7 @@ class EmbeddedResource:
     mime_type: str = ""
     text: str | None = None
     blob: str | None = None
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +195,7 @@ class OtherContent:
     """A block of a kind that this version does not know."""
 
     raw: Mapping[str, Any]
+    audience: Audience = ()
 
 
 Content = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContent

@@ -27,6 +27,7 @@ from ..config import ServerConfig
 from .connection import Connection
 from .errors import SessionLost, connect_error, is_lost, protocol_error, request_error, timeout_error
 from .filter import ORIGINAL
+from .served import McpServed
 from .wire import cut_result, result_from_mcp
 
 __all__ = ["McpHost"]
@@ -53,6 +54,7 @@ class McpHost:
         self._changed = asyncio.Event()
         self._instructions = ""
         self._notices: tuple[str, ...] = ()
+        self._served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
 
     @property
     def server(self) -> ServerConfig:
@@ -73,6 +75,11 @@ class McpHost:
     def notices(self) -> tuple[str, ...]:
         """The tools that the last `tools()` left out or changed, and why, one sentence each."""
         return self._notices
+
+    @property
+    def served(self) -> McpServed:
+        """The server's resources and prompts."""
+        return self._served
 
     @property
     def changed(self) -> asyncio.Event:
