@@ -14,7 +14,7 @@ from profiles import examples
 from xmlcall import Catalog, Message, Tool, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting import grades
-from xmlcall.prompting.fit_context import tokens_of
+from xmlcall.prompting.tokens import tokens_of
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.grades import USUAL, Budget, ToolPrompt, budget_for, tool_prompt_within
 from xmlcall.prompting.placement import with_fitting, with_reminder, with_system

@@ -152,19 +152,21 @@ class TextContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageContent:
-    """An image block: base64 data."""
+    """An image block: base64 data; `path`: the file that it was written to, if it was."""
 
     data: str
     mime_type: str
+    path: str = ""
     audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioContent:
-    """An audio block: base64 data."""
+    """An audio block: base64 data; `path`: the file that it was written to, if it was."""
 
     data: str
     mime_type: str
+    path: str = ""
     audience: Audience = ()
 
 
@@ -181,12 +183,13 @@ class ResourceLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedResource:
-    """A resource given in full: `text`, or `blob` in base64."""
+    """A resource given in full: `text`, or `blob` in base64; `path`: the file that this was written to, if it was."""
 
     uri: str
     mime_type: str = ""
     text: str | None = None
     blob: str | None = None
+    path: str = ""
     audience: Audience = ()
 
 
