@@ -188,7 +188,7 @@ async def test_answers_outside_the_protocol_lose_only_what_is_broken(case: str) 
     async def handler(request: Request) -> Answer:
         asked = request.body.get("method")
         if asked == "initialize":
-            capabilities = {"resources": {}, "prompts": {}, "completions": {}}
+            capabilities: dict[str, Any] = {"resources": {}, "prompts": {}, "completions": {}}
             info = {"name": "raw", "version": "1"}
             return reply(request, {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info})
         return reply(request, answer) if asked == method else Answer(status=202)

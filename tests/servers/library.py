@@ -1,4 +1,4 @@
-"""An MCP server of 2026-07-28 with resources, prompts and all kinds of content: `python library.py [--http]` prints its address."""
+"""An MCP server of 2026-07-28 with resources, prompts and all kinds of content: `python library.py [--http]`."""
 
 import socket
 import sys
@@ -36,7 +36,7 @@ def summarize(title: str, style: str = "short") -> str:
     return f"Summarize {title}, {style}."
 
 
-@server.completion()
+@server.completion()  # type: ignore[no-untyped-call, untyped-decorator]  # the SDK's
 async def complete(reference: Any, argument: types.CompletionArgument, context: Any) -> types.Completion:
     given = (context.arguments if context and context.arguments else {}).get("title", "")
     known = [f"{given}short", "long", "lively"] if argument.name == "style" else ["Emma", "Ulysses"]

@@ -60,7 +60,7 @@ def kept(result: ToolResult, folder: Path | None) -> ToolResult:
     for block in result.content:
         path = _written(block, folder) if left and _data_of(block) is not None else ""
         left -= bool(path)
-        blocks.append(replace(block, path=path) if path else block)  # type: ignore[call-arg]  # only those with data have one
+        blocks.append(_at(block, path) if path else block)
     return replace(result, content=tuple(blocks))
 
 
@@ -81,6 +81,10 @@ def _is_picture(block: ImageContent) -> bool:
     return data is not None and _begins(data, _PICTURES[block.mime_type][0])
 
 
+def _at(block: Content, path: str) -> Content:
+    return replace(block, path=path) if isinstance(block, ImageContent | AudioContent | EmbeddedResource) else block
+
+
 def _data_of(block: Content) -> str | None:
     match block:
         case ImageContent(data=data) | AudioContent(data=data):
@@ -99,12 +103,12 @@ def _written(block: Content, folder: Path) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
     except FileExistsError:  # the same data: the name is made of it
         return str(path)
-    except OSError:
+    except OSError:  # a full disk, a folder of somebody else's
         return ""
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
     return str(path)
 
 

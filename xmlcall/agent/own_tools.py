@@ -26,7 +26,7 @@ from ..prompting.results import resource_list
 from ..tools.catalog import Catalog
 from ..types.calls import Message, TextContent, Tool, ToolResult
 
-__all__ = ["OwnTool", "describing_tool", "more_tool", "resource_tools"]
+__all__ = ["OwnTool", "by_name", "describing_tool", "more_tool", "resource_tools"]
 
 PATIENCE: Final = 3.0
 """Seconds in which a server has to say whether it has resources."""
@@ -161,5 +161,9 @@ def _said(text: str) -> ToolResult:
 
 
 def by_name(tools: Iterable[OwnTool]) -> dict[str, OwnTool]:
-    """Return tools by the names under which they are offered."""
+    """Return tools by the names under which they are offered.
+
+    Args:
+        tools: with different names.
+    """
     return {each.tool.name: each for each in tools}

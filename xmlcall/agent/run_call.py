@@ -104,7 +104,7 @@ class Calling:
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
             problem = misfit(call.arguments, tool.name, catalog)
-            problem = problem or ("" if self._place(call, own)[0] == host else denial("not_allowed", self.format))
+            host, host_tool = self._place(call, own)
             decision = replace(decision, allowed=not problem, reason=problem)
         if not decision.allowed:
             yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format))

@@ -1,9 +1,11 @@
 """What `run` and `chat` share: from options to an open loop with its display."""
 
 import argparse
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
@@ -114,8 +116,18 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus)
         seed=options.seed,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
+        files=_files(),
         **asking_of(options, "xml"),
     )
+
+
+def _files() -> Path:
+    """Say where pictures and other data of results go: `$XMLCALL_FILES`, else a folder of the user's data."""
+    if chosen := os.environ.get("XMLCALL_FILES"):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_data_path("xmlcall") / "files"
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:

@@ -37,8 +37,8 @@ from ..dialects import result_form_of
 from ..dialects.result_form import ResultForm
 from ..types.calls import Message, Tool
 from .earlier_turns import Line, block, line_of
-from .result_frame import is_result_message
 from .more import handle_of, line_end, line_start
+from .result_frame import is_result_message
 from .templates import render
 from .tokens import tokens_of
 
@@ -59,6 +59,7 @@ EARLIER: Final = 0.2
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
 TOKENS_A_NOTE: Final = 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:

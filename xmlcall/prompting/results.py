@@ -48,19 +48,19 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
 def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
     """Say whether texts are the JSON of a structured value.
 
-    FastMCP wraps what is no object in `{"result": ...}`, whose text is the value alone, and writes a text for each item of a list.
+    FastMCP wraps what is no object in `{"result": ...}`; its text is the value alone, and a list has a text for each item.
     """
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
     if isinstance(bare, str) and (bare in texts or bare == "\n".join(texts)):
         return True
     values = [_json_of(text) for text in texts]
-    if any(value == structured or value == bare for value in values):
+    if any(value in (structured, bare) for value in values):
         return True
-    if not isinstance(bare, list) or len(texts) < len(bare):
+    if not isinstance(bare, list) or not 0 < len(bare) <= len(texts):
         return False
     pairs = zip(bare, texts, values, strict=False)
-    return all(item == text or item == value for item, text, value in pairs)
+    return all(item in (text, value) for item, text, value in pairs)
 
 
 def _json_of(text: str) -> Any:
