@@ -4,6 +4,8 @@ import base64
 import re
 import stat
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,9 @@ from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.results import result_text
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, TextContent, Tool, ToolResult
-from xmlcall.types.completion import CompletionRequest
+from xmlcall.types.completion import Chunk, CompletionRequest
 
 LIBRARY = StdioServer(name="library", command=sys.executable, args=(str(Path(__file__).parents[1] / "servers" / "library.py"),))
-OTHER = StdioServer(name="other", command=LIBRARY.command, args=LIBRARY.args)
 QUESTION = Message(role="user", content="What is in the note note://today? Read it from library.")
 
 
@@ -70,13 +71,32 @@ async def test_resources_are_listed_and_read_under_the_policy() -> None:
     assert '<result name="read_resource">' in backend.requests[2].messages[-1].content
 
 
+class Shelf(LocalHost):
+    """A host with one resource, and nothing to start."""
+
+    has_resources = True
+
+    @property
+    def served(self) -> Any:
+        return self
+
+    async def resources(self) -> Listing[Resource]:
+        return Listing(items=(Resource(uri="note://today"),))
+
+    async def resource_templates(self) -> Listing[ResourceTemplate]:
+        return Listing()
+
+    async def read_resource(self, uri: str) -> ToolResult:
+        return ToolResult(content=(EmbeddedResource(uri=uri, text=f"read from {self.name}"),))
+
+
 @pytest.mark.parametrize(
     ("allowed", "runs"), [(["library.read_resource"], True), (["other.*", "library.note"], False), ([], False)]
 )
 async def test_globs_match_the_server_and_read_resource(allowed: list[str], runs: bool) -> None:
     reply = call("read_resource", server="library", uri="note://today")
-    events, _ = await run([reply, "Done."], [McpHost(LIBRARY), McpHost(OTHER)], policy=allowed)
-    assert bool(finished(events)) is runs
+    events, _ = await run([reply, "Done."], [Shelf((), name="library"), Shelf((), name="other")], policy=allowed)
+    assert finished(events) == (["[resource note://today]\nread from library"] if runs else [])
     assert any(isinstance(event, CallDenied) for event in events) is not runs
 
 
@@ -140,11 +160,20 @@ class Reading(ScriptedBackend):
     """Answers what a function makes of the request."""
 
     def __init__(self, reply: Any, **options: Any) -> None:
-        super().__init__(lambda request: reply(request, len(self.requests) - 1), **options)
+        super().__init__((), **options)
+        self._reply = reply
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        self._replies.append([self._reply(request, len(self.requests))])
+        async with aclosing(super().stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 async def test_an_unknown_handle_is_told() -> None:
-    events, _ = await run([call("read_report"), call("read_more", handle="abcdef", start=3), "Done."], [LocalHost([read_report])])
+    events, _ = await run(
+        [call("read_report"), call("read_more", handle="abcdef", start="3"), "Done."], [LocalHost([read_report])]
+    )
     assert finished(events)[1].startswith("There is no result with this handle.")
 
 
@@ -153,7 +182,7 @@ async def test_a_short_result_brings_no_tool_to_read_on() -> None:
         """Be short."""
         return "short"
 
-    events, _ = await run([call("short"), call("read_more", handle="abcdef", start=0), "Done."], [LocalHost([short])])
+    events, _ = await run([call("short"), call("read_more", handle="abcdef", start="0"), "Done."], [LocalHost([short])])
     assert finished(events) == ["short"]
 
 
@@ -177,7 +206,7 @@ CHECKS: dict[str, tuple[Any, ToolResult, str]] = {
 def test_a_result_is_held_against_the_promise_and_never_lost(case: str) -> None:
     schema, result, problem = CHECKS[case]
     told = checked(result, Tool(name="typed", output_schema=schema), ENGLISH)
-    assert (told == result) is not problem
+    assert (told == result) is not bool(problem)
     assert told.structured_content == result.structured_content
     if problem:
         (note,) = told.content
@@ -243,9 +272,13 @@ def test_pictures_for_a_model_are_what_they_say_and_few() -> None:
 
 @pytest.mark.parametrize("sees", [True, False, None])
 async def test_a_picture_goes_to_a_model_that_sees_and_to_a_file(sees: bool | None, tmp_path: Path) -> None:
-    events, backend = await run(
-        [call("cover"), "Blue."], [McpHost(LIBRARY)], capabilities=capable(sees=sees), files=tmp_path / "files"
-    )
+    def cover() -> ToolResult:
+        """Show a cover."""
+        remark = TextContent(text="for the person", audience=("user",))
+        return ToolResult(content=(ImageContent(data=PNG, mime_type="image/png"), remark, TextContent(text="for the model")))
+
+    replies, folder = [call("cover"), "Blue."], tmp_path / "files"
+    events, backend = await run(replies, [LocalHost([cover])], capabilities=capable(sees=sees), files=folder)
     message = backend.requests[1].messages[-1]
     (file,) = (tmp_path / "files").glob("*.png")
     assert f"written to the file {file}]" in message.content

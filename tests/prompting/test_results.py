@@ -69,7 +69,8 @@ def test_what_was_written_to_a_file_tells_where() -> None:
     picture = ImageContent(data="AAEC", mime_type="image/png", path="/files/a.png")
     blob = EmbeddedResource(uri="x://1", blob="AAEC")
     assert result_text(ToolResult(content=(picture, blob))) == (
-        "[image: image/png, 3 bytes, written to the file /files/a.png]\n[resource x://1: binary, 3 bytes, cannot be shown as text]"
+        "[image: image/png, 3 bytes, written to the file /files/a.png]\n"
+        "[resource x://1: binary, 3 bytes, cannot be shown as text]"
     )
 
 

@@ -106,7 +106,7 @@ def _written(block: Content, folder: Path) -> str:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
     except FileExistsError:  # the same data: the name is made of it
-        return str(path)
+        return str(path) if path.is_file() else ""
     except OSError:  # a full disk, a folder of somebody else's
         return ""
     return str(path)
