@@ -26,6 +26,7 @@ from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.results import result_text
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, TextContent, Tool, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.served import Listing, Resource, ResourceTemplate
 
 LIBRARY = StdioServer(name="library", command=sys.executable, args=(str(Path(__file__).parents[1] / "servers" / "library.py"),))
 QUESTION = Message(role="user", content="What is in the note note://today? Read it from library.")

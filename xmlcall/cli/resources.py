@@ -50,7 +50,7 @@ async def _list(router: Router, *, as_json: bool) -> int:
     notices = dict.fromkeys((*resources.notices, *templates.notices))
     for notice in notices:
         complain(notice)
-    found = (*resources.items, *templates.items)
+    found: list[tuple[str, Resource | ResourceTemplate]] = [*resources.items, *templates.items]
     if as_json:
         print(json_text({"resources": [{"server": server, "resource": item} for server, item in found]}))
     else:
