@@ -161,7 +161,7 @@ def test_notes_are_in_the_language_of_the_prompts(lang: str) -> None:
     for name in ("shortened", "left_out"):
         before, _, behind = source(lang, name).strip().partition("{{ count }}")
         assert before in text
-        assert behind in text
+        assert behind.partition("{{")[0] in text
     for line in source(lang, "earlier").splitlines():
         if "{{ text }}" in line:
             assert line.partition("{{ text }}")[0].removeprefix("{{ name }}") in text

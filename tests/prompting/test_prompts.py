@@ -45,7 +45,7 @@ BLOCKS = ToolResult(
         EmbeddedResource(uri="file:///c", mime_type="application/pdf", blob="aGVsbG8="),
         OtherContent(raw={"type": "new", "x": 1}),
     ),
-    structured_content={"repeated": "in the text"},
+    structured_content={"said": "nowhere else"},
 )
 STRUCTURED = ToolResult(structured_content={"temperature": 13.5})
 

@@ -97,6 +97,12 @@ def tell_and_answer(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": text("told")}
 
 
+def subscribe(params: dict[str, Any]) -> dict[str, Any]:
+    """Tell of a change at once, and agree: of a resource below the one that was named."""
+    send({"method": "notifications/resources/updated", "params": {"uri": f"{params['uri']}/below"}})
+    return {}
+
+
 def call_once_in_a_life(params: dict[str, Any]) -> dict[str, Any]:
     """Answer the first call; then the process ends, as after a crash between two requests."""
     send({"id": CURRENT["id"], "result": {"content": text(f"pid {os.getpid()}")}})
@@ -159,6 +165,7 @@ MODES: dict[str, dict[str, Handler]] = {
     "changed": {"tools/call": grow},
     "rewritten": {"tools/call": rewrite},
     "telling": {"tools/call": tell_and_answer},
+    "subscriptions": {"resources/subscribe": subscribe, "resources/unsubscribe": answer(), "tools/call": die},
     "telling_hang": {"tools/call": tell},
     "odd_blocks": {"tools/call": answer(content=ODD_BLOCKS)},
     "no_content": {"tools/call": answer(structuredContent={"a": 1})},

@@ -33,6 +33,9 @@ class FittedBackend(KeptOpen):
         scale: what is known of the model's tokens; shared by all that is sent to it.
         lang: of the notes in the places of what is missing, `en` or `zh`.
         on_cut: told of each request that was cut, before its reply comes.
+
+    Attributes:
+        more: name of the tool that gives the rest of a result that was cut; "" for none.
     """
 
     def __init__(
@@ -40,6 +43,12 @@ class FittedBackend(KeptOpen):
     ) -> None:
         super().__init__(backend)
         self._scale, self._lang, self._on_cut = scale, lang, on_cut
+        self.more = ""
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens that prompt and reply share; None if that is not known."""
+        return self._scale.context_length or self.capabilities.context_length
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`).
@@ -70,7 +79,7 @@ class FittedBackend(KeptOpen):
 
     def _cut(self, request: CompletionRequest, *, is_refused: bool = False) -> tuple[Fitted, CompletionRequest]:
         """Return what fits, and the request for it; vLLM refuses also where not all of `max_tokens` would fit."""
-        length = self._scale.context_length or self.capabilities.context_length
+        length = self.context_length
         if length is None:
             return Fitted(messages=request.messages), request
         wanted = request.max_tokens or REPLY_TOKENS
@@ -78,7 +87,7 @@ class FittedBackend(KeptOpen):
         (least, most), tools = self._scale.bounds, estimate_tools(request.tools)
         fitted = Fitted(messages=request.messages)
         if (estimate(request.messages) + tools) * least > length - room:
-            fitted = fit(request.messages, (length - room) / most - tools, lang=self._lang)
+            fitted = fit(request.messages, (length - room) / most - tools, lang=self._lang, more=self.more)
         max_tokens = min(request.max_tokens, room) if is_refused and request.max_tokens else request.max_tokens
         return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
 

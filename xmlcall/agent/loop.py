@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
 
@@ -22,9 +23,10 @@ from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..prompting import system as prompt
-from ..prompting.fit_context import Fitted, Scale
+from ..prompting.fit_context import Fitted, Scale, estimate
 from ..prompting.format import PromptFormat
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
+from ..prompting.more import LONG, piece_tokens, texts_of
 from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
@@ -36,6 +38,7 @@ from .cut_off import closed
 from .events import Answer, LoopEvent, Shortened, StepEnded
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
+from .own_tools import OwnTool, by_name, more_tool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Calling
@@ -76,6 +79,7 @@ class ToolLoop:
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
         audit: is told of each call before it runs and after, such as an `AuditFile`; where it raises, the call does not run.
+        files: folder for pictures, sound and other data in results; None to keep none.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class ToolLoop:
         timeout: float | None = None,
         tool_tokens: int | None = None,
         audit: Audit | None = None,
+        files: Path | None = None,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
@@ -108,12 +113,15 @@ class ToolLoop:
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         self._format = PromptFormat(lang=lang, parallel=parallel)
         policy = policy if callable(policy) else allow(policy)
-        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format, audit=audit)
+        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format, audit=audit, files=files)
         self._reminder_wanted = reminder
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._tool_tokens = tool_tokens
         self._catalog: Catalog | None = None
+        self._own: dict[str, OwnTool] = {}
+        self._all = Catalog(())  # with our own tools
+        self._longer: tuple[Catalog, Catalog, OwnTool] | None = None  # a catalog, and the same with the tool to read on
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._scale = Scale()
         self._told = _ToldCuts()
@@ -166,9 +174,12 @@ class ToolLoop:
         return self._format.family
 
     async def catalog(self) -> Catalog:
-        """Return the tools on offer, listed again if a server said that they changed."""
+        """Return the tools of the servers, listed again if one said that they changed."""
         if self._catalog is None or self.router.changed.is_set():
             self._catalog = Catalog(await self.router.tools())
+            self._own = by_name(await resource_tools(self.router, self._catalog, self._format))
+            own = [each.tool for each in self._own.values()]
+            self._all = Catalog([*self._catalog, *own]) if own else self._catalog
         return self._catalog
 
     async def system_prompt(self) -> str:
@@ -177,7 +188,8 @@ class ToolLoop:
 
     async def tool_prompt(self) -> ToolPrompt:
         """Return how the tools on offer are described to the model in mode `xml`; rendered once for the same tools."""
-        catalog, instructions = await self.catalog(), dict(self.router.instructions())
+        await self.catalog()
+        catalog, instructions = self._all, dict(self.router.instructions())
         if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
             budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
             offered = tool_prompt_within(budget, catalog, self._format, instructions=instructions)
@@ -218,10 +230,11 @@ class ToolLoop:
             raise UsageError("the last message must be the person's (role 'user') or a result")
         shortened: list[Shortened] = []
         on_cut = self._told.teller(len(opened), shortened)
-        turn = await self._turn(opened, FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut))
+        backend = FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut)
+        turn = await self._turn(opened, backend)
         while not turn.stop_reason:
             if turn.count:
-                await self._renew(turn)
+                self._renew(turn, await self._offer(backend, [*opened, *turn.added]))
             async with aclosing(turn.step()) as events:
                 async for event in events:
                     while shortened:
@@ -252,7 +265,7 @@ class ToolLoop:
         return closed(messages, reply, calls, ended or {}, catalog, self._format, has_tool_role=has_tool_role)
 
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
-        request, offered = _last_request(opened), await self._offer()
+        request, offered = _last_request(opened), await self._offer(backend, opened)
         return Turn(
             Generation(
                 backend=backend,
@@ -267,12 +280,23 @@ class ToolLoop:
             partial(self._decided, opened, backend, offered.calling.offered),
         )
 
-    async def _offer(self) -> Offer:
-        """Return the tools of a turn; where the prompt does not offer them, they are as their servers list them."""
-        if self._mode != "xml":
-            return Offer(catalog=await self.catalog(), calling=self._calling)
-        offered = await self.tool_prompt()
-        return Offer(catalog=offered.catalog, calling=replace(self._calling, offered=offered))
+    async def _offer(self, backend: FittedBackend, conversation: Sequence[Message]) -> Offer:
+        """Return the tools of a turn; where the prompt does not offer them, they are as their servers list them.
+
+        With them stands the tool to read on, once there is a result that may be sent in part. The prompt never describes it: the
+        note in the place of what is left out does.
+        """
+        offered = await self.tool_prompt() if self._mode == "xml" else None
+        await self.catalog()
+        catalog, own = offered.catalog if offered else self._all, self._own
+        if _may_be_cut(conversation, backend.context_length):
+            if self._longer is None or self._longer[0] is not catalog:
+                more = more_tool(catalog, self._format, lambda: piece_tokens(backend.context_length))
+                self._longer = (catalog, Catalog([*catalog, more.tool]), more)
+            _, catalog, more = self._longer
+            own = {**own, more.tool.name: more}
+            backend.more = more.tool.name
+        return Offer(catalog=catalog, calling=replace(self._calling, offered=offered, own=own))
 
     async def _decided(self, opened: list[Message], backend: FittedBackend, offered: ToolPrompt | None) -> FirstRequest:
         """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
@@ -293,9 +317,9 @@ class ToolLoop:
             lang=prompt.language_of(_last_request(opened), self._format.lang),
         )
 
-    async def _renew(self, turn: Turn) -> None:
+    def _renew(self, turn: Turn, offer: Offer) -> None:
         """Offer the tools that a server has by now; only the tool prompt changes."""
-        before, turn.offer = turn.offer, await self._offer()
+        before, turn.offer = turn.offer, offer
         was, now = before.calling.offered, turn.offer.calling.offered
         if was is None or now is None or was is now:
             return
@@ -336,6 +360,13 @@ def as_message(message: Message | Mapping[str, Any]) -> Message:
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
         raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
     return Message(role=role, content=content)
+
+
+def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool:
+    """Say whether a conversation has a long result, and may not fit into the context with tools and reply."""
+    if not any(len(text) > LONG for text in texts_of(messages)):
+        return False
+    return context_length is None or estimate(messages) > context_length / 4
 
 
 def _last_request(messages: Iterable[Message]) -> str:

@@ -4,9 +4,11 @@ A call runs only if it is valid, not repeated without end, and allowed by the po
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from ..binding.echo import words_of
@@ -18,11 +20,14 @@ from ..prompting.grades import ToolPrompt
 from ..prompting.results import denial, not_run
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult
 from .attempts import Attempts
 from .audited import Audit
 from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
+from .kept_files import kept
+from .own_tools import OwnTool, describing_tool
 from .policy import Decision, Policy, Proposal
+from .result_check import checked
 
 __all__ = ["OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
 
@@ -45,8 +50,10 @@ class Calling:
         timeout: seconds for each; None leaves it to the host.
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
-        offered: how tools were offered; it answers calls of the tool that describes them.
+        offered: how tools were offered; None where the prompt does not offer them.
         audit: is told of each call before it runs and after; None for nobody.
+        files: folder for pictures, sound and other data of results; None to keep none.
+        own: tools of our own, by the names under which they are offered.
     """
 
     router: Router
@@ -56,6 +63,8 @@ class Calling:
     origins: Mapping[str, tuple[Host, str]] | None = None
     offered: ToolPrompt | None = None
     audit: Audit | None = None
+    files: Path | None = None
+    own: Mapping[str, OwnTool] = field(default_factory=dict)
 
     async def run(
         self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
@@ -78,18 +87,19 @@ class Calling:
             assert isinstance(call, InvalidCall)
             yield CallRejected(call=call)
             return
-        if self.is_own(call.name):
-            async for event in self._describe(call, attempts):
+        own = self._own_tool(call.name)
+        if own is not None and not own.acts_as:
+            async for event in self._answer(call, own, attempts, conversation):
                 yield event
             return
-        if self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
+        if own is None and self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
             yield CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
             return
-        host, host_tool = self.router.origin(call.name)
+        host, host_tool = self._place(call, own)
         proposal = Proposal(
             call=call,
             tool=tool,
-            host=host.name,
+            host=host,
             host_tool=host_tool,
             times_in_a_row=attempts.count(call),
             conversation=conversation,
@@ -101,12 +111,14 @@ class Calling:
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
             problem = misfit(call.arguments, tool.name, catalog)
+            host, host_tool = self._place(call, own)
             decision = replace(decision, allowed=not problem, reason=problem)
         if not decision.allowed:
             yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format), by=decision.by)
             return
-        yield CallStarted(call=call, host=host.name, host_tool=host_tool, by=decision.by, reason=decision.reason)
-        async with aclosing(self._running(call)) as events:
+        yield CallStarted(call=call, host=host, host_tool=host_tool, by=decision.by, reason=decision.reason)
+        request = partial(own.answer, call.arguments, conversation) if own else None
+        async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
                 yield _with_note(event, note)
 
@@ -116,8 +128,8 @@ class Calling:
         return replace(call, arguments=dict(arguments), repairs=()), note
 
     def _server_of(self, name: str) -> str:
-        """Return the server of a tool; "" for our own. Results of some families do not name their tool."""
-        if name and self.is_own(name):
+        """Return the server of a tool; "" for the tool that describes tools. Results of some families do not name their tool."""
+        if name and self.offered is not None and name == self.offered.own:
             return ""
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
@@ -129,19 +141,32 @@ class Calling:
             if found := self.router.find(tool.name):
                 yield found[0].name, words_of(tool)
 
-    def is_own(self, name: str) -> bool:
-        """Say whether a tool is the one that describes tools: a call of it changes nothing, and nobody is asked."""
-        return self.offered is not None and name == self.offered.own
+    def _own_tool(self, name: str) -> OwnTool | None:
+        describing = describing_tool(self.offered) if self.offered is not None and name == self.offered.own else None
+        return describing or self.own.get(name)
 
-    async def _describe(self, call: ToolCall, attempts: Attempts) -> AsyncGenerator[LoopEvent]:
-        assert self.offered is not None
+    def _place(self, call: ToolCall, own: OwnTool | None) -> tuple[str, str]:
+        """Return a tool's server and its name there."""
+        if own is not None:
+            return own.server_of(call.arguments), own.acts_as
+        host, host_tool = self.router.origin(call.name)
+        return host.name, host_tool
+
+    def is_own(self, name: str) -> bool:
+        """Say whether a tool is one of ours whose call changes nothing, and nobody is asked about it."""
+        own = self._own_tool(name)
+        return own is not None and not own.acts_as
+
+    async def _answer(
+        self, call: ToolCall, own: OwnTool, attempts: Attempts, conversation: Sequence[Message]
+    ) -> AsyncGenerator[LoopEvent]:
         if (times := attempts.count(call)) > attempts.policy.max_repeats:
             attempts.stop("repeated_call")
             yield CallDenied(call=call, reason=denial("repeated", self.format, count=times), by=_REPEATED)
             return
-        yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only describes tools")
-        text = TextContent(text=self.offered.describe(call.arguments))
-        yield CallFinished(call=call, result=ToolResult(content=(text,), call_id=call.id))
+        yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
+        result = await own.answer(call.arguments, conversation)
+        yield CallFinished(call=call, result=replace(result, call_id=call.id))
 
     async def _decide(self, proposal: Proposal, attempts: Attempts) -> Decision:
         limits = attempts.policy
@@ -152,7 +177,9 @@ class Calling:
         attempts.stop("repeated_call")
         return Decision(allowed=False, reason=denial("repeated", self.format, count=proposal.times_in_a_row), by=_REPEATED)
 
-    async def _running(self, call: ToolCall) -> AsyncGenerator[CallProgress | CallFinished]:
+    async def _running(
+        self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None
+    ) -> AsyncGenerator[CallProgress | CallFinished]:
         """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
         told = asyncio.Event()
         latest: list[CallProgress] = []
@@ -161,7 +188,7 @@ class Calling:
             latest[:] = [CallProgress(call=call, done=done, total=total, message=message)]
             told.set()
 
-        task = asyncio.create_task(self._result(call, progress))
+        task = asyncio.create_task(self._result(call, tool, request, progress))
         task.add_done_callback(lambda _: told.set())
         try:
             while not task.done():
@@ -175,12 +202,20 @@ class Calling:
             await asyncio.wait({task})
         yield CallFinished(call=call, result=result, failure=failure)
 
-    async def _result(self, call: ToolCall, progress: OnProgress) -> tuple[ToolResult, str]:
-        """Run a call; a server that fails is an error for the model, not the end of the run."""
+    async def _result(
+        self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None, progress: OnProgress
+    ) -> tuple[ToolResult, str]:
+        """Run a call, by a request of our own or where it lives; a server that fails is an error for the model, not the end."""
         try:
-            result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
-        except ToolHostError as error:
-            return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
+            if request is not None:
+                async with asyncio.timeout(self.timeout):
+                    result = await request()
+            else:
+                result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
+        except (ToolHostError, TimeoutError) as error:
+            told = str(error) or f"no answer within {self.timeout:g} s"
+            return replace(ToolResult.error(told), call_id=call.id), told
+        result = kept(checked(result, tool, self.format), self.files)
         return replace(result, call_id=call.id), ""
 
 

@@ -49,6 +49,7 @@ from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, T
 from .first_request import FirstRequest
 from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, generate, generate_begun
+from .kept_files import pictures
 from .native import generate_native
 from .run_call import Calling, outcome
 
@@ -288,7 +289,7 @@ class Turn:
     def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
         """Return the paths of the values for which a call has to wait; there has to be a reply behind the results."""
         tool = self.offer.catalog.get(call.name)
-        if tool is None or self._is_last or call.name in self._held:
+        if tool is None or self._is_last or call.name in self._held or self.offer.calling.is_own(call.name):
             return ()
         return waiting_values(call, tool, earlier, self._said)
 
@@ -458,7 +459,9 @@ class Turn:
             held = self.generated.held
             waiting = (held.call, held.paths) if held else None
             text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
-            return [Message(role="user", content=text)]
+            sees = self._generation.backend.capabilities.sees
+            images = pictures(result for _, result in answered if result is not None) if sees else ()
+            return [Message(role="user", content=text, images=images)]
         told = []
         for call, result in answered:
             text = ""

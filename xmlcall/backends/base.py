@@ -29,6 +29,7 @@ class Capabilities:
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
         grammars: `grammar` of a request is obeyed.
+        sees: pictures of a message reach the model; None if it does not say.
         chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
             None if that is not known.
         most_logprobs: how many of the likeliest tokens the server tells.
@@ -46,6 +47,7 @@ class Capabilities:
     continues: bool = False
     constrains: bool = False
     grammars: bool = False
+    sees: bool | None = None
     chat_template: bool | None = None
     most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
     family: str = ""

@@ -187,6 +187,7 @@ class OllamaBackend:
             server="ollama",
             native_tools=None if abilities is None else "tools" in abilities,
             context_length=self._num_ctx,
+            sees=None if abilities is None else "vision" in abilities,
             tool_role=tool_role_of(abilities or (), shown.template or ""),
             chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
             family=family_of(shown.template or "", self._model),

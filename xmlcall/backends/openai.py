@@ -326,6 +326,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
     # in silence; without `chat_template_caps` the server is too old to say.
     caps = mapping(props.get("chat_template_caps"))
     tools = caps.get("supports_tool_calls")
+    sees = mapping(props.get("modalities")).get("vision")
     template, file = text_of(props.get("chat_template")), PurePath(text_of(props.get("model_path"))).name
     return Capabilities(
         server="llama.cpp",
@@ -337,6 +338,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
         grammars=True,
+        sees=sees if isinstance(sees, bool) else None,
         most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
         chat_template=template != FALLBACK_TEMPLATE if template else None,
         family=family_of(template, file or model),

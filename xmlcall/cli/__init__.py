@@ -22,6 +22,8 @@ COMMANDS = {
     "chat": "talk to a model that has tools",
     "serve": "give tool calling to the clients of any model: a proxy",
     "tools": "list the tools that servers offer",
+    "resources": "list the resources of servers, and read one",
+    "prompts": "list the prompts of servers, and fill one in",
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",
@@ -78,7 +80,7 @@ def _command(name: str, arguments: list[str]) -> int:
 
 def _overview() -> CommandParser:
     """Make the parser of everything but commands; it lists them without importing them."""
-    commands = "\n".join(f"  {name:8} {summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(f"  {name:9} {summary}" for name, summary in COMMANDS.items())
     description = f"MCP tools for any local language model, through the prompt.\n\ncommands:\n{commands}"
     parser = CommandParser(prog="xmlcall", usage="xmlcall COMMAND ...", description=description, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version)

@@ -162,6 +162,8 @@ class Display:
         target = visible(proposal.target) + (f" ({title})" if title and title != proposal.host_tool else "")
         before, _, after = self.say("proposal", target="\0", host=visible(proposal.host)).partition("\0")
         self.console.print(Text.assemble(before, (target, "bold"), after))
+        if (proposal.tool.annotations or {}).get("destructiveHint") is True:
+            self._print(f"  {self.say('destructive')}", "yellow")
         if proposal.times_in_a_row > 1:
             self._print(f"  {self.say('again', times=proposal.times_in_a_row)}", "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
@@ -268,7 +270,7 @@ class Display:
         if event.failure:
             self.line("failed", visible(event.failure), style="red")
             return
-        text = shortened(result_text(event.result), lines=_RESULT_LINES, width=_RESULT_WIDTH)
+        text = shortened(result_text(event.result, reader="user"), lines=_RESULT_LINES, width=_RESULT_WIDTH)
         label, style = ("error", "yellow") if event.result.is_error else ("result", "green")
         self.line(label, text, label_style=style)
 

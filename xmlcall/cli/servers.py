@@ -5,16 +5,19 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Literal
 
+from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.config import ServerConfig, StdioServer
 from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
+from ..hosts.served import Served
 from .exits import complain
 from .mcp_option import servers_given
 from .plain import visible
 
-__all__ = ["described", "hosts_of", "open_router", "servers_of"]
+__all__ = ["chosen_server", "described", "hosts_of", "open_router", "servers_of"]
 
 _CONNECT_SECONDS = 30.0
 
@@ -53,3 +56,23 @@ async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
         for notice in router.news():
             complain(notice)
         yield router
+
+
+def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: str | None) -> Served:
+    """Return the server that a person means.
+
+    Args:
+        router: open.
+        kind: what it has to have.
+        name: as configured; None for the only one.
+
+    Raises:
+        UsageError: there is no such server, or there are several.
+    """
+    servers = router.having(kind)
+    if name is None and len(servers) == 1:
+        return next(iter(servers.values()))
+    if name in servers:
+        return servers[name]
+    known = ", ".join(map(visible, servers)) or "none"
+    raise UsageError(f"expected --server with the name of a server that has {kind}: {known}")

@@ -1,9 +1,11 @@
 """What `run` and `chat` share: from options to an open loop with its display."""
 
 import argparse
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from ..agent.attempts import RepairPolicy
 from ..agent.events import Answer
@@ -137,6 +139,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
         audit=keeper.audit,
+        files=_files(),
         **asking_of(options, "xml"),
     )
 
@@ -149,6 +152,15 @@ def _rules(options: argparse.Namespace, display: Display) -> Rules:
     given = [Rule(effect="allow", tools=(glob,), source="--allow") for glob in options.allow]
     demo = [] if options.mcp else [Rule(effect="allow", tools=_DEMO_ONLY, repaired=True, may_flow=True)]
     return Rules(rules=(*loaded.rules.rules, *given, *demo))
+
+
+def _files() -> Path:
+    """Say where pictures and other data of results go: `$XMLCALL_FILES`, else a folder of the user's data."""
+    if chosen := os.environ.get("XMLCALL_FILES"):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_data_path("xmlcall") / "files"
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:

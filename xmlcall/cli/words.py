@@ -55,6 +55,7 @@ EN = {
     "needs_this_tool": "the question needs the tool {tool} (log-odds of a call {odds}, threshold {threshold})",
     "needs_no_tool": "the question needs no tool (log-odds of a call {odds}, threshold {threshold})",
     "proposal": "The model wants to run {target} (server {host}):",
+    "destructive": "the server says that it may destroy something",
     "again": "the same call with the same arguments, now {times} times in a row",
     "question": "Run it? [y]es / [n]o (n and why: the model is told) / [e]dit the arguments\n"
     "  [a]lways this tool / [w]ith these arguments always (in this session) / [s]top: ",
@@ -180,6 +181,7 @@ ZH = {
     "needs_this_tool": "这个问题需要工具 {tool}（调用的对数几率 {odds}，阈值 {threshold}）",
     "needs_no_tool": "这个问题不需要工具（调用的对数几率 {odds}，阈值 {threshold}）",
     "proposal": "模型想运行 {target}（服务器 {host}）：",
+    "destructive": "服务器说它可能会破坏或删除内容",
     "again": "同样的调用、同样的参数，已连续 {times} 次",
     "question": "运行吗？[y] 是 / [n] 否（n 加原因会告诉模型）/ [e] 修改参数\n"
     "  本次会话：[a] 总是允许这个工具 / [w] 总是允许这些参数 / [s] 停止：",

@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from ..errors import ToolHostError, UsageError
 from ..types.calls import Tool, ToolResult
+from ..types.served import Listing, Prompt, Resource, ResourceTemplate
 from .base import Host, OnProgress
 from .member import Member
+from .served import Served, ServingHost, from_all
 
 __all__ = ["Router"]
 
@@ -82,6 +84,31 @@ class Router:
         """Return (host name, text) of the hosts that have instructions; hostile input."""
         answered = (member.host for member in self._members if member.answered)
         return [(host.name, host.instructions) for host in answered if host.instructions]
+
+    def having(self, kind: Literal["resources", "prompts"]) -> dict[str, Served]:
+        """Return what the servers have beside tools that answer and say that they have any.
+
+        Args:
+            kind: of what.
+
+        Returns:
+            Name of the server -> its resources and prompts.
+        """
+        hosts = (member.host for member in self._members if member.answered)
+        served = {host.name: host.served for host in hosts if isinstance(host, ServingHost)}
+        return {name: each for name, each in served.items() if getattr(each, f"has_{kind}")}
+
+    async def resources(self) -> Listing[tuple[str, Resource]]:
+        """List the resources of all servers that have any, each with its server's name."""
+        return await from_all(self.having("resources"), lambda served: served.resources())
+
+    async def resource_templates(self) -> Listing[tuple[str, ResourceTemplate]]:
+        """List the templates of resources of all servers that have any, each with its server's name."""
+        return await from_all(self.having("resources"), lambda served: served.resource_templates())
+
+    async def prompts(self) -> Listing[tuple[str, Prompt]]:
+        """List the prompts of all servers that have any, each with its server's name."""
+        return await from_all(self.having("prompts"), lambda served: served.prompts())
 
     async def __aenter__(self) -> Self:
         """Open all hosts at once; those that have answered do not wait long for the others.

@@ -12,14 +12,15 @@ in this order, until it is that small:
 5. the oldest lines of that block go, those with the person's standing instructions last.
 
 System messages at the head, the person's last message and the newest results always stay. A shortened result keeps its beginning
-and its end, its frame, and the instruction behind the frame, and says how much is missing.
+and its end, at line ends where they are near, its frame, and the instruction behind the frame, and says how much is missing, and
+how to read on where the model can (`more`).
 
 A server reads anew what differs from the request before. So a cut makes room for many turns, and what was cut stays as it is
 until the next cut: the requests between two cuts begin with the same text. Nothing is remembered for that. Which cuts were made
 before follows from the conversation alone: it is gone through from its beginning, as if each of its requests were made again. So
 it is in a proxy, too, whose callers send the whole conversation each time. The cost is linear in the conversation.
 
-Tokens are estimated from characters: no server's tokenizer is at hand here. `Scale` keeps what a server told of its own count.
+Tokens are estimated (`tokens`). `Scale` keeps what a server told of its own count.
 """
 
 import bisect
@@ -36,10 +37,12 @@ from ..dialects import result_form_of
 from ..dialects.result_form import ResultForm
 from ..types.calls import Message, Tool
 from .earlier_turns import Line, block, line_of
+from .more import handle_of, line_end, line_start
 from .result_frame import is_result_message
 from .templates import render
+from .tokens import tokens_of
 
-__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit", "tokens_of"]
+__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
 
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
 """To which a result may be shortened, in characters."""
@@ -56,11 +59,6 @@ EARLIER: Final = 0.2
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
 TOKENS_A_NOTE: Final = 60
-CHARACTERS_A_TOKEN: Final = 3.2
-"""Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
-
-_DIGITS: Final = b"0123456789"
-_NOT_ASCII: Final = bytes(range(128, 256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,18 +169,6 @@ def estimate_tools(tools: Iterable[Tool]) -> float:
     return sum(tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
 
 
-def tokens_of(text: str) -> float:
-    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one.
-
-    Args:
-        text: of a prompt.
-    """
-    data = text.encode("utf-8", "surrogatepass")
-    ascii_length = len(data.translate(None, _NOT_ASCII))
-    digits = len(data) - len(data.translate(None, _DIGITS))
-    return digits + (ascii_length - digits) / CHARACTERS_A_TOKEN + (len(data) - ascii_length) / 3
-
-
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=dict)
 
@@ -190,13 +176,14 @@ def _json(value: object) -> str:
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
-def fit(messages: Sequence[Message], limit: float, *, lang: str = "en") -> Fitted:
+def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: str = "") -> Fitted:
     """Return the conversation as it fits.
 
     Args:
         messages: system messages first.
         limit: tokens that it may have, by `estimate`.
         lang: of the notes in the places of what is missing, `en` or `zh`.
+        more: name of the tool that gives the rest of a result; "" for none.
 
     Returns:
         The same messages where they fit.
@@ -204,7 +191,7 @@ def fit(messages: Sequence[Message], limit: float, *, lang: str = "en") -> Fitte
     if estimate(messages) <= limit:
         return Fitted(messages=tuple(messages))
     head = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
-    view = _View(limit - estimate(messages[:head]), lang)
+    view = _View(limit - estimate(messages[:head]), lang, more)
     for message in messages[head:]:
         if message.role == "assistant":  # it was asked for with what stands before it
             view.fit()
@@ -244,10 +231,11 @@ class _View:
     Args:
         room: tokens.
         lang: of notes.
+        more: name of the tool that gives the rest of a result.
     """
 
-    def __init__(self, room: float, lang: str) -> None:
-        self._room, self._lang = room, lang
+    def __init__(self, room: float, lang: str, more: str) -> None:
+        self._room, self._lang, self._shorter = room, lang, _Shorter(lang, more)
         self._turns: deque[_Turn] = deque()
         self._lines: deque[tuple[Line, int]] = deque()  # of the turns before, with their sizes
         self._told = 0  # size of all lines
@@ -270,7 +258,7 @@ class _View:
         now = self._turns[-1]
         goal = max(KEPT * self._room, (self._room + now.parts[0].size) / 2)  # a long question leaves less to cut
         self._shorten_old(goal)
-        least = sum(_shortened(part, LENGTHS[0], self._lang).size for part in now.parts)
+        least = sum(self._shorter.part(part, LENGTHS[0]).size for part in now.parts)
         old = self._size - now.size
         for_now = min(now.size, max(goal - old, goal / 2, least))
         while len(self._turns) > 1 and self._size - now.size > goal - for_now:
@@ -313,13 +301,13 @@ class _View:
             return
         parts = [part for part in turn.parts if _has_results(part.whole)]
         others = turn.size - sum(part.size for part in parts)
-        sizes = functools.partial(_sizes, parts, self._lang)
+        sizes = functools.partial(self._shorter.sizes, parts)
         fitting = bisect.bisect_right(LENGTHS, room - others, key=sizes) if parts else 0
         for part in parts:
             self._shorten(turn, part, LENGTHS[max(fitting - 1, 0)])
 
     def _shorten(self, turn: _Turn, part: _Part, length: int) -> None:
-        before, shorter = part.size, _shortened(part, length, self._lang)
+        before, shorter = part.size, self._shorter.part(part, length)
         part.sent, part.size, part.length, part.cuts = shorter.sent, shorter.size, shorter.length, shorter.cuts
         self._grow(turn, part.size - before)
 
@@ -385,52 +373,72 @@ def _noted(turn: _Turn, lang: str) -> list[Message]:
 @functools.cache
 def _note(lang: str, name: str) -> str:
     """Return what stands in the place of what is missing, with a place for its count."""
-    return render(lang, name, count="{count:,}")
+    return render(lang, name, count="{count:,}", more="")
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def _sizes(parts: Iterable[_Part], lang: str, length: int) -> int:
-    """Return the size of parts whose results are shortened to `length` characters."""
-    return sum(_shortened(part, length, lang).size for part in parts)
+@dataclass(frozen=True, slots=True)
+class _Shorter:
+    """Shortens results.
+
+    Args:
+        lang: of the notes in the places of what is missing.
+        more: name of the tool that gives the rest of a result; "" for none.
+    """
+
+    lang: str
+    more: str
+
+    def sizes(self, parts: Iterable[_Part], length: int) -> int:
+        """Return the size of parts whose results are shortened to `length` characters."""
+        return sum(self.part(part, length).size for part in parts)
+
+    def part(self, part: _Part, length: int) -> _Part:
+        """Shorten each result in a message to `length` characters; what is shorter stays as it is."""
+        if length >= part.length:
+            return part
+        cuts: list[Cut] = []
+        sent = self._message(part.whole, length, cuts)
+        return _Part(part.whole, sent, _size(sent), length, tuple(cuts))
+
+    def _message(self, message: Message, length: int, cuts: list[Cut]) -> Message:
+        if len(message.content) <= length:
+            return message
+        if message.role == "tool":
+            return replace(message, content=self._head_and_tail(message.content, message.name or "a tool", length, cuts))
+        form = result_form_of(message.content) if message.role == "user" else None
+        return replace(message, content=self._places(message.content, form, length, cuts)) if form else message
+
+    def _places(self, text: str, form: ResultForm, length: int, cuts: list[Cut]) -> str:
+        """Shorten each result of a message; none holds a closing mark, because the prompt makes them inert."""
+        parts, done = [], 0
+        for place in form.places(text):
+            if place.is_ended:
+                name = place.name or "a tool"
+                parts += [text[done : place.start], self._head_and_tail(text[place.start : place.end], name, length, cuts)]
+                done = place.end
+        return "".join([*parts, text[done:]])
+
+    def _head_and_tail(self, text: str, name: str, length: int, cuts: list[Cut]) -> str:
+        """Keep two thirds of `length` from the beginning and one from the end; a text that is hardly longer stays."""
+        tail = length // 3
+        if len(text) <= length:
+            return text
+        head_end, tail_start = line_end(text, length - tail), line_start(text, len(text) - tail)
+        note = f"\n{self._note(text, head_end, tail_start - head_end)}\n"
+        if tail_start - head_end <= len(note):
+            return text
+        cuts.append(Cut(name=name, characters=len(text), left_out=tail_start - head_end))
+        return f"{text[:head_end].removesuffix(chr(10))}{note}{text[tail_start:]}"
+
+    def _note(self, text: str, start: int, count: int) -> str:
+        if not self.more:
+            return _note(self.lang, "shortened").format(count=count)
+        return _note_of_more(self.lang, self.more).format(count=count, handle=handle_of(text), start=start)
 
 
-def _shortened(part: _Part, length: int, lang: str) -> _Part:
-    """Shorten each result in a message to `length` characters; what is shorter stays as it is."""
-    if length >= part.length:
-        return part
-    cuts: list[Cut] = []
-    sent = _with_short_results(part.whole, length, lang, cuts)
-    return _Part(part.whole, sent, _size(sent), length, tuple(cuts))
-
-
-def _with_short_results(message: Message, length: int, lang: str, cuts: list[Cut]) -> Message:
-    if len(message.content) <= length:
-        return message
-    if message.role == "tool":
-        return replace(message, content=_head_and_tail(message.content, message.name or "a tool", length, lang, cuts))
-    form = result_form_of(message.content) if message.role == "user" else None
-    return replace(message, content=_with_short_places(message.content, form, length, lang, cuts)) if form else message
-
-
-def _with_short_places(text: str, form: ResultForm, length: int, lang: str, cuts: list[Cut]) -> str:
-    """Shorten each result of a message; none holds a closing mark, because the prompt makes them inert."""
-    parts, done = [], 0
-    for place in form.places(text):
-        if place.is_ended:
-            name = place.name or "a tool"
-            parts += [text[done : place.start], _head_and_tail(text[place.start : place.end], name, length, lang, cuts)]
-            done = place.end
-    return "".join([*parts, text[done:]])
-
-
-def _head_and_tail(text: str, name: str, length: int, lang: str, cuts: list[Cut]) -> str:
-    """Keep two thirds of `length` from the beginning and one from the end; a text that is hardly longer stays."""
-    left_out = len(text) - length
-    note = f"\n{_note(lang, 'shortened').format(count=left_out)}\n"
-    if left_out <= len(note):
-        return text
-    cuts.append(Cut(name=name, characters=len(text), left_out=left_out))
-    tail = length // 3
-    return f"{text[: length - tail]}{note}{text[-tail:]}"
+@functools.cache
+def _note_of_more(lang: str, more: str) -> str:
+    return render(lang, "shortened", count="{count:,}", more=more, handle="{handle}", start="{start}")

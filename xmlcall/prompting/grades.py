@@ -15,7 +15,7 @@ description with a tool of ours, which is offered only where something is missin
 Behind a message of earlier turns nothing is described any more: a conversation does not grow by it, and a server reads only what
 was said since that message anew.
 
-Tokens are estimated (`fit_context`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the
+Tokens are estimated (`tokens`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the
 index of the ranking is made when it is first needed.
 """
 
@@ -31,12 +31,12 @@ from ..tools.catalog import Catalog
 from ..tools.outline import parameters_of
 from ..tools.ranking import Ranking
 from ..types.tool import Tool
-from .fit_context import CHARACTERS_A_TOKEN, tokens_of
 from .format import PromptFormat
 from .result_frame import inert_frame
 from .system import described, example_call, tool_prompt
+from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
-__all__ = ["FITTING", "Budget", "Grade", "ToolPrompt", "budget_for", "tool_prompt_within"]
+__all__ = ["FITTING", "Budget", "Grade", "ToolPrompt", "budget_for", "free_name", "tool_prompt_within"]
 
 Grade = Literal["whole", "signatures", "lines", "names"]
 
@@ -269,10 +269,20 @@ _LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {
 }
 
 
+def free_name(name: str, catalog: Catalog) -> str:
+    """Return a name for a tool of our own that no other tool is called by.
+
+    Args:
+        name: as it is called where it is free; else it gets a number.
+        catalog: of the others.
+    """
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if catalog.meant_by(each) is None)
+
+
 def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
     """Make the tool that describes tools, under a name that no other has."""
-    numbered = (f"{_OWN_NAME}_{number}" for number in itertools.count(2))
-    name = next(each for each in itertools.chain([_OWN_NAME], numbered) if catalog.meant_by(each) is None)
+    name = free_name(_OWN_NAME, catalog)
     names = {
         "type": "array",
         "items": {"type": "string"},

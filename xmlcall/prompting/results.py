@@ -1,8 +1,8 @@
 """A tool's result as text for a text model: what it cannot see is named, never dropped in silence."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 from ..types.calls import (
     MISSING,
@@ -15,27 +15,108 @@ from ..types.calls import (
     TextContent,
     ToolResult,
 )
+from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["denial", "not_run", "result_text"]
+__all__ = ["Reader", "denial", "mismatch", "not_run", "resource_list", "result_text"]
+
+_LONGEST_DESCRIPTION = 200  # characters
+
+Reader = Literal["user", "assistant"]
 
 
-def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
+def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: Reader = "assistant") -> str:
     """Write a result as text.
 
     Args:
         result: the tool's answer.
         format: how the model is spoken to.
+        reader: the model (`assistant`) or the person (`user`); what is for the other one alone is left out (MCP 2025-11-25,
+            annotations).
 
     Returns:
-        Its blocks, a line or more each; structured content only where no block carries text, because servers repeat it there
-        (MCP 2025-11-25, tools: SHOULD).
+        Its blocks, a line or more each, and the structured content, unless a text says the same: servers should repeat it there
+        (MCP 2025-11-25, tools).
     """
-    parts = [_WRITERS[type(block)](block, format) for block in result.content]
-    has_text = any(isinstance(block, TextContent) for block in result.content)
-    if result.structured_content is not MISSING and not has_text:
+    blocks = [block for block in result.content if not block.audience or reader in block.audience]
+    parts = [_WRITERS[type(block)](block, format) for block in blocks]
+    if result.structured_content is not MISSING and not _is_said(result.structured_content, blocks):
         parts.append(json.dumps(result.structured_content, ensure_ascii=False))
-    return "\n".join(parts) if parts else _named("nothing", format)
+    return "\n".join(parts) if parts else _named("hidden" if result.content else "nothing", format)
+
+
+def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
+    """Say whether texts are the JSON of a structured value.
+
+    FastMCP wraps what is no object in `{"result": ...}`; its text is the value alone, and a list has a text for each item.
+    """
+    texts = [block.text for block in blocks if isinstance(block, TextContent)]
+    bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+    if isinstance(bare, str) and (bare in texts or bare == "\n".join(texts)):
+        return True
+    values = [_json_of(text) for text in texts]
+    if any(value in (structured, bare) for value in values):
+        return True
+    if not isinstance(bare, list) or not 0 < len(bare) <= len(texts):
+        return False
+    pairs = zip(bare, texts, values, strict=False)
+    return all(item in (text, value) for item, text, value in pairs)
+
+
+def _json_of(text: str) -> Any:
+    """Return the JSON value that a text is; MISSING if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return MISSING
+
+
+def mismatch(problem: str, format: PromptFormat) -> str:
+    """Say that a structured result is not what its tool promises.
+
+    Args:
+        problem: what is wrong, in a sentence.
+        format: how the model is spoken to.
+    """
+    return _named("mismatch", format, problem=problem)
+
+
+def resource_list(
+    resources: Sequence[Resource],
+    templates: Sequence[ResourceTemplate],
+    notices: Iterable[str],
+    format: PromptFormat,
+    *,
+    limit: int,
+) -> str:
+    """List resources for a model, a line each.
+
+    Args:
+        resources: of a server.
+        templates: of addresses of others.
+        notices: about what could not be listed.
+        format: how the model is spoken to.
+        limit: how many are listed of each.
+    """
+
+    def words(part: str, **values: Any) -> str:
+        return format.render("own_tools", part=part, **values).strip()
+
+    def lines(items: Sequence[tuple[str, Resource | ResourceTemplate]]) -> list[str]:
+        shown = [_resource_line(uri, item) for uri, item in items[:limit]]
+        return [*shown, *([words("not_shown", count=len(items) - limit)] if len(items) > limit else [])]
+
+    rows = lines([(resource.uri, resource) for resource in resources])
+    if templates:
+        rows += [words("template"), *lines([(template.uri_template, template) for template in templates])]
+    return "\n".join([*(rows or [words("none")]), *notices])
+
+
+def _resource_line(uri: str, item: Resource | ResourceTemplate) -> str:
+    name = item.title or item.name
+    details = (item.mime_type, " ".join(item.description.split())[:_LONGEST_DESCRIPTION])
+    told = ": ".join(part for part in (name if name != uri else "", ", ".join(filter(None, details))) if part)
+    return f"- {uri}{f' {told}' if told else ''}"
 
 
 def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") -> str:
@@ -77,13 +158,13 @@ def _link(block: ResourceLink, format: PromptFormat) -> str:
 def _embedded(block: EmbeddedResource, format: PromptFormat) -> str:
     if block.text is not None:
         return f"{_named('embedded', format, uri=block.uri)}\n{block.text}"
-    return _named("binary", format, uri=block.uri, type=block.mime_type, size=_size(block.blob or ""))
+    return _named("binary", format, uri=block.uri, type=block.mime_type, size=_size(block.blob or ""), path=block.path)
 
 
 _WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
     TextContent: lambda block, format: block.text,
-    ImageContent: lambda block, format: _named("image", format, type=block.mime_type, size=_size(block.data)),
-    AudioContent: lambda block, format: _named("audio", format, type=block.mime_type, size=_size(block.data)),
+    ImageContent: lambda block, format: _named("image", format, type=block.mime_type, size=_size(block.data), path=block.path),
+    AudioContent: lambda block, format: _named("audio", format, type=block.mime_type, size=_size(block.data), path=block.path),
     ResourceLink: _link,
     EmbeddedResource: _embedded,
     OtherContent: lambda block, format: json.dumps(dict(block.raw), ensure_ascii=False, default=str),

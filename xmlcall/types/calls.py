@@ -13,6 +13,7 @@ from .tool import Tool
 
 __all__ = [
     "MISSING",
+    "Audience",
     "AudioContent",
     "Content",
     "EmbeddedResource",
@@ -39,6 +40,9 @@ Span = tuple[int, int]
 """Start and end offset in characters of the reply, end exclusive."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+Audience = tuple[Literal["user", "assistant"], ...]
+"""For whom a piece of content is: the person (`user`), the model (`assistant`); empty for both (MCP 2025-11-25, annotations)."""
 
 
 class Missing(enum.Enum):
@@ -143,22 +147,27 @@ class TextContent:
     """A text block of a result."""
 
     text: str
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageContent:
-    """An image block: base64 data."""
+    """An image block: base64 data; `path`: the file that it was written to, if it was."""
 
     data: str
     mime_type: str
+    path: str = ""
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioContent:
-    """An audio block: base64 data."""
+    """An audio block: base64 data; `path`: the file that it was written to, if it was."""
 
     data: str
     mime_type: str
+    path: str = ""
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +178,19 @@ class ResourceLink:
     name: str = ""
     description: str = ""
     mime_type: str = ""
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedResource:
-    """A resource given in full: `text`, or `blob` in base64."""
+    """A resource given in full: `text`, or `blob` in base64; `path`: the file that this was written to, if it was."""
 
     uri: str
     mime_type: str = ""
     text: str | None = None
     blob: str | None = None
+    path: str = ""
+    audience: Audience = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +198,7 @@ class OtherContent:
     """A block of a kind that this version does not know."""
 
     raw: Mapping[str, Any]
+    audience: Audience = ()
 
 
 Content = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContent

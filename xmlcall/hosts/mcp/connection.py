@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -69,6 +70,21 @@ class Connection:
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
+        self._watchers: dict[asyncio.Event, str] = {}
+
+    @contextlib.contextmanager
+    def watched(self, uri: str, updated: asyncio.Event) -> Iterator[None]:
+        """Set an event whenever the server tells that a resource, or one below it, has changed, and when the connection ends.
+
+        Args:
+            uri: the resource's.
+            updated: the event.
+        """
+        self._watchers[updated] = uri
+        try:
+            yield
+        finally:
+            del self._watchers[updated]
 
     @property
     def closed(self) -> bool:
@@ -118,6 +134,7 @@ class Connection:
         finally:
             self._stop.set()
             self._ready.set()
+            self._wake(None)
 
     async def _serve(self, mode: str) -> None:
         transport = filtered(open_transport(self._server, self.log, self._sign_in), self._filter)
@@ -138,6 +155,14 @@ class Connection:
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp.ToolListChangedNotification):
             self._changed.set()
+        if isinstance(message, mcp.ResourceUpdatedNotification):
+            self._wake(str(message.params.uri))
+
+    def _wake(self, uri: str | None) -> None:
+        """Wake those who watch a resource; None for all."""
+        for updated, watched in self._watchers.items():
+            if uri is None or uri.startswith(watched):
+                updated.set()
 
     async def _choose_log_level(self, client: Client) -> None:
         """Say which log messages are wanted; from 2026-07-28 on each request says it, which the SDK sees to."""

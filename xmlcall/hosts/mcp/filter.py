@@ -1,9 +1,9 @@
 """Stand between the MCP SDK and a transport, so that one bad part of an answer does not cost the whole answer.
 
 The SDK validates an answer as a whole: one malformed tool hides every tool of its page, and a block of an unknown kind or a
-structured value that does not fit its schema loses the result of a tool that has already run. So the answers to `list`
-and `call` are rewritten on their way in to something that always validates, and the original travels along in `_meta`,
-which the SDK hands on as it is. Everything else passes untouched.
+structured value that does not fit its schema loses the result of a tool that has already run. So the answers to requests for
+tools, calls, resources, prompts and completions are rewritten on their way in to something that always validates, and the
+original travels along in `_meta`, which the SDK hands on as it is. Everything else passes untouched.
 
 Invariant: only an answer whose id belongs to such a request of ours is rewritten.
 """
@@ -25,14 +25,26 @@ from .wire import requires_task
 __all__ = ["ORIGINAL", "Filter", "filtered"]
 
 ORIGINAL = "xmlcall/original"
-"""The key of `_meta` that carries a CallToolResult, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
+"""The key of `_meta` that carries an answer as it came, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
-_REWRITTEN = ("tools/list", "tools/call", "tasks/result")
 _MAX_NOTICES = 20  # of one page
 # What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
 # Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.
 _PAGE_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+# An error result is never checked against a schema, which would cost an extra `list`.
+_RESULT: Mapping[str, Any] = {"resultType": "complete", "content": [], "isError": True}
+# Method -> what an answer to it must have; the reader of the original judges each part of it alone.
+_SHELLS: Mapping[str, Mapping[str, Any]] = {
+    "tools/call": _RESULT,
+    "tasks/result": _RESULT,
+    "resources/list": _PAGE_FIELDS | {"resources": []},
+    "resources/templates/list": _PAGE_FIELDS | {"resourceTemplates": []},
+    "resources/read": _PAGE_FIELDS | {"contents": []},
+    "prompts/list": _PAGE_FIELDS | {"prompts": []},
+    "prompts/get": {"resultType": "complete", "messages": []},
+    "completion/complete": {"resultType": "complete", "completion": {"values": []}},
+}
 
 
 class Filter:
@@ -64,7 +76,7 @@ class Filter:
 
     def sent(self, message: Any) -> None:
         """Note which answers to expect."""
-        if isinstance(message, JSONRPCRequest) and message.method in _REWRITTEN:
+        if isinstance(message, JSONRPCRequest) and (message.method == "tools/list" or message.method in _SHELLS):
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
@@ -84,8 +96,8 @@ class Filter:
             for wanted in _wanted(message):
                 self._on_request(wanted)
             return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
-        if method in ("tools/call", "tasks/result"):
-            message.result = _call_shell(message.result)
+        if method is not None and (shell := _SHELLS.get(method)):
+            message.result = {**shell, "_meta": {ORIGINAL: message.result}}
         elif method == "tools/list" and isinstance(message.result.get("tools"), list):
             message.result = self._page(message.result)
 
@@ -141,11 +153,6 @@ def _with_usable_schema(tool: Any) -> tuple[Any, list[str]]:
     name = tool.get("name")
     told = [sentence(name, notes)] if notes and isinstance(name, str) else []
     return tool | {"inputSchema": {**found, "type": "object"}}, told
-
-
-def _call_shell(result: dict[str, Any]) -> dict[str, Any]:
-    """Wrap a CallToolResult; as an error result it is never checked against a schema, which would cost an extra `list`."""
-    return {"resultType": "complete", "content": [], "isError": True, "_meta": {ORIGINAL: result}}
 
 
 def _reduced(tool: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from .oauth import SignIn
 from .patience import Patience
 from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
+from .served import McpServed
 from .tasks import call_as_task
 from .wire import cut_result, requires_task, result_from_mcp
 
@@ -72,6 +73,7 @@ class McpHost:
         self._instructions = ""
         self._of_instructions: tuple[str, ...] = ()
         self._notices: tuple[str, ...] = ()
+        self._served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
 
     @property
     def server(self) -> ServerConfig:
@@ -92,6 +94,11 @@ class McpHost:
     def notices(self) -> tuple[str, ...]:
         """What the server says that was left out or changed, and why, one sentence each."""
         return (*self._of_instructions, *self._notices)
+
+    @property
+    def served(self) -> McpServed:
+        """The server's resources and prompts."""
+        return self._served
 
     @property
     def changed(self) -> asyncio.Event:

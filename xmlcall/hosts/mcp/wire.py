@@ -7,10 +7,11 @@ its kind needs, is kept whole as `OtherContent`.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ...types.calls import (
     MISSING,
+    Audience,
     AudioContent,
     Content,
     EmbeddedResource,
@@ -22,7 +23,20 @@ from ...types.calls import (
     ToolResult,
 )
 
-__all__ = ["cut_result", "requires_task", "result_from_mcp", "result_to_mcp", "tool_to_mcp"]
+__all__ = [
+    "ROLES",
+    "content_from_mcp",
+    "contents_from_mcp",
+    "cut_result",
+    "requires_task",
+    "result_from_mcp",
+    "result_to_mcp",
+    "string_in",
+    "tool_to_mcp",
+]
+
+ROLES: Final = ("user", "assistant")
+"""Of annotations, and of the messages of prompts."""
 
 
 def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
@@ -36,19 +50,31 @@ def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
     """
     blocks = result.get("content")
     return ToolResult(
-        content=tuple(map(_block, blocks)) if isinstance(blocks, list) else (),
+        content=tuple(map(content_from_mcp, blocks)) if isinstance(blocks, list) else (),
         structured_content=result.get("structuredContent", result.get("toolResult", MISSING)),
         is_error=bool(result.get("isError")),
     )
 
 
-def _block(block: Any) -> Content:
+def content_from_mcp(block: Any) -> Content:
+    """Read a content block; one that cannot be read is kept whole.
+
+    Args:
+        block: of a result or of a prompt's message.
+    """
     if not isinstance(block, Mapping):
         return OtherContent(raw={"value": block})
     kind = block.get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
-    content = reader(block) if reader else None
-    return OtherContent(raw=dict(block)) if content is None else content
+    content = (reader(block) if reader else None) or OtherContent(raw=dict(block))
+    return replace(content, audience=audience) if (audience := _audience(block)) else content
+
+
+def _audience(block: Mapping[str, Any]) -> Audience:
+    """Return for whom a block is; what names nobody that there is, names everybody."""
+    annotations = block.get("annotations")
+    named = annotations.get("audience") if isinstance(annotations, Mapping) else None
+    return tuple(role for role in ROLES if role in named) if isinstance(named, list) else ()
 
 
 def _text(block: Mapping[str, Any]) -> Content | None:
@@ -56,11 +82,15 @@ def _text(block: Mapping[str, Any]) -> Content | None:
 
 
 def _image(block: Mapping[str, Any]) -> Content | None:
-    return ImageContent(data=block["data"], mime_type=_string(block, "mimeType")) if isinstance(block.get("data"), str) else None
+    return (
+        ImageContent(data=block["data"], mime_type=string_in(block, "mimeType")) if isinstance(block.get("data"), str) else None
+    )
 
 
 def _audio(block: Mapping[str, Any]) -> Content | None:
-    return AudioContent(data=block["data"], mime_type=_string(block, "mimeType")) if isinstance(block.get("data"), str) else None
+    return (
+        AudioContent(data=block["data"], mime_type=string_in(block, "mimeType")) if isinstance(block.get("data"), str) else None
+    )
 
 
 def _resource_link(block: Mapping[str, Any]) -> Content | None:
@@ -68,22 +98,30 @@ def _resource_link(block: Mapping[str, Any]) -> Content | None:
         return None
     return ResourceLink(
         uri=block["uri"],
-        name=_string(block, "name"),
-        description=_string(block, "description"),
-        mime_type=_string(block, "mimeType"),
+        name=string_in(block, "name"),
+        description=string_in(block, "description"),
+        mime_type=string_in(block, "mimeType"),
     )
 
 
 def _resource(block: Mapping[str, Any]) -> Content | None:
-    resource = block.get("resource")
+    return contents_from_mcp(block.get("resource"))
+
+
+def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
+    """Read what a resource holds; None if that is neither a text nor data.
+
+    Args:
+        resource: `{"uri", "mimeType"?, "text" | "blob"}`, of `resources/read` or within a content block.
+    """
     if not isinstance(resource, Mapping):
         return None
     text, blob = resource.get("text"), resource.get("blob")
     if not isinstance(text, str) and not isinstance(blob, str):
         return None
     return EmbeddedResource(
-        uri=_string(resource, "uri"),
-        mime_type=_string(resource, "mimeType"),
+        uri=string_in(resource, "uri"),
+        mime_type=string_in(resource, "mimeType"),
         text=text if isinstance(text, str) else None,
         blob=blob if isinstance(blob, str) else None,
     )
@@ -98,7 +136,13 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Content | None]] = {
 }
 
 
-def _string(block: Mapping[str, Any], key: str) -> str:
+def string_in(block: Mapping[str, Any], key: str) -> str:
+    """Return a member that is a string; "" if it is missing or anything else.
+
+    Args:
+        block: of a server.
+        key: the member's.
+    """
     value = block.get(key)
     return value if isinstance(value, str) else ""
 
@@ -112,6 +156,11 @@ def result_to_mcp(result: ToolResult) -> dict[str, Any]:
 
 
 def _block_to_mcp(block: Content) -> dict[str, Any]:
+    annotations = {"annotations": {"audience": list(block.audience)}} if block.audience else {}
+    return annotations | _fields_to_mcp(block)
+
+
+def _fields_to_mcp(block: Content) -> dict[str, Any]:
     match block:
         case TextContent():
             return {"type": "text", "text": block.text}

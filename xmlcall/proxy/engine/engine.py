@@ -36,10 +36,11 @@ from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
 from ...prompting import system as prompt
-from ...prompting.fit_context import Fitted, Scale, tokens_of
+from ...prompting.fit_context import Fitted, Scale
 from ...prompting.format import PromptFormat
 from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
+from ...prompting.tokens import tokens_of
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest

@@ -1,0 +1,59 @@
+"""`xmlcall resources` and `xmlcall prompts`: lists, one of them, and what was asked wrongly."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from cli_harness import run_cli
+
+LIBRARY = f"{sys.executable} {Path(__file__).parents[1] / 'servers' / 'library.py'}"
+
+PRINTED: dict[str, tuple[list[str], str]] = {
+    "resources": (
+        ["resources"],
+        "library  note://today  Today, text/plain, What was noted.\nlibrary  data://bytes  data, application/octet-stream\n"
+        "library  book://{title}/{chapter}  chapter, text/plain, A chapter.\n",
+    ),
+    "a resource": (["resources", "note://today"], "[resource note://today]\nfirst\n"),
+    "data": (
+        ["resources", "data://bytes"],
+        "[resource data://bytes: application/octet-stream, 3 bytes, cannot be shown as text]\n",
+    ),
+    "prompts": (["prompts"], "library.summarize(title, style?)  Summarize a book: Ask for a summary.\n"),
+    "a prompt": (["prompts", "summarize", "title=Emma = Emma"], "user: Summarize Emma = Emma, short.\n"),
+}
+
+
+@pytest.mark.parametrize("case", PRINTED)
+def test_what_is_printed(case: str, tmp_path: Path) -> None:
+    arguments, expected = PRINTED[case]
+    done = run_cli(*arguments, "--mcp", LIBRARY, home=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
+
+
+def test_json(tmp_path: Path) -> None:
+    listed = json.loads(run_cli("resources", "--mcp", LIBRARY, "--json", home=tmp_path).stdout)
+    assert [(each["server"], each["resource"].get("uri")) for each in listed["resources"]][:1] == [("library", "note://today")]
+    text = json.loads(run_cli("prompts", "summarize", "title=Emma", "--mcp", LIBRARY, "--json", home=tmp_path).stdout)
+    assert text["messages"][0]["content"]["text"] == "Summarize Emma, short."
+
+
+WRONG: dict[str, tuple[list[str], int, str]] = {
+    "no pair": (["prompts", "summarize", "Emma"], 2, "expected ARGUMENT=VALUE, got 'Emma'"),
+    "no such prompt": (["prompts", "nothing"], 2, "expected the name of a prompt, got 'nothing'"),
+    "no such server": (["resources", "--server", "x", "note://today"], 2, "expected --server .*: library"),
+    "no such resource": (["resources", "note://none"], 1, "library: .*reading 'note://none'"),
+    "an argument is missing": (["prompts", "summarize"], 1, "library: .*filling in 'summarize'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_asked_wrongly_is_one_sentence(case: str, tmp_path: Path) -> None:
+    arguments, code, message = WRONG[case]
+    done = run_cli(*arguments, "--mcp", LIBRARY, home=tmp_path)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert re.match(f"xmlcall: {message}", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,41 @@
+"""A tool's structured result held against the schema that the tool promises (MCP 2025-11-25, tools: clients SHOULD).
+
+The tool has run, so nothing is lost over a mismatch: model and person read a note beside the result.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from ..prompting.format import PromptFormat
+from ..prompting.results import mismatch
+from ..schema.validation import compiled, find_issues
+from ..types.calls import MISSING, TextContent, Tool, ToolResult
+
+__all__ = ["checked"]
+
+SHOWN: Final = 3  # mistakes; one value that is wrong often breaks several rules
+
+
+def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
+    """Return a result with a note if its structured content is not what the tool promises.
+
+    Args:
+        result: the tool's answer; of an error nothing is promised.
+        tool: as its server lists it.
+        format: how the model is spoken to.
+    """
+    if tool.output_schema is None or result.is_error:
+        return result
+    problem = _problem(result, tool)
+    note = TextContent(text=mismatch(problem, format))
+    return replace(result, content=(*result.content, note)) if problem else result
+
+
+def _problem(result: ToolResult, tool: Tool) -> str:
+    if result.structured_content is MISSING:
+        return "it is missing."
+    validator = compiled(tool.output_schema or {})
+    if isinstance(validator, str):  # the schema is at fault, and nothing can be said of the result
+        return ""
+    issues = find_issues(validator, result.structured_content)[:SHOWN]
+    return " ".join(f"{issue.path}: {issue.message}" for issue in issues)

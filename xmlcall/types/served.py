@@ -1,0 +1,108 @@
+"""What a server has beside tools: resources, templates of their addresses, and prompts (MCP 2025-11-25 and 2026-07-28)."""
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from .calls import Content
+
+__all__ = [
+    "Completion",
+    "Listing",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptText",
+    "Resource",
+    "ResourceTemplate",
+]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something that a server can be asked to read.
+
+    Args:
+        uri: its address, of any scheme.
+        name: for programs; often for people, too.
+        title: a name for people.
+        description: for the model; hostile input, as all of these.
+        mime_type: "" if the server does not say.
+        size: bytes; None if the server does not say.
+    """
+
+    uri: str
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A family of resources: its address has places to fill in, as in `file:///{path}` (RFC 6570)."""
+
+    uri_template: str
+    name: str = ""
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """A value that a prompt takes; it is a text."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A text that a server has ready for a person to send."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """One message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    content: Content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptText:
+    """A prompt with its arguments filled in."""
+
+    description: str = ""
+    messages: tuple[PromptMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an argument could be, as far as a person has typed it.
+
+    Args:
+        values: the best first, 100 at most.
+        has_more: there are others.
+    """
+
+    values: tuple[str, ...] = ()
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """What is listed, and what a person should know about what is not, one sentence each."""
+
+    items: tuple[T, ...] = ()
+    notices: tuple[str, ...] = ()
