@@ -22,6 +22,8 @@ COMMANDS = {
     "chat": "talk to a model that has tools",
     "serve": "give tool calling to the clients of any model: a proxy",
     "tools": "list the tools that servers offer",
+    "login": "sign in to a server that wants OAuth",
+    "logout": "forget the tokens of a server",
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",

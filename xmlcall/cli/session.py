@@ -20,6 +20,7 @@ from .options import asking_of, constrain_of
 from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
 from .servers import described, hosts_of, servers_of
+from .sign_in import sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say
 
@@ -72,6 +73,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
     opening = OpeningStatus(display.console, display.say)
+    await sign_in_where_wanted(servers_of(options))
     loop = _loop(options, display, opening)
     async with AsyncExitStack() as stack:
         async with opening:
