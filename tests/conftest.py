@@ -14,3 +14,4 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # nor their keyring

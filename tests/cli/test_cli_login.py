@@ -11,7 +11,6 @@ import pytest
 from cli_harness import Terminal, run_cli
 from servers.guarded import Grants, guarded_server
 
-NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring", "BROWSER": "true"}
 QUESTION = "Open it in your browser?"
 
 
@@ -30,7 +29,7 @@ def config(tmp_path: Path, grants: Grants) -> Iterator[str]:
 
 
 def env(home: Path) -> dict[str, str]:
-    return NO_KEYRING | {"XDG_DATA_HOME": str(home / "data")}
+    return {"BROWSER": "true", "XDG_DATA_HOME": str(home / "data")}
 
 
 def address(before: str) -> str:

@@ -52,6 +52,8 @@ async def sign_in(server: HttpServer) -> bool:
         ToolHostError: the sign-in failed, or the server cannot be used.
         UsageError: there is no terminal.
     """
+    if not is_interactive():
+        raise UsageError("signing in needs a terminal: a person has to agree")
     from ..hosts.mcp.host import McpHost
     from ..hosts.mcp.oauth import SignIn
 
@@ -68,8 +70,6 @@ async def sign_in(server: HttpServer) -> bool:
 
 async def _ask(name: str, url: str) -> bool:
     """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine."""
-    if not is_interactive():
-        raise UsageError("signing in needs a terminal: a person has to agree")
     print(f"\n{visible(name)} wants you to sign in, at this address:\n\n  {visible(url)}\n", file=sys.stderr)
     lines = LineReader(sys.stdin.fileno())
     for _ in range(5):
