@@ -19,7 +19,7 @@ EPILOG = """examples:
   xmlcall login github --mcp servers.json
   xmlcall login --mcp https://mcp.example.com/mcp
 
-What is known beforehand, such as a client id, stands in the file under "oauth" of the server (docs/mcp.md).
+What is known beforehand, such as a client id, stands in the file under "oauth" of the server (docs/configuration.md).
 """
 
 
