@@ -167,7 +167,20 @@ def test_files_and_headings_that_are_named_exist(page: str) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    for command in ("run", "chat", "tools", "login", "logout", "prompt", "parse", "models", "probe", "profiles", "bench", "serve"):
+    for command in (
+        "run",
+        "chat",
+        "tools",
+        "login",
+        "logout",
+        "prompt",
+        "parse",
+        "models",
+        "probe",
+        "profiles",
+        "bench",
+        "serve",
+    ):
         assert f"xmlcall {command}" in read("README.md")
 
 
