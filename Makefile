@@ -25,8 +25,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-$(VENV)/.node: tests/servers/package.json | $(VENV)/.dev
+$(VENV)/.node: tests/servers/package.json tests/conformance/package.json | $(VENV)/.dev
 	$(BIN)/python tests/servers/install_node.py
+	$(BIN)/python tests/conformance/run.py --install
 	@touch $@
 
 # Version 1 of the MCP SDK cannot be in one environment with version 2; servers that need it get it by PYTHONPATH.

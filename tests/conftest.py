@@ -19,3 +19,4 @@ records = tempfile.mkdtemp(prefix="xmlcall-records-")  # nothing that tests do i
 atexit.register(shutil.rmtree, records, ignore_errors=True)
 os.environ["XMLCALL_RECORDS"] = records
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # nor their keyring

@@ -167,7 +167,8 @@ def test_files_and_headings_that_are_named_exist(page: str) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    for command in ("run", "chat", "tools", "prompt", "parse", "models", "probe", "profiles", "log", "bench", "serve"):
+    commands = "run chat tools resources prompts login logout prompt parse models probe profiles log bench serve"
+    for command in commands.split():
         assert f"xmlcall {command}" in read("README.md")
 
 

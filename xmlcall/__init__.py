@@ -39,9 +39,15 @@ if TYPE_CHECKING:
         XmlcallError as XmlcallError,
     )
     from .grammars.calls import grammar as grammar, loosened as loosened
-    from .hosts.config import HttpServer as HttpServer, StdioServer as StdioServer, load_servers as load_servers
+    from .hosts.config import (
+        HttpServer as HttpServer,
+        OAuth as OAuth,
+        StdioServer as StdioServer,
+        load_servers as load_servers,
+    )
     from .hosts.local import LocalHost as LocalHost
     from .hosts.mcp.host import McpHost as McpHost
+    from .hosts.mcp.oauth import SignIn as SignIn
     from .parsing.parser import Parser as Parser
     from .parsing.reply import parse as parse, render as render
     from .profiles.profile import Profile as Profile
@@ -81,12 +87,13 @@ _MODULES = {
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
     ".grammars.calls": "grammar loosened",
-    ".hosts.config": "HttpServer StdioServer load_servers",
+    ".hosts.config": "HttpServer OAuth StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".types.events": "CallInReasoning Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd "
     "ToolCallStart coalesce",
     ".hosts.local": "LocalHost",
     ".hosts.mcp.host": "McpHost",
+    ".hosts.mcp.oauth": "SignIn",
     ".agent.loop": "ToolLoop",
     ".agent.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
     "RetryAsked Shortened TurnEnded TurnStarted",

@@ -143,8 +143,12 @@ def told(row: Outcome) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenario", nargs="*", help="run these only")
-    names = parser.parse_args().scenario
+    parser.add_argument("--install", action="store_true", help="install the suite and run nothing")
+    given = parser.parse_args()
+    names = given.scenario
     install()
+    if given.install:
+        return 0
     rows = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for row in pool.map(run, plan(names)):

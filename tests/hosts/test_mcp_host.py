@@ -5,6 +5,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,29 @@ async def test_a_refusal_names_the_http_status_and_hides_the_path(status: int, t
     assert f"answered HTTP {status}" in message
     assert advice in message
     assert "s3cret" not in message
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 403, 503])
+async def test_the_older_http_sse_is_tried_where_the_first_post_is_refused(status: int) -> None:
+    asked = []
+
+    async def refuse(request: Request) -> Answer:
+        asked.append(request.method)
+        return Answer(status=status)
+
+    async with raw_http(refuse) as url:
+        with pytest.raises(ToolHostUnavailable, match=f"HTTP {status}"):
+            await McpHost(HttpServer(name="web", url=url)).__aenter__()
+    assert ("GET" in asked) is (status in (400, 404, 405))
+
+
+async def test_a_server_of_the_older_http_sse_needs_no_type() -> None:
+    with demo_server("sse") as server:
+        assert isinstance(server, HttpServer)
+        async with McpHost(replace(server, transport="either")) as host:
+            assert "calculator" in {tool.name for tool in await host.tools()}
+        with pytest.raises(ToolHostUnavailable, match='needs "type": "sse"'):
+            await McpHost(replace(server, transport="http")).__aenter__()
 
 
 async def test_a_header_that_cannot_be_sent_does_not_show() -> None:

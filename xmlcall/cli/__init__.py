@@ -24,6 +24,8 @@ COMMANDS = {
     "tools": "list the tools that servers offer",
     "resources": "list the resources of servers, and read one",
     "prompts": "list the prompts of servers, and fill one in",
+    "login": "sign in to a server that wants OAuth",
+    "logout": "forget the tokens of a server",
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",

@@ -16,6 +16,7 @@ from ..hosts.served import Served
 from .exits import complain
 from .mcp_option import servers_given
 from .plain import visible
+from .sign_in import sign_in_where_wanted
 
 __all__ = ["chosen_server", "described", "hosts_of", "open_router", "servers_of"]
 
@@ -52,7 +53,9 @@ def described(server: ServerConfig) -> str:
 @asynccontextmanager
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
     """Open the servers for a command that only looks at them, and say what they left out."""
-    async with Router(hosts_of(servers_of(options), options), patience=None) as router:
+    servers = servers_of(options)
+    await sign_in_where_wanted(servers)
+    async with Router(hosts_of(servers, options), patience=None) as router:
         for notice in router.news():
             complain(notice)
         yield router

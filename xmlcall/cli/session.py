@@ -26,6 +26,7 @@ from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
 from .requests import features_of
 from .servers import described, hosts_of, servers_of
+from .sign_in import sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say
 
@@ -92,6 +93,7 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
     """
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
     opening = OpeningStatus(display.console, display.say)
+    await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
         keeper = stack.enter_context(kept(options))
         await chosen(keeper, options, display)

@@ -23,6 +23,7 @@ __all__ = ["SessionLost", "connect_error", "is_lost", "older_transport", "protoc
 _LOST = ("Connection closed", "SSE stream")
 _WRONG_ADDRESS = 'check its "url"'
 _NOT_STREAMABLE = (400, 404, 405)
+_OLDER = '; an endpoint of the older HTTP+SSE needs "type": "sse"'
 _WRONG_CREDENTIALS = 'check its "headers"'
 _ADVICE = {401: _WRONG_CREDENTIALS, 403: _WRONG_CREDENTIALS, 404: _WRONG_ADDRESS, 405: _WRONG_ADDRESS}
 _NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's stand-ins for a status
@@ -71,7 +72,9 @@ def _http_reason(server: HttpServer, failure: BaseException | None, status: int 
     if status is None:
         return f"cannot reach {server.address}: {_detail(failure)}"
     said = f" {_detail(failure)}" if isinstance(failure, MCPError) and failure.message not in _NO_DETAIL else ""
-    return f"{server.address} answered HTTP {status}{said}; {_ADVICE.get(status, 'is it an MCP endpoint, and is it up?')}"
+    advice = _ADVICE.get(status, "is it an MCP endpoint, and is it up?")
+    older = _OLDER if server.transport == "http" and status in _NOT_STREAMABLE else ""
+    return f"{server.address} answered HTTP {status}{said}; {advice}{older}"
 
 
 def _start_reason(server: StdioServer, failure: BaseException | None) -> str:

@@ -14,12 +14,12 @@ Secrets are in no message: what the SDK quotes of answers is cut, and known secr
 """
 
 import asyncio
-import hashlib
 import ipaddress
 import shlex
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -30,27 +30,21 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
-from mcp.client.auth.oauth2 import OAuthContext
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
-from pydantic import AnyUrl, BaseModel, ValidationError
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+from pydantic import ValidationError
 
 from ..config import HttpServer, OAuth
-from .loopback import PATH, Loopback, free_port, is_free
+from .kept_sign_in import KeptSignIn, key_of
+from .loopback import Loopback
 from .token_store import SystemTokens, TokenStore
 
-__all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget"]
+__all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget", "kept_in_file", "wants_sign_in"]
 
 Ask = Callable[[str, str], Awaitable[bool]]
 """Asks a person to sign in: the server's name and an address come in, whether they agreed goes out. The address MUST be shown in
 full, and opened only after they have agreed; it is a server's text."""
 
+_LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
 _MAX_SAID: Final = 200
 _MAX_ANSWER: Final = 1 << 20  # bytes
@@ -92,18 +86,44 @@ def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2
     Returns:
         For one `httpx2.AsyncClient`; None where the configuration has its own credentials or wants no sign-in.
     """
-    has_header = any(name.lower() == "authorization" for name in server.headers)
-    return None if server.oauth is None or has_header else _Authorization(server, server.oauth, sign_in, log)
+    return None if server.oauth is None or _has_credentials(server) else _Authorization(server, server.oauth, sign_in, log)
 
 
 async def forget(server: HttpServer, tokens: TokenStore) -> bool:
     """Forget the tokens of a server, and the client that was registered for it; tell whether there were any."""
-    return await asyncio.to_thread(tokens.delete, _key(server))
+    return await asyncio.to_thread(tokens.delete, key_of(server))
 
 
-def _key(server: HttpServer) -> str:
-    """Name what is kept of a server; the address may hold secrets, so only its origin can be read."""
-    return f"{server.address} {hashlib.sha256(server.url.encode()).hexdigest()[:16]}"
+async def kept_in_file(server: HttpServer) -> Path | None:
+    """Return the file that has the tokens of a server because there is no keyring; None if they are elsewhere."""
+    store = SystemTokens()
+    return store.path if await asyncio.to_thread(store.in_file, key_of(server)) else None
+
+
+async def wants_sign_in(server: HttpServer) -> bool:
+    """Tell whether a server refuses who is not signed in, and nothing is kept that could sign in; one request of a few seconds.
+
+    Args:
+        server: whose credentials, if it has any in its configuration, are not tried.
+    """
+    oauth = server.oauth
+    if oauth is None or oauth.grant == "client_credentials" or _has_credentials(server):
+        return False
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {"Accept": "application/json, text/event-stream", **server.headers}
+    try:
+        async with (
+            httpx2.AsyncClient(timeout=_LOOK_SECONDS) as http,
+            http.stream("POST", server.url, json=ping, headers=headers) as told,
+        ):
+            refused = told.status_code == 401
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):
+        return False  # opening it will say why
+    return refused and await asyncio.to_thread(SystemTokens().get, key_of(server)) is None
+
+
+def _has_credentials(server: HttpServer) -> bool:
+    return any(name.lower() == "authorization" for name in server.headers)
 
 
 class _Authorization(httpx2.Auth):
@@ -111,7 +131,7 @@ class _Authorization(httpx2.Auth):
 
     def __init__(self, server: HttpServer, oauth: OAuth, sign_in: SignIn, log: SignInLog) -> None:
         self._server, self._oauth, self._sign_in, self._log = server, oauth, sign_in, log
-        self._kept = _Kept(server, oauth, sign_in.tokens)
+        self._kept = KeptSignIn(server, oauth, sign_in.tokens)
         self._provider: OAuthClientProvider | None = None
         self._starting = asyncio.Lock()
         self._failed_at = -_AGAIN_SECONDS
@@ -284,134 +304,6 @@ def _may_refresh(provider: OAuthClientProvider, response: httpx2.Response) -> bo
         return False
     context.token_expiry_time = 1.0  # long ago
     return True
-
-
-class _Entry(BaseModel):
-    """What is kept of a server's sign-in between two runs.
-
-    Args:
-        tokens: that were granted last.
-        expires_at: when the access token does, in seconds of the epoch.
-        client: that was registered.
-        metadata: of the authorization server that granted them.
-        resource: what the server says of itself.
-        wanted: scopes that a server asked for when nobody could be asked.
-    """
-
-    tokens: OAuthToken | None = None
-    expires_at: float | None = None
-    client: OAuthClientInformationFull | None = None
-    metadata: OAuthMetadata | None = None
-    resource: ProtectedResourceMetadata | None = None
-    wanted: tuple[str, ...] = ()
-
-
-class _Kept:
-    """The `TokenStorage` of the SDK, and what it does not ask for.
-
-    Args:
-        server: whose sign-in.
-        oauth: what is known beforehand.
-        store: where the entry is kept.
-    """
-
-    def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
-        self._oauth, self._store, self._key = oauth, store, _key(server)
-        self._entry = _Entry()
-        self._context: OAuthContext
-        self.redirect = AnyUrl("http://127.0.0.1/")  # once loaded, with port
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """Scopes that a server asked for when nobody could be asked."""
-        return self._entry.wanted
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether there were tokens when last looked."""
-        return self._entry.tokens is not None
-
-    async def load(self) -> None:
-        """Read what is kept, and choose where the browser returns to: where the client that was registered says, if it can."""
-        self._entry = await self._read()
-        client = self._entry.client
-        port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
-        if self._oauth.callback_port or port is None or not is_free(port):
-            port = self._oauth.callback_port or free_port()
-        self.redirect = AnyUrl(f"http://127.0.0.1:{port}{PATH}")
-        if client is not None and self.redirect not in (client.redirect_uris or ()):
-            self._entry.client = None
-
-    async def _read(self) -> _Entry:
-        text = await asyncio.to_thread(self._store.get, self._key)
-        try:
-            return _Entry.model_validate_json(text or "{}")
-        except ValidationError:  # not ours: one signs in anew
-            return _Entry()
-
-    async def _write(self) -> None:
-        await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
-
-    def restore(self, context: OAuthContext) -> None:
-        """Give the SDK what it does not ask its storage for: when the token expires, and where it is refreshed."""
-        self._context, entry = context, self._entry
-        context.token_expiry_time = entry.expires_at
-        context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource
-        if entry.resource is not None:
-            context.auth_server_url = str(entry.resource.authorization_servers[0])
-
-    async def catch_up(self) -> None:
-        """Take tokens that another program has refreshed meanwhile: the older ones are worth nothing any more."""
-        entry = await self._read()
-        if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self._entry.tokens:
-            self._entry = entry
-            self._context.current_tokens, self._context.token_expiry_time = entry.tokens, entry.expires_at
-
-    async def want(self, scopes: list[str]) -> None:
-        """Remember the scopes of a sign-in that nobody could be asked for."""
-        self._entry.wanted = tuple(scopes)
-        self._entry.tokens = None  # or the next sign-in would find that they are good enough
-        await self._write()
-
-    def secrets(self) -> list[str]:
-        """Return what must not be shown."""
-        tokens, client = self._entry.tokens, self._entry.client
-        kept = [self._oauth.client_secret, self._oauth.private_key, client and client.client_secret]
-        kept += [tokens.access_token, tokens.refresh_token] if tokens else []
-        return [secret for secret in kept if secret]
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens (see `TokenStorage`)."""
-        return self._entry.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens, and what is needed to refresh them."""
-        context = self._context
-        self._entry = _Entry(
-            tokens=tokens,
-            expires_at=context.token_expiry_time,
-            client=self._entry.client,
-            metadata=context.oauth_metadata,
-            resource=context.protected_resource_metadata,
-        )
-        await self._write()
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client: that of the configuration, else the one that was registered."""
-        if not self._oauth.client_id:
-            return self._entry.client
-        return OAuthClientInformationFull(
-            client_id=self._oauth.client_id,
-            client_secret=self._oauth.client_secret or None,
-            redirect_uris=[self.redirect],
-            token_endpoint_auth_method="client_secret_basic" if self._oauth.client_secret else "none",
-            issuer=self._oauth.issuer or None,
-        )
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep the client that was registered."""
-        self._entry.client = client_info
-        await self._write()
 
 
 def _origin(url: httpx2.URL) -> str:

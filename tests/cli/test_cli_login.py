@@ -1,0 +1,108 @@
+"""`xmlcall login`, `logout`, and the question before a session: a person with a browser, a real authorization server."""
+
+import json
+import stat
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_harness import Terminal, run_cli
+from servers.guarded import Grants, guarded_server
+
+QUESTION = "Open it in your browser?"
+
+
+@pytest.fixture
+def grants() -> Grants:
+    return Grants()
+
+
+@pytest.fixture
+def config(tmp_path: Path, grants: Grants) -> Iterator[str]:
+    with guarded_server(grants) as url:
+        path = tmp_path / "mcp.json"
+        servers = {"web": {"url": url}, "local": {"command": "true"}}
+        path.write_text(json.dumps({"mcpServers": servers}))
+        yield str(path)
+
+
+def env(home: Path) -> dict[str, str]:
+    return {"BROWSER": "true", "XDG_DATA_HOME": str(home / "data")}
+
+
+def address(before: str) -> str:
+    """The address that is shown on the terminal."""
+    return next(line.strip() for line in before.splitlines() if line.startswith("  http"))
+
+
+def visit(url: str) -> None:
+    """Open an address as the person's own browser."""
+    threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=20).read(), daemon=True).start()
+
+
+def test_one_signs_in_and_the_tokens_are_used_until_they_are_forgotten(tmp_path: Path, config: str, grants: Grants) -> None:
+    with Terminal("login", "--mcp", config, home=tmp_path, env=env(tmp_path)) as terminal:
+        shown = address(terminal.expect(QUESTION))
+        terminal.send("\n")
+        terminal.expect("Waiting until you have signed in")
+        visit(shown)
+        terminal.expect("signed in to web")
+        terminal.expect("no keyring was found: the tokens are in")
+        assert terminal.end() == 0
+    kept = tmp_path / "data" / "xmlcall" / "tokens.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+    listed = run_cli("tools", "--mcp", config, home=tmp_path, env=env(tmp_path))
+    assert "add" in listed.stdout
+    assert "access-" not in listed.stdout + listed.stderr
+
+    done = run_cli("logout", "web", "--mcp", config, home=tmp_path, env=env(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "xmlcall: the tokens of web are forgotten\n")
+    again = run_cli("logout", "--mcp", config, home=tmp_path, env=env(tmp_path))
+    assert again.stderr == "xmlcall: there are no tokens of web\n"
+    assert json.loads(kept.read_text()) == {}
+
+
+def test_a_session_on_a_terminal_asks_before_it_begins(tmp_path: Path, config: str, grants: Grants) -> None:
+    with Terminal("tools", "--mcp", config, home=tmp_path, env=env(tmp_path)) as terminal:
+        shown = address(terminal.expect(QUESTION))
+        terminal.send("y\n")  # BROWSER=true opens nothing
+        terminal.expect("Waiting until you have signed in")
+        visit(shown)
+        terminal.expect("add")
+        terminal.end()
+
+
+def test_no_is_an_answer(tmp_path: Path, config: str, grants: Grants) -> None:
+    with Terminal("login", "--mcp", config, home=tmp_path, env=env(tmp_path)) as terminal:
+        terminal.expect(QUESTION)
+        terminal.send("what\n")
+        terminal.expect(QUESTION)
+        terminal.send("n\n")
+        terminal.expect("web: signing in to it failed: the sign-in was declined")
+        assert terminal.end() == 1
+    assert "exchange" not in grants.events
+
+
+def test_without_a_terminal_the_command_is_named(tmp_path: Path, config: str) -> None:
+    listed = run_cli("tools", "--mcp", config, home=tmp_path, env=env(tmp_path))
+    assert 'sign in by "xmlcall login web --mcp FILE"' in listed.stderr
+    done = run_cli("login", "--mcp", config, home=tmp_path, env=env(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == "xmlcall: signing in needs a terminal: a person has to agree\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "expected --mcp SERVERS"),
+        (["nobody", "--mcp", "{config}"], "(there are: 'web'), got 'nobody'"),
+        (["local", "--mcp", "{config}"], "(there are: 'web'), got 'local'"),
+    ],
+)
+def test_which_server_is_meant(tmp_path: Path, config: str, arguments: list[str], said: str) -> None:
+    done = run_cli("login", *(argument.format(config=config) for argument in arguments), home=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -1,0 +1,65 @@
+"""`xmlcall login`: sign in to an MCP server."""
+
+import argparse
+
+from ..errors import UsageError
+from ..hosts.config import HttpServer
+from .exits import OK, complain, run_async
+from .mcp_option import servers_given
+from .options import add_mcp_option
+from .plain import visible
+from .sign_in import sign_in
+
+__all__ = ["DESCRIPTION", "EPILOG", "chosen_server", "configure", "execute"]
+
+DESCRIPTION = (
+    "Sign in to an MCP server that wants OAuth. The tokens are kept in the system's keyring, else in a file of your own."
+)
+EPILOG = """examples:
+  xmlcall login github --mcp servers.json
+  xmlcall login --mcp https://mcp.example.com/mcp
+
+What is known beforehand, such as a client id, stands in the file under "oauth" of the server (docs/configuration.md).
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("server", metavar="SERVER", nargs="?", help="its name in the file; not needed if only one can be meant")
+    add_mcp_option(parser, "where the server is configured")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return run_async(_login(chosen_server(options)))
+
+
+def chosen_server(options: argparse.Namespace) -> HttpServer:
+    """Return the server that is meant.
+
+    Args:
+        options: with `server` and `mcp`.
+
+    Raises:
+        UsageError: none or several can be meant.
+    """
+    if not options.mcp:
+        raise UsageError("expected --mcp SERVERS, where the server is configured")
+    servers = {server.name: server for server in servers_given(options.mcp) if isinstance(server, HttpServer)}
+    if options.server is None and len(servers) == 1:
+        return next(iter(servers.values()))
+    if options.server not in servers:
+        names = ", ".join(map(repr, servers)) or "none"
+        raise UsageError(f'expected the name of a server with a "url" (there are: {names}), got {options.server!r:.80}')
+    return servers[options.server]
+
+
+async def _login(server: HttpServer) -> int:
+    from ..hosts.mcp.oauth import kept_in_file
+
+    was_asked = await sign_in(server)
+    name = visible(server.name)
+    complain(f"signed in to {name}" if was_asked else f"{name} can be used; no sign-in was needed")
+    if was_asked and (path := await kept_in_file(server)):
+        complain(f"no keyring was found: the tokens are in {path}, which only you can read")
+    return OK

@@ -1,0 +1,39 @@
+"""`xmlcall logout`: forget the tokens of an MCP server."""
+
+import argparse
+
+from ..hosts.config import HttpServer
+from .exits import OK, complain, run_async
+from .login import chosen_server
+from .options import add_mcp_option
+from .plain import visible
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Forget the tokens of an MCP server, and the client that was registered for it."
+EPILOG = """examples:
+  xmlcall logout github --mcp servers.json
+
+The server is not told. Its own page can end what you allowed.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("server", metavar="SERVER", nargs="?", help="its name in the file; not needed if only one can be meant")
+    add_mcp_option(parser, "where the server is configured")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return run_async(_logout(chosen_server(options)))
+
+
+async def _logout(server: HttpServer) -> int:
+    from ..hosts.mcp.oauth import SignIn, forget
+
+    was_kept = await forget(server, SignIn().tokens)
+    complain(
+        f"the tokens of {visible(server.name)} are forgotten" if was_kept else f"there are no tokens of {visible(server.name)}"
+    )
+    return OK
