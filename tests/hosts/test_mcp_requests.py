@@ -5,6 +5,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ WAYS = [("stdio", "2025"), ("stdio", "2026"), ("http", "2025"), ("http", "2026")
 
 NAME = {"type": "string", "minLength": 2}
 FORM = {"type": "object", "properties": {"name": NAME, "city": {"type": "string", "default": "Oslo"}}, "required": ["name"]}
-ASK_FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who is it?", "requestedSchema": FORM}}
+ASK_FORM: dict[str, Any] = {
+    "method": "elicitation/create",
+    "params": {"mode": "form", "message": "Who is it?", "requestedSchema": FORM},
+}
 HELLO = [{"role": "user", "content": {"type": "text", "text": "Hello"}}]
 
 
@@ -137,10 +141,13 @@ async def refused(host: McpHost, request: dict[str, Any], **more: Any) -> str:
         return str(error)
 
 
+LONG_FORM = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(101)}}
 CANNOT_BE_ASKED = [
     ("elicitation/create", {"mode": "url", "message": "m", "url": "file:///etc/passwd", "elicitationId": "1"}, "expected a URL"),
     ("elicitation/create", {"mode": "url", "message": "m", "url": "javascript:alert(1)", "elicitationId": "1"}, "expected a URL"),
     ("elicitation/create", {"mode": "url", "message": "m", "url": "https://[", "elicitationId": "1"}, "expected a URL"),
+    ("elicitation/create", ASK_FORM["params"] | {"message": "x" * 10_001}, "a message of at most 10000"),
+    ("elicitation/create", ASK_FORM["params"] | {"requestedSchema": LONG_FORM}, "at most 100 fields, got 101"),
     ("sampling/createMessage", {"messages": HELLO, "maxTokens": 5, "toolChoice": {"mode": "auto"}}, "tools in a completion"),
     ("sampling/createMessage", {"messages": [], "maxTokens": 5}, "whose last one has the role user"),
     (
@@ -150,8 +157,8 @@ CANNOT_BE_ASKED = [
     ),
     (
         "sampling/createMessage",
-        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 200_001}}], "maxTokens": 5},
-        "at most 200000 characters",
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 50_001}}], "maxTokens": 5},
+        "at most 50000 characters",
     ),
 ]
 
@@ -175,6 +182,12 @@ async def test_a_person_may_refuse_a_completion(remote: ServerConfig) -> None:
         assert "User rejected sampling request" in await refused(host, request)
 
 
+async def test_folders_of_the_configuration_are_named_to_its_server(remote: ServerConfig) -> None:
+    async with McpHost(replace(remote, roots=("/b", "/a")), features=ClientFeatures(roots=("/a",))) as host:
+        roots = await answer_to(host, {"method": "roots/list"})
+    assert [root["uri"] for root in roots["roots"]] == ["file:///a", "file:///b"]
+
+
 async def test_nothing_is_declared_and_nothing_answered_by_default(remote: ServerConfig) -> None:
     async with McpHost(remote) as host:
         for request in (ASK_FORM, {"method": "roots/list"}):
@@ -186,9 +199,8 @@ async def test_what_is_declared_is_what_is_given(features: ClientFeatures, tmp_p
     async with McpHost(tasking("steps", tmp_path), features=features):
         pass
     said = json.loads(next(line for line in received(tmp_path).splitlines() if '"initialize"' in line))["params"]
-    assert set(said["capabilities"]) == {"elicitation"} & {"elicitation" if features.elicit else ""} | (
-        {"roots"} if features.roots else set()
-    )
+    given = {"elicitation": features.elicit, "roots": features.roots}
+    assert set(said["capabilities"]) == {name for name, each in given.items() if each}
 
 
 async def test_a_server_may_not_ask_without_end(remote: ServerConfig) -> None:
