@@ -15,6 +15,7 @@ from servers.started import everything_server, printed_url, until
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
+from xmlcall.hosts.mcp.form import fields
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.requests import (
     ClientFeatures,
@@ -108,6 +109,30 @@ async def test_a_form_an_address_a_completion_and_folders(server: tuple[ServerCo
     assert (visit.server, visit.url) == ("asking", "https://example.com/x?y=1")
     assert [(message.role, message.content) for message in sampled.messages] == [("system", "Be brief."), ("user", "Hello")]
     assert (sampled.max_tokens, sampled.stop) == (MAX_SAMPLE_TOKENS, (".",))
+
+
+async def test_server_everything_asks_for_all_that_it_knows() -> None:
+    kinds: set[str] = set()
+
+    async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
+        if isinstance(request, FormRequest):
+            kinds.update(field.kind for field in fields(request.schema))
+        return ElicitAnswer(action="accept", content={"name": "Ada", "integer": 7} if isinstance(request, FormRequest) else {})
+
+    async def sample(request: SampleRequest) -> SampleReply:
+        return SampleReply(text=request.messages[-1].content.upper(), model="tiny")
+
+    features = ClientFeatures(elicit=elicit, sample=sample, roots=("/srv",))
+    with everything_server("stdio") as server:
+        async with McpHost(server, features=features) as host:
+            await host.changed.wait()  # it offers more tools to a client that declares something
+            assert {"get-roots-list", "trigger-elicitation-request"} <= {tool.name for tool in await host.tools()}
+            form = text_of(await host.call("trigger-elicitation-request", {}))
+            assert "- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14" in form
+            assert "completed" in text_of(await host.call("trigger-url-elicitation", {"url": "https://example.com/a"}))
+            assert "A WREN" in text_of(await host.call("trigger-sampling-request", {"prompt": "a wren"}))
+            assert "file:///srv" in text_of(await host.call("get-roots-list", {}))
+    assert kinds == {"text", "number", "integer", "boolean", "choice", "choices"}
 
 
 ANSWERS: list[tuple[dict[str, Any], Any]] = [
