@@ -125,8 +125,10 @@ async def test_server_everything_asks_for_all_that_it_knows() -> None:
     features = ClientFeatures(elicit=elicit, sample=sample, roots=("/srv",))
     with everything_server("stdio") as server:
         async with McpHost(server, features=features) as host:
-            await host.changed.wait()  # it offers more tools to a client that declares something
-            assert {"get-roots-list", "trigger-elicitation-request"} <= {tool.name for tool in await host.tools()}
+            wanted = {"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request"}
+            async with asyncio.timeout(10):
+                while not wanted <= {tool.name for tool in await host.tools()}:  # to a client that declares something
+                    await host.changed.wait()
             form = text_of(await host.call("trigger-elicitation-request", {}))
             assert "- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14" in form
             assert "completed" in text_of(await host.call("trigger-url-elicitation", {"url": "https://example.com/a"}))
@@ -307,6 +309,7 @@ async def test_progress_extends_the_limit_but_not_for_ever(remote: ServerConfig,
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("server", WAYS[2:], indirect=True, ids="-".join)
 async def test_log_messages_arrive_from_the_wanted_level_on(server: tuple[ServerConfig, Path, str]) -> None:
     config, record, era = server
     heard: list[LogMessage] = []
