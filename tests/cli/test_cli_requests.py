@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import Terminal, call, model_server, run_cli
+from cli_harness import Terminal, call, model_server
 from servers.run_server import run_server
 from servers.started import printed_url
+
+from xmlcall.cli import main
 
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 FORM = {
@@ -124,9 +126,8 @@ def test_a_form_is_filled_in_looked_over_and_sent(asking: str, tmp_path: Path) -
     [
         ([("name: ", "/no\n")], "decline"),
         ([("name: ", "\x04")], "cancel"),
-        ([("name: ", "\n")] * 5, "cancel"),
     ],
-    ids=["no", "end of input", "nothing"],
+    ids=["no", "end of input"],
 )
 def test_a_form_may_be_declined_and_left(typed: list[tuple[str, str]], action: str, later: str, tmp_path: Path) -> None:
     with model_server(ask(ASK_FORM), "Done.") as (url, fake):
@@ -197,31 +198,28 @@ def test_ctrl_c_at_a_form_stops_the_turn_and_the_chat_goes_on(asking: str, tmp_p
             assert terminal.end() == 0
 
 
-def test_without_a_terminal_nobody_is_asked_and_it_is_said(asking: str, tmp_path: Path) -> None:
-    roots = {"method": "roots/list"}
-    with model_server(ask(ASK_FORM), ask(COMPLETE), ask(roots), "Done.") as (url, _):
-        done = run_cli("run", "--yes", "--mcp", asking, "--model", url, "Go.", home=tmp_path)
-    assert done.returncode == 0
-    for told in (
+def test_without_a_terminal_nobody_is_asked_and_it_is_said(asking: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with model_server(ask(ASK_FORM), ask(COMPLETE), ask({"method": "roots/list"}), "Done.") as (url, _):
+        assert main(["run", "--yes", "--mcp", asking, "--model", url, "Go."]) == 0
+    told = capsys.readouterr().err
+    for line in (
         "xmlcall: bank asked for an answer of a person, and was refused: there is no terminal to ask on\n",
         "xmlcall: bank asked for a completion by the model, and was refused. Allow it with --sampling allow\n",
         "xmlcall: bank asked in which folders it may work, and was told none. Name one with --root\n",
     ):
-        assert done.stderr.count(told) == 1
+        assert told.count(line) == 1
 
 
-def test_what_is_allowed_needs_no_terminal(later: str, tmp_path: Path) -> None:
+def test_what_is_allowed_needs_no_terminal(later: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = [ask(COMPLETE), "A wren.", ask({"method": "roots/list"}), call("log", level="error", text="o\x1b[8mh"), "Done."]
     with model_server(*said) as (url, fake):
         options = ["--yes", "--verbose", "--sampling", "allow", "--root", str(tmp_path), "--mcp", later, "--model", url]
-        done = run_cli("run", *options, "Go.", home=tmp_path)
-    assert done.returncode == 0
+        assert main(["run", *options, "Go."]) == 0
     assert '"text": "A wren."' in fake.bodies[2]["messages"][-1]["content"]
     assert f'"uri": "file://{tmp_path}"' in fake.bodies[3]["messages"][-1]["content"]
-    assert "log      bank core, error: o\\u001b[8mh\n" in done.stderr
+    assert "log      bank core, error: o\\u001b[8mh\n" in capsys.readouterr().err
 
 
-def test_a_root_is_a_folder(tmp_path: Path) -> None:
-    done = run_cli("run", "--root", str(tmp_path / "none"), "Go.", home=tmp_path)
-    assert done.returncode == 2
-    assert "--root: expected a folder, got '" in done.stderr
+def test_a_root_is_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--root", str(tmp_path / "none"), "Go."]) == 2
+    assert "--root: expected a folder, got '" in capsys.readouterr().err

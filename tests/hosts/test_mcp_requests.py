@@ -5,6 +5,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from servers.started import everything_server, printed_url, until
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
+from xmlcall.hosts.mcp.form import fields
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.requests import (
     ClientFeatures,
@@ -31,7 +33,10 @@ WAYS = [("stdio", "2025"), ("stdio", "2026"), ("http", "2025"), ("http", "2026")
 
 NAME = {"type": "string", "minLength": 2}
 FORM = {"type": "object", "properties": {"name": NAME, "city": {"type": "string", "default": "Oslo"}}, "required": ["name"]}
-ASK_FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who is it?", "requestedSchema": FORM}}
+ASK_FORM: dict[str, Any] = {
+    "method": "elicitation/create",
+    "params": {"mode": "form", "message": "Who is it?", "requestedSchema": FORM},
+}
 HELLO = [{"role": "user", "content": {"type": "text", "text": "Hello"}}]
 
 
@@ -106,6 +111,32 @@ async def test_a_form_an_address_a_completion_and_folders(server: tuple[ServerCo
     assert (sampled.max_tokens, sampled.stop) == (MAX_SAMPLE_TOKENS, (".",))
 
 
+async def test_server_everything_asks_for_all_that_it_knows() -> None:
+    kinds: set[str] = set()
+
+    async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
+        if isinstance(request, FormRequest):
+            kinds.update(field.kind for field in fields(request.schema))
+        return ElicitAnswer(action="accept", content={"name": "Ada", "integer": 7} if isinstance(request, FormRequest) else {})
+
+    async def sample(request: SampleRequest) -> SampleReply:
+        return SampleReply(text=request.messages[-1].content.upper(), model="tiny")
+
+    features = ClientFeatures(elicit=elicit, sample=sample, roots=("/srv",))
+    with everything_server("stdio") as server:
+        async with McpHost(server, features=features) as host:
+            wanted = {"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request"}
+            async with asyncio.timeout(10):
+                while not wanted <= {tool.name for tool in await host.tools()}:  # to a client that declares something
+                    await host.changed.wait()
+            form = text_of(await host.call("trigger-elicitation-request", {}))
+            assert "- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14" in form
+            assert "completed" in text_of(await host.call("trigger-url-elicitation", {"url": "https://example.com/a"}))
+            assert "A WREN" in text_of(await host.call("trigger-sampling-request", {"prompt": "a wren"}))
+            assert "file:///srv" in text_of(await host.call("get-roots-list", {}))
+    assert kinds == {"text", "number", "integer", "boolean", "choice", "choices"}
+
+
 ANSWERS: list[tuple[dict[str, Any], Any]] = [
     ({"action": "decline"}, {"action": "decline"}),
     ({"action": "cancel"}, {"action": "cancel"}),
@@ -137,10 +168,13 @@ async def refused(host: McpHost, request: dict[str, Any], **more: Any) -> str:
         return str(error)
 
 
+LONG_FORM = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(101)}}
 CANNOT_BE_ASKED = [
     ("elicitation/create", {"mode": "url", "message": "m", "url": "file:///etc/passwd", "elicitationId": "1"}, "expected a URL"),
     ("elicitation/create", {"mode": "url", "message": "m", "url": "javascript:alert(1)", "elicitationId": "1"}, "expected a URL"),
     ("elicitation/create", {"mode": "url", "message": "m", "url": "https://[", "elicitationId": "1"}, "expected a URL"),
+    ("elicitation/create", ASK_FORM["params"] | {"message": "x" * 10_001}, "a message of at most 10000"),
+    ("elicitation/create", ASK_FORM["params"] | {"requestedSchema": LONG_FORM}, "at most 100 fields, got 101"),
     ("sampling/createMessage", {"messages": HELLO, "maxTokens": 5, "toolChoice": {"mode": "auto"}}, "tools in a completion"),
     ("sampling/createMessage", {"messages": [], "maxTokens": 5}, "whose last one has the role user"),
     (
@@ -150,8 +184,8 @@ CANNOT_BE_ASKED = [
     ),
     (
         "sampling/createMessage",
-        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 200_001}}], "maxTokens": 5},
-        "at most 200000 characters",
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 50_001}}], "maxTokens": 5},
+        "at most 50000 characters",
     ),
 ]
 
@@ -175,6 +209,12 @@ async def test_a_person_may_refuse_a_completion(remote: ServerConfig) -> None:
         assert "User rejected sampling request" in await refused(host, request)
 
 
+async def test_folders_of_the_configuration_are_named_to_its_server(remote: ServerConfig) -> None:
+    async with McpHost(replace(remote, roots=("/b", "/a")), features=ClientFeatures(roots=("/a",))) as host:
+        roots = await answer_to(host, {"method": "roots/list"})
+    assert [root["uri"] for root in roots["roots"]] == ["file:///a", "file:///b"]
+
+
 async def test_nothing_is_declared_and_nothing_answered_by_default(remote: ServerConfig) -> None:
     async with McpHost(remote) as host:
         for request in (ASK_FORM, {"method": "roots/list"}):
@@ -186,9 +226,8 @@ async def test_what_is_declared_is_what_is_given(features: ClientFeatures, tmp_p
     async with McpHost(tasking("steps", tmp_path), features=features):
         pass
     said = json.loads(next(line for line in received(tmp_path).splitlines() if '"initialize"' in line))["params"]
-    assert set(said["capabilities"]) == {"elicitation"} & {"elicitation" if features.elicit else ""} | (
-        {"roots"} if features.roots else set()
-    )
+    given = {"elicitation": features.elicit, "roots": features.roots}
+    assert set(said["capabilities"]) == {name for name, each in given.items() if each}
 
 
 async def test_a_server_may_not_ask_without_end(remote: ServerConfig) -> None:
@@ -270,6 +309,7 @@ async def test_progress_extends_the_limit_but_not_for_ever(remote: ServerConfig,
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("server", WAYS[2:], indirect=True, ids="-".join)
 async def test_log_messages_arrive_from_the_wanted_level_on(server: tuple[ServerConfig, Path, str]) -> None:
     config, record, era = server
     heard: list[LogMessage] = []

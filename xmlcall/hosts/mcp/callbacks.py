@@ -18,7 +18,7 @@ from mcp.client.session import ClientRequestContext
 
 from ...errors import XmlcallError
 from ...types.calls import Message
-from .form import problems, with_defaults
+from .form import problems, unusable, with_defaults
 from .patience import Patience
 from .requests import ClientFeatures, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
@@ -33,7 +33,9 @@ MAX_SAMPLE_TOKENS: Final = 4096
 MAX_LOGGED: Final = 20
 """Log messages of one server in a second; more are counted and left out."""
 
-_MAX_SAMPLE_CHARACTERS = 200_000
+_MAX_SAMPLE_CHARACTERS = 50_000  # a person has to read them
+_MAX_MESSAGE = 10_000
+_MAX_URL = 8000
 _REFUSED = -1  # the code of MCP's example for a person who refuses a completion
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
 
@@ -189,15 +191,19 @@ def _error(code: int, message: str) -> mcp.ErrorData:
 
 def _elicitation(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
     """Read what a person is asked; a sentence if it cannot be asked."""
+    if len(params.message) > _MAX_MESSAGE:
+        return f"expected a message of at most {_MAX_MESSAGE} characters"
     if isinstance(params, mcp.ElicitRequestFormParams):
+        if problem := unusable(params.requested_schema):
+            return problem
         return FormRequest(server=server, message=params.message, schema=params.requested_schema)
     try:
         parts = urlsplit(params.url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and len(params.url) <= _MAX_URL
     except ValueError:
         usable = False
     if not usable:
-        return "expected a URL that starts with http:// or https:// and names a host"
+        return f"expected a URL of at most {_MAX_URL} characters that starts with http:// or https:// and names a host"
     return UrlRequest(server=server, message=params.message, url=params.url)
 
 

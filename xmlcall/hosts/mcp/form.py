@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 from ...schema.validation import compiled, find_issues
 from ...types.calls import MISSING
 
-__all__ = ["Field", "FormProblem", "fields", "problems", "read", "with_defaults"]
+__all__ = ["MAX_FIELDS", "Field", "FormProblem", "fields", "problems", "read", "unusable", "with_defaults"]
+
+MAX_FIELDS: Final = 100
+"""The most that a person is asked to fill in at once."""
 
 _YES: Final = frozenset({"yes", "y", "true", "1", "是"})
 _NO: Final = frozenset({"no", "n", "false", "0", "否"})
@@ -65,6 +68,19 @@ def fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     return tuple(_field(name, each, name in needed) for name, each in properties.items() if isinstance(each, Mapping))
 
 
+def unusable(schema: Mapping[str, Any]) -> str:
+    """Say why nobody is asked to fill in a form; "" if it can be filled in.
+
+    Args:
+        schema: `requestedSchema` of an elicitation.
+    """
+    count = len(fields(schema))
+    if count > MAX_FIELDS:
+        return f"expected a form of at most {MAX_FIELDS} fields, got {count}"
+    validator = compiled(schema)
+    return validator if isinstance(validator, str) else ""
+
+
 def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> Field:
     kind, options = schema.get("type"), _options(schema)
     if kind == "array":
@@ -78,7 +94,7 @@ def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> Field:
         title=_text(schema, "title") or name,
         description=_text(schema, "description"),
         is_required=is_required,
-        default=schema.get("default", MISSING),
+        default=MISSING if schema.get("default") is None else schema["default"],
         options=options,
         schema=schema,
     )

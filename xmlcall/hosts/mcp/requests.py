@@ -1,6 +1,6 @@
 """What an MCP server may ask of its client, in our own types: input of a person, a completion, folders, an ear for its log.
 
-    features = ClientFeatures(elicit=ask_the_person, roots=("/home/me/project",))
+    features = ClientFeatures(elicit=ask_the_person, roots=("/srv/project",))
     async with McpHost(server, features=features) as host: ...
 
 To give a callback is to declare the capability to the server (MCP 2025-11-25, lifecycle); without one nothing is declared, and
