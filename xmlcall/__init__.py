@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LoopEvent as LoopEvent,
         RetryAsked as RetryAsked,
         Shortened as Shortened,
+        StepEnded as StepEnded,
         TurnEnded as TurnEnded,
         TurnStarted as TurnStarted,
     )
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
     from .parsing.reply import parse as parse, render as render
     from .profiles.profile import Profile as Profile
     from .prompting.system import system_prompt as system_prompt
+    from .records.audit import AuditFile as AuditFile
     from .tools.catalog import Catalog as Catalog
+    from .types.call_note import CallNote as CallNote
     from .types.calls import (
         InvalidCall as InvalidCall,
         Issue as Issue,
@@ -96,13 +99,15 @@ _MODULES = {
     ".hosts.mcp.oauth": "SignIn",
     ".agent.loop": "ToolLoop",
     ".agent.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
-    "RetryAsked Shortened TurnEnded TurnStarted",
+    "RetryAsked Shortened StepEnded TurnEnded TurnStarted",
     ".agent.generate": "Continued",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal",
     ".agent.rules": "allow",
     ".profiles.profile": "Profile",
     ".prompting.system": "system_prompt",
+    ".records.audit": "AuditFile",
+    ".types.call_note": "CallNote",
     ".agent.attempts": "RepairPolicy",
     ".parsing.reply": "parse render",
     ".agent.tool_need": "ToolNeed",

@@ -10,6 +10,9 @@ import pytest
 from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.started import ProcessFiles
 
+from xmlcall import Message
+from xmlcall.records.store import Store
+
 PROMPT = ">\x08"
 ADD = call("calculator", operation="add", a="1", b="2")
 
@@ -28,6 +31,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XMLCALL_RECORDS", str(kept / "records"))
     return kept
+
+
+def keep(home: Path, id: str, question: str) -> None:
+    (home / "records").mkdir(exist_ok=True)
+    with Store(home / "records" / "conversations.db") as store:
+        store.write(id, "kept", {}, [Message(role="user", content=question), Message(role="assistant", content="Hm.")])
 
 
 def the_id() -> str:
@@ -57,7 +66,7 @@ def test_all_of_it_is_exported(here: Path) -> None:
     assert [tool["name"] for tool in offered] == ["calculator", "text_analyzer", "get_weather"]
     kinds = [event["kind"] for event in told["events"]]
     assert kinds[:8] == ["asked", "reply", "started", "ended", "step", "reply", "step", "answer"]
-    assert [event["body"]["raw"] for event in told["events"] if event["kind"] == "reply"][0] == ADD
+    assert told["events"][1]["body"]["raw"] == ADD
     assert run_here("log", "export", the_id()).stdout.startswith("# What is 1 + 2?\n")
 
 
@@ -101,8 +110,7 @@ def test_bad_input_is_one_line(here: Path, words: list[str]) -> None:
 
 
 def test_conversations_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with model_server("Hi.") as (url, _):
-        assert run_cli("run", "--model", url, "Hello", home=tmp_path).returncode == 0
+    keep(tmp_path, "abcd0001", "Hello")
     monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
     assert run_here("log", "delete", the_id()).returncode == 0
     assert run_here("log", "list").stdout == ""
@@ -142,10 +150,10 @@ def test_a_chat_that_was_killed_in_a_call_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
-    with model_server("One.", "Two.", "Three.") as (url, fake):
-        for question in ("first", "second"):
-            run_cli("run", "--no-reminder", "--model", url, question, home=tmp_path)
-            time.sleep(0.01)
+    keep(tmp_path, "abcd0001", "first")
+    time.sleep(0.01)
+    keep(tmp_path, "abcd0002", "second")
+    with model_server("Three.") as (url, fake):
         with Terminal("chat", "--no-reminder", "--resume", "--model", url, home=tmp_path) as terminal:
             shown = terminal.expect("Which one?")
             assert shown.index("second") < shown.index("first")
@@ -154,7 +162,7 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
             terminal.expect(PROMPT)
             terminal.send("third\r")
             terminal.expect("Three.\n")
-    assert said(fake.bodies[-1]) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+    assert said(fake.bodies[-1]) == [("user", "first"), ("assistant", "Hm."), ("user", "third")]
 
 
 @pytest.mark.parametrize(
@@ -166,20 +174,22 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
         (["--continue", "--system", "x"], "--system begins a new conversation"),
     ],
 )
-def test_what_cannot_be_gone_on_with(options: list[str], problem: str, tmp_path: Path) -> None:
-    done = run_cli("chat", "--model", "http://127.0.0.1:9/v1", *options, home=tmp_path)
+def test_what_cannot_be_gone_on_with(options: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
+    done = run_here("chat", "--model", "http://127.0.0.1:9/v1", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert problem in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
     with model_server(ADD, "3.", ADD, "3.") as (url, _):
-        assert run_cli("run", "--no-record", "--model", url, "1 + 2?", home=tmp_path).returncode == 0
-        assert not (tmp_path / "records").exists()
-        options = ("--no-record", "--audit", "calls.jsonl", "--model", url)
-        assert run_cli("run", *options, "1 + 2?", home=tmp_path).returncode == 0
-    assert not (tmp_path / "records").exists()
+        assert run_here("run", "--no-record", "--model", url, "1 + 2?").returncode == 0
+        assert list(tmp_path.iterdir()) == []
+        options = ("--no-record", "--audit", tmp_path / "calls.jsonl", "--model", url)
+        assert run_here("run", *options, "1 + 2?").returncode == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["calls.jsonl"]
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
 
 
@@ -188,4 +198,3 @@ def test_a_call_that_cannot_be_audited_does_not_run(tmp_path: Path) -> None:
         done = run_cli("run", "--audit", "/dev/full", "--model", url, "1 + 2?", home=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("/dev/full: No space left on device; it did not run")
-    assert "call " not in done.stderr.splitlines()[0].split(":")[0]

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,8 @@ from xmlcall.records.in_flight import in_flight
 from xmlcall.records.store import KeptEvent, Store, new_id
 from xmlcall.types.calls import RawArgument, RawCall
 
-RAW = RawCall(
-    index=0, name="f", text="<f>", arguments=(RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))
-)
+ARGUMENTS = (RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))
+RAW = RawCall(index=0, name="f", text="<f>", arguments=ARGUMENTS)
 CALL = ToolCall(id="c1", name="f", arguments={"a": [1, None]}, raw=RAW)
 TALK = [
     Message(role="system", content="Be brief."),
@@ -96,7 +96,7 @@ def test_one_program_at_a_time_goes_on_with_a_conversation(path: Path) -> None:
     code += "with Store(Path(sys.argv[1])) as s:\n s.hold(sys.argv[2]); print('held', flush=True); sys.stdin.read()"
 
     def start(id: str) -> "subprocess.Popen[str]":
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([sys.executable, "-c", code, str(path), id], text=True, **streams)
 
     with contextlib.ExitStack() as stack:
