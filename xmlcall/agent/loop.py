@@ -189,15 +189,24 @@ class ToolLoop:
                     return event
         raise AssertionError("a run ends with an Answer")
 
-    async def run(self, messages: Sequence[Message | Mapping[str, Any]]) -> AsyncGenerator[LoopEvent]:
+    async def run(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        on_stop: Callable[[tuple[Message, ...]], None] | None = None,
+    ) -> AsyncGenerator[LoopEvent]:
         """Go on with a conversation until the model answers without a call.
 
         Args:
             messages: what was said so far, the person's message last; `Answer.messages` of an earlier run, or
                 `{"role", "content"}` dicts. A system message of your own comes first and is kept, after the tool prompt.
+            on_stop: if the run ends without an Answer (the generator is closed, or the model server fails), it is given the
+                conversation so far: a call that had started counts as one of which nobody knows whether it ran. The last message
+                may be the person's or a result; somebody has to answer it before the next question.
 
         Yields:
-            Events as they happen, an Answer last. Closing the generator ends the generation.
+            Events as they happen, an Answer last. Closing the generator ends the generation, and tells the server of a running
+            call.
 
         Raises:
             BackendError: the model server failed.
@@ -209,14 +218,18 @@ class ToolLoop:
         shortened: list[Shortened] = []
         on_cut = self._told.teller(len(opened), shortened)
         turn = await self._turn(opened, FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut))
-        while not turn.stop_reason:
-            if turn.count:
-                await self._renew(turn)
-            async with aclosing(turn.step()) as events:
-                async for event in events:
-                    while shortened:
-                        yield shortened.pop()
-                    yield event
+        try:
+            while not turn.stop_reason:
+                if turn.count:
+                    await self._renew(turn)
+                async with aclosing(turn.step()) as events:
+                    async for event in events:
+                        while shortened:
+                            yield shortened.pop()
+                        yield event
+        finally:
+            if on_stop is not None and not turn.stop_reason:
+                on_stop((*self._kept(opened, turn), *turn.so_far()))
         assert turn.generated is not None
         said = (*self._kept(opened, turn), *turn.added)
         text = turn.generated.reply.text
@@ -282,7 +295,8 @@ class ToolLoop:
         """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""
         reminder = self._reminder(turn.offer.catalog)
         bare = without_reminder(reminder, opened)
-        return with_reminder(reminder, bare) if turn.first.request.messages[-1].content.endswith(reminder) else bare
+        sent = turn.first.request.messages  # none before it was decided how to ask
+        return with_reminder(reminder, bare) if sent and sent[-1].content.endswith(reminder) else bare
 
     def _reminder(self, catalog: Catalog) -> str:
         if not self._reminder_wanted or self._mode != "xml":

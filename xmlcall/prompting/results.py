@@ -17,7 +17,7 @@ from ..types.calls import (
 )
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["denial", "not_run", "result_text"]
+__all__ = ["denial", "not_run", "result_text", "stopped"]
 
 
 def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
@@ -58,6 +58,16 @@ def not_run(reason: str, format: PromptFormat) -> str:
         format: how the model is spoken to.
     """
     return format.render("not_run", reason=reason).strip()
+
+
+def stopped(kind: str, format: PromptFormat) -> str:
+    """Say what became of something when its turn was ended from outside.
+
+    Args:
+        kind: `running` (a call that had started), `not_begun` (a call) or `answer`.
+        format: how the model is spoken to.
+    """
+    return format.render("stopped", kind=kind).strip()
 
 
 def _named(kind: str, format: PromptFormat, **values: Any) -> str:
