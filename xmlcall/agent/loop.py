@@ -145,7 +145,8 @@ class ToolLoop:
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
-            await stack.enter_async_context(self.backend)
+            await self.backend.__aenter__()
+            stack.push_async_exit(self._leave_backend)
             self._stack = stack.pop_all()
         return self
 
@@ -154,6 +155,23 @@ class ToolLoop:
     ) -> None:
         """Close everything."""
         await self._stack.__aexit__(kind, error, trace)
+
+    async def _leave_backend(self, *error: Any) -> None:
+        await self.backend.__aexit__(*error)
+
+    async def change_model(self, backend: Backend) -> None:
+        """Go on with another model, from the next run on; how it is asked stays (see `ask_by`).
+
+        Args:
+            backend: not yet open. The one before is closed once this one has opened.
+
+        Raises:
+            BackendError: it did not open; the one before stays.
+        """
+        await backend.__aenter__()
+        before, self.backend = self.backend, backend
+        self._offered, self._scale = None, Scale()
+        await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
         """Return the tools on offer, listed again if a server said that they changed."""

@@ -48,6 +48,7 @@ from ..types.events import (
     ToolCallStart,
 )
 from .jsonform import json_text
+from .markdown import MarkdownStream, answer_console, shows_markdown
 from .plain import PlainStream, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
@@ -82,8 +83,10 @@ class Display:
         self.say: Say = speaker(lang)
         self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers
-        styled = self.console.is_terminal and self.console.color_system is not None and not self.console.no_color
-        self._text = _Stream(_to_stdout, lambda: Wrapping(self.console.width, styled=styled))
+        answers_to = answer_console()
+        self._text: MarkdownStream | _Stream = _Stream(_to_stdout, lambda: Wrapping(self.console.width))
+        if self._live and shows_markdown(answers_to) and self.console.is_terminal:
+            self._text = MarkdownStream(answers_to)
         self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
