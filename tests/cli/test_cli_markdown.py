@@ -77,7 +77,9 @@ def test_markdown_is_shown_as_what_it_means(text: str, shown: str, size: int) ->
     assert seen(text, size) == shown
 
 
-@pytest.mark.parametrize("attack", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "&#27;[2J", "&#x9b;2J", "&#x202e;", "\u202e", "\x07"])
+@pytest.mark.parametrize(
+    "attack", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "&#27;[2J", "&#x9b;2J", "&#x202e;", "\u202e", "\x07"]
+)
 @pytest.mark.parametrize("form", ["{}", "`{}`", "```{}\nx\n```", "```\n{}\n```", "[{}](http://x/{})", "| {} |\n|---|\n| {} |"])
 def test_control_characters_are_never_obeyed(attack: str, form: str) -> None:
     sent = written([f"before {form.replace('{}', attack)} after", "\n"])
@@ -87,7 +89,30 @@ def test_control_characters_are_never_obeyed(attack: str, form: str) -> None:
 
 PIECES = st.lists(
     st.sampled_from(
-        ["word ", "Wort", "\n", "\n\n", "- ", "1. ", "    ", "  ", "> ", "# ", "```", "```py\n", "**", "`", "|", "|--|--|\n", "[a](b)", "~~", "中文", "***", "<b>", "---\n"]
+        [
+            "word ",
+            "Wort",
+            "\n",
+            "\n\n",
+            "- ",
+            "1. ",
+            "    ",
+            "  ",
+            "> ",
+            "# ",
+            "```",
+            "```py\n",
+            "**",
+            "`",
+            "|",
+            "|--|--|\n",
+            "[a](b)",
+            "~~",
+            "中文",
+            "***",
+            "<b>",
+            "---\n",
+        ]
     ),
     max_size=25,
 )

@@ -81,7 +81,9 @@ class StatusLine:
     def _counts(self, context: int | None) -> Iterable[str]:
         if (prompt := self._last.prompt_tokens) is not None:
             used = f"{'~' if self._last.is_estimated else ''}{prompt + (self._last.completion_tokens or 0):,}"
-            yield self._say("status_tokens_of", used=used, all=f"{context:,}") if context else self._say("status_tokens", used=used)
+            yield (
+                self._say("status_tokens_of", used=used, all=f"{context:,}") if context else self._say("status_tokens", used=used)
+            )
         if self._run.prompt_tokens and self._run.cached_tokens is not None:
             yield self._say("status_cached", share=round(100 * self._run.cached_tokens / self._run.prompt_tokens))
         if self._speed is not None:

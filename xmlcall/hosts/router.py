@@ -168,6 +168,10 @@ class Router:
             raise UsageError(f"no tool named {name!r} was listed; call `tools()` first")
         return self._origins[name]
 
+    def listed(self) -> list[tuple[Host, str]]:
+        """Return the host and the own name of each tool that `tools()` offered last."""
+        return list(self._origins.values())
+
     def find(self, name: str) -> tuple[Host, str] | None:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
         return self._origins.get(name)
