@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyte
 from servers.fake_openai import FakeOpenAI, Step, reply
 from servers.run_server import run_server
 
@@ -68,9 +69,14 @@ def run_here(*arguments: object) -> "subprocess.CompletedProcess[str]":
 class Terminal:
     """A command on a terminal; `with` kills it at the end if it still runs."""
 
-    def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, home: Path, env: Mapping[str, str] | None = None, size: tuple[int, int] = (40, 120)
+    ) -> None:
         self._master, slave = os.openpty()
-        termios.tcsetwinsize(slave, (40, 120))
+        termios.tcsetwinsize(slave, size)
+        self._shown = pyte.HistoryScreen(size[1], size[0], history=10_000)
+        self._emulator = pyte.Stream(self._shown)
+        env = {"LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
         argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]
@@ -94,6 +100,18 @@ class Terminal:
                 raise AssertionError(f"expected {text!r}, got {self._unread!r} ")
         before, _, self._unread = self._unread.partition(text)
         return before
+
+    def screen(self) -> list[str]:
+        """Give what stands on the screen, from the top to the last line with something in it."""
+        return "\n".join(line.rstrip() for line in self._shown.display).rstrip("\n").split("\n")
+
+    def until(self, *texts: str) -> list[str]:
+        """Read until texts stand on the screen; gives all of it."""
+        deadline = time.monotonic() + SECONDS
+        while not all(any(text in line for line in self.screen()) for text in texts):
+            if time.monotonic() > deadline or not self._more(deadline):
+                raise AssertionError("\n".join([f"expected {texts!r} on this screen:", *self.screen()]))
+        return self.screen()
 
     def send(self, text: str) -> None:
         """Type."""
@@ -120,7 +138,9 @@ class Terminal:
         if ready:
             with contextlib.suppress(OSError):  # EIO: nobody has the other side open any more
                 data = os.read(self._master, 1 << 16)
-        self._unread += self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self._emulator.feed(text)
+        self._unread += text
         self._unread = _ESCAPE.sub("", self._unread).replace("\r", "")
         return bool(data)
 

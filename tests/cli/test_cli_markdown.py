@@ -16,8 +16,8 @@ from xmlcall.cli.markdown import MarkdownStream, shows_markdown
 WIDTH, HEIGHT = 60, 20
 
 
-def console(**options: Any) -> Console:
-    options = {"force_terminal": True, "color_system": "standard", "width": WIDTH, "height": HEIGHT} | options
+def console(**given: Any) -> Console:
+    options: dict[str, Any] = {"force_terminal": True, "color_system": "standard", "width": WIDTH, "height": HEIGHT} | given
     return Console(file=io.StringIO(), markup=False, emoji=False, highlight=False, _environ={"TERM": "xterm"}, **options)
 
 

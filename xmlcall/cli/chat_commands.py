@@ -3,10 +3,9 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .call_panel import call_lines
@@ -15,7 +14,7 @@ from .lines import is_interactive
 from .pager import page
 from .plain import shortened, visible
 from .questions import edited
-from .saved_chat import save, written
+from .saved_chat import path_of, save, written
 from .tools import found, parameter_lines, tool_lines
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Command:
     """
 
     name: str
-    run: Callable[["Chat", str], Awaitable[None]]
+    run: Callable[["Chat", str], Coroutine[Any, Any, None]]
     takes: str = ""
     words: Callable[["Chat"], Iterable[str]] = lambda chat: ()
 
@@ -126,7 +125,7 @@ async def _edit(chat: "Chat", text: str) -> None:
 async def _save(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError(chat.say("save_usage"))
-    path = Path(name).expanduser()
+    path = path_of(name)
     text = written(chat.conversation.messages, chat.session.loop.backend.model, path.suffix.lower())
     if not save(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
@@ -163,12 +162,16 @@ def _models(chat: "Chat") -> Iterable[str]:
     return ["local", *KNOWN]
 
 
+def _call_numbers(chat: "Chat") -> Iterable[str]:
+    return [str(call.number) for call in chat.calls.calls]
+
+
 _ROWS: Final = (
     Command(name="/help", run=_help),
     Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
     Command(name="/servers", run=_servers, takes="[on|off NAME]", words=_switches),
     Command(name="/model", run=_model, takes="[NAME]", words=_models),
-    Command(name="/open", run=_open, takes="[N]", words=lambda chat: [str(call.number) for call in chat.calls.calls]),
+    Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
     Command(name="/retry", run=_retry),
     Command(name="/edit", run=_edit, takes="[TEXT]"),
     Command(name="/undo", run=_undo),

@@ -106,7 +106,7 @@ class MarkdownStream:
         self._drawn = time.monotonic()
         self._print_complete()
         rows = self._code.rows(self._console, self._open) if self._code else _block_rows(self._console, self._open)
-        gap = [] if self._is_first or self._code or not rows else [[]]
+        gap: Rows = [] if self._is_first or self._code or not rows else [[]]
         self._show(_joined([*gap, *rows][-max(self._console.height - 2, 1) :]))
 
     def _show(self, segments: Iterable[Segment]) -> None:

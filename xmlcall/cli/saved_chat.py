@@ -13,7 +13,7 @@ from ..types.calls import Message
 from .jsonform import json_text
 from .plain import plain
 
-__all__ = ["save", "written"]
+__all__ = ["path_of", "save", "written"]
 
 
 def written(messages: Sequence[Message], model: str, suffix: str) -> str:
@@ -32,6 +32,14 @@ def written(messages: Sequence[Message], model: str, suffix: str) -> str:
     if suffix == ".md":
         return "\n\n".join([f"# {plain(model)}", *(_section(message) for message in messages)]) + "\n"
     raise UsageError(f"expected a file NAME.md or NAME.json, got the suffix {suffix!r}")
+
+
+def path_of(name: str) -> Path:
+    """Return the path that a person has typed; `~` is their home."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:  # `~nobody`
+        raise UsageError(f"expected a file NAME.md or NAME.json, got {name[:200]!r}: {error}") from error
 
 
 def save(path: Path, text: str, *, replace: bool) -> bool:
