@@ -76,7 +76,8 @@ class Terminal:
         termios.tcsetwinsize(slave, size)
         self._shown = pyte.HistoryScreen(size[1], size[0], history=10_000)
         self._emulator = pyte.Stream(self._shown)
-        env = {"LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
+        self._shown.write_process_input = self.send  # where the cursor is, when prompt_toolkit asks
+        env = {"PROMPT_TOOLKIT_NO_CPR": "0", "LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
         argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]

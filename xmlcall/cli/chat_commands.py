@@ -3,6 +3,8 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
+import shutil
+import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +18,7 @@ from .plain import shortened, visible
 from .questions import edited
 from .saved_chat import path_of, save, written
 from .tools import found, parameter_lines, tool_lines
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -47,9 +50,9 @@ class Command:
 async def _help(chat: "Chat", _: str) -> None:
     head = {name: f"{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, head.values())) + 2
-    for name, shown in head.items():
-        print(f"{shown:{width}}{chat.say(f'help_{name[1:]}')}", flush=True)
-    print(chat.say("help_keys"), flush=True)
+    rows = [f"{shown:{width}}{chat.say(f'help_{name[1:]}')}" for name, shown in head.items()]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    print("\n".join([*(wrapped(row, columns, width) for row in rows), wrapped(chat.say("help_keys"), columns)]), flush=True)
 
 
 async def _tools(chat: "Chat", name: str) -> None:
@@ -107,7 +110,7 @@ async def _retry(chat: "Chat", _: str) -> None:
 async def _undo(chat: "Chat", _: str) -> None:
     if not (question := chat.conversation.drop_last()):
         raise UsageError(chat.say("no_question"))
-    chat.session.display.notice(chat.say("undone", question=shortened(question, lines=1, width=60)))
+    chat.session.display.notice(chat.say("undone", question=shortened(" ".join(question.split()), lines=1, width=60)))
 
 
 async def _edit(chat: "Chat", text: str) -> None:
@@ -126,7 +129,7 @@ async def _save(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError(chat.say("save_usage"))
     path = path_of(name)
-    text = written(chat.conversation.messages, chat.session.loop.backend.model, path.suffix.lower())
+    text = written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
     if not save(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
         answer = await edited(f"{question} ", "") if is_interactive() else ""

@@ -6,6 +6,7 @@ model's place ends it. A turn in which nothing came counts as not asked.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..types.calls import Message
 
@@ -30,6 +31,13 @@ class Conversation:
         self._start, self._note = tuple(start), note
         self._begun: list[tuple[str, int]] = []  # each question that stayed, and where it stands
         self._is_kept = False  # the last question stayed
+
+    def as_said(self) -> list[Message]:
+        """Return the messages with the person's own words, without the reminder of the tools behind them."""
+        said = list(self.messages)
+        for question, at in self._begun:
+            said[at] = replace(said[at], content=question)
+        return said
 
     def ask(self, question: str) -> list[Message]:
         """Note a question; return what is to be sent."""

@@ -3,34 +3,34 @@
 import os
 import re
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 from ..prompting.result_frame import is_result_message
 from ..types.calls import Message
+from .conversation import Conversation
 from .jsonform import json_text
 from .plain import plain
 
 __all__ = ["path_of", "save", "written"]
 
 
-def written(messages: Sequence[Message], model: str, suffix: str) -> str:
+def written(conversation: Conversation, model: str, suffix: str) -> str:
     """Write a conversation.
 
     Args:
-        messages: as they are sent to the model.
+        conversation: of the chat.
         model: its name.
-        suffix: `.md` or `.json`.
+        suffix: `.md`, with the person's own words, or `.json`, with the messages as they are sent to the model.
 
     Raises:
         UsageError: another suffix.
     """
     if suffix == ".json":
-        return json_text({"model": model, "messages": [_object(message) for message in messages]}) + "\n"
+        return json_text({"model": model, "messages": [_object(message) for message in conversation.messages]}) + "\n"
     if suffix == ".md":
-        return "\n\n".join([f"# {plain(model)}", *(_section(message) for message in messages)]) + "\n"
+        return "\n\n".join([f"# {plain(model)}", *(_section(message) for message in conversation.as_said())]) + "\n"
     raise UsageError(f"expected a file NAME.md or NAME.json, got the suffix {suffix!r}")
 
 

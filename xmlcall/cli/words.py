@@ -123,8 +123,8 @@ EN = {
     "help_edit": "change the last question and ask it anew, in place of the old one",
     "help_undo": "drop the last question and its answer; what tools did stays done",
     "help_save": "write the conversation to NAME.md or NAME.json",
-    "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command, Ctrl-R searches\n"
-    "earlier questions. Ctrl-C stops an answer, and what was said so far stays.",
+    "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command, Ctrl-R "
+    "searches earlier questions. Ctrl-C stops an answer, and what was said so far stays.",
     "servers_usage": "expected /servers, /servers off NAME or /servers on NAME",
     "server_answers": "answers, tools: {count}",
     "server_starting": "still starting",
@@ -257,7 +257,7 @@ ZH = {
     "help_edit": "修改最后一个问题，取代原来的再问一次",
     "help_undo": "去掉最后一个问题和回答；工具做过的事不会撤销",
     "help_save": "把对话写入 名称.md 或 名称.json",
-    "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，Ctrl-R 搜索以前的问题。\n"
+    "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，Ctrl-R 搜索以前的问题。"
     "Ctrl-C 停止回答，已说的内容保留。",
     "servers_usage": "应输入 /servers、/servers off 名称 或 /servers on 名称",
     "server_answers": "可用，工具：{count} 个",
