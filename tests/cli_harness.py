@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,18 @@ def run_here(*arguments: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(given, code, out.getvalue(), errors.getvalue())
 
 
+class _Screen(pyte.Screen):
+    """A screen that answers where the cursor is, as prompt_toolkit asks; without that it shows no line below the prompt."""
+
+    def __init__(self, rows: int, columns: int, answer: Callable[[str], None]) -> None:
+        super().__init__(columns, rows)
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        """Type for the terminal."""
+        self._answer(data)
+
+
 class Terminal:
     """A command on a terminal; `with` kills it at the end if it still runs."""
 
@@ -74,9 +86,8 @@ class Terminal:
     ) -> None:
         self._master, slave = os.openpty()
         termios.tcsetwinsize(slave, size)
-        self._shown = pyte.HistoryScreen(size[1], size[0], history=10_000)
+        self._shown = _Screen(*size, self.send)
         self._emulator = pyte.Stream(self._shown)
-        self._shown.write_process_input = self.send  # where the cursor is, when prompt_toolkit asks
         env = {"PROMPT_TOOLKIT_NO_CPR": "0", "LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
