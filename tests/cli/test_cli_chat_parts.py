@@ -88,10 +88,10 @@ def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     line, usage = StatusLine(speaker("en")), Usage(prompt_tokens=1000, completion_tokens=40, cached_tokens=900)
-    hosts = [HostState(name=kind, kind=kind, tools=1) for kind in ("answers", "failed", "off")]  # type: ignore[arg-type]
+    hosts = [HostState(name=kind, kind=kind, tools=1) for kind in ("answers", "failed", "off")]
     assert line.text("m\x1b", "xml", None, hosts, 80) == r"m\u001b | xml | servers 1/2"
     line.note(TurnStarted(turn=1))
-    line.note(TextDelta(text="x"))
+    line.note(TextDelta(text="x", span=(0, 1)))
     now[0] += 2
     line.note(TurnEnded(turn=1, reply=parse("x"), usage=usage))
     line.note(Answer(text="x", stop_reason="end", messages=(), turns=1, usage=usage))
