@@ -11,10 +11,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyte
 from servers.fake_openai import FakeOpenAI, Step, reply
 from servers.run_server import run_server
 
@@ -66,12 +67,29 @@ def run_here(*arguments: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(given, code, out.getvalue(), errors.getvalue())
 
 
+class _Screen(pyte.Screen):
+    """A screen that answers where the cursor is, as prompt_toolkit asks; without that it shows no line below the prompt."""
+
+    def __init__(self, rows: int, columns: int, answer: Callable[[str], None]) -> None:
+        super().__init__(columns, rows)
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        """Type for the terminal."""
+        self._answer(data)
+
+
 class Terminal:
     """A command on a terminal; `with` kills it at the end if it still runs."""
 
-    def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, home: Path, env: Mapping[str, str] | None = None, size: tuple[int, int] = (40, 120)
+    ) -> None:
         self._master, slave = os.openpty()
-        termios.tcsetwinsize(slave, (40, 120))
+        termios.tcsetwinsize(slave, size)
+        self._shown = _Screen(*size, self.send)
+        self._emulator = pyte.Stream(self._shown)
+        env = {"PROMPT_TOOLKIT_NO_CPR": "0", "LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
         argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]
@@ -95,6 +113,18 @@ class Terminal:
                 raise AssertionError(f"expected {text!r}, got {self._unread!r} ")
         before, _, self._unread = self._unread.partition(text)
         return before
+
+    def screen(self) -> list[str]:
+        """Give what stands on the screen, from the top to the last line with something in it."""
+        return "\n".join(line.rstrip() for line in self._shown.display).rstrip("\n").split("\n")
+
+    def until(self, *texts: str) -> list[str]:
+        """Read until texts stand on the screen; gives all of it."""
+        deadline = time.monotonic() + SECONDS
+        while not all(any(text in line for line in self.screen()) for text in texts):
+            if time.monotonic() > deadline or not self._more(deadline):
+                raise AssertionError("\n".join([f"expected {texts!r} on this screen:", *self.screen()]))
+        return self.screen()
 
     def send(self, text: str) -> None:
         """Type."""
@@ -121,7 +151,9 @@ class Terminal:
         if ready:
             with contextlib.suppress(OSError):  # EIO: nobody has the other side open any more
                 data = os.read(self._master, 1 << 16)
-        self._unread += self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self._emulator.feed(text)
+        self._unread += text
         self._unread = _ESCAPE.sub("", self._unread).replace("\r", "")
         return bool(data)
 

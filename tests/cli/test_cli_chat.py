@@ -15,6 +15,8 @@ from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_ser
 from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
+from xmlcall.cli.chat_commands import COMMANDS
+
 # What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
 PROMPT = ">\x08"
 QUESTION = "[s]top: "
@@ -42,20 +44,18 @@ def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
             terminal.send("Echo\r")
             terminal.expect(QUESTION)
             terminal.send("y\n")
-            terminal.expect('result   {"text": "hi"}\nDone.\n')
+            terminal.expect('s, ok: {"text": "hi"}\n')
+            terminal.expect("Done.\n")
             terminal.expect(PROMPT)
             terminal.send("/tools\r")
             terminal.expect("files.echo(text?: string)\n    The tool echo.\n")
             terminal.expect(PROMPT)
             terminal.send("/help\r")
-            assert [line.split()[0] for line in terminal.expect(PROMPT).splitlines()[1:5]] == [
-                "/help",
-                "/tools",
-                "/clear",
-                "/quit",
-            ]
+            shown = terminal.expect("/quit")
+            assert [line.split()[0] for line in shown.splitlines()[1:] if line.startswith("/")] == list(COMMANDS)[:-1]
+            terminal.expect(PROMPT)
             terminal.send("/nonsense\r")
-            terminal.expect("xmlcall: expected a question or one of /help, /tools, /clear, /quit, got '/nonsense'\n")
+            terminal.expect("xmlcall: expected a question or one of /help, ")
             terminal.expect(PROMPT)
             terminal.send("/clear\r")
             terminal.expect("a new conversation")
@@ -99,7 +99,15 @@ def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path) -> None:
             terminal.expect(PROMPT)
             terminal.send("\x04")
             assert terminal.end() == 0
-    assert said_to(fake.bodies[-1]) == [("user", "Better?")]
+    story, answer, echo, call, results, note, better = said_to(fake.bodies[-1])
+    assert [story, answer, echo, better] == [
+        ("user", "A story"),
+        ("assistant", "Once upon a time"),
+        ("user", "Echo"),
+        ("user", "Better?"),
+    ]
+    assert [call, results] == [("assistant", "<function_calls>"), ("user", "<function_results>")]
+    assert note == ("assistant", "(no answer: the turn was ended here)")
 
 
 def test_a_call_can_be_interrupted(tmp_path: Path) -> None:
@@ -107,8 +115,9 @@ def test_a_call_can_be_interrupted(tmp_path: Path) -> None:
         with Terminal("chat", "--yes", "--mcp", configured(tmp_path, "hang_call"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
             terminal.send("Echo\r")
-            terminal.expect('call     files.echo(text="hi")\n')
+            terminal.expect("Running files.echo, 2 s")
             terminal.send("\x03")
+            terminal.expect("stopped, unknown whether it ran")
             terminal.expect("stopped\n")
             terminal.expect(PROMPT)
             terminal.send("Better?\r")
@@ -174,7 +183,7 @@ def test_a_chat_in_chinese(tmp_path: Path) -> None:
             terminal.send("说 hi\r")
             assert "模型想运行 files.echo（服务器 files）：" in terminal.expect("[s] 停止：")
             terminal.send("是\n")
-            terminal.expect('结果   {"text": "hi"}\n好的。\n')
+            terminal.expect("好的。\n")
             terminal.expect(PROMPT)
             terminal.send("/help\r")
             terminal.expect("开始新的对话")
@@ -259,7 +268,8 @@ def test_a_turn_that_fails_does_not_end_the_chat(tmp_path: Path) -> None:
     assert len(messages) == 2
     assert "no answer after 2 replies" in messages[1]
     assert done.returncode == 1
-    assert said_to(fake.bodies[-1]) == [("user", "three")]
+    assert [role for role, _ in said_to(fake.bodies[-1])] == [*["user", "assistant"] * 3, "user"]
+    assert said_to(fake.bodies[-1])[-2:] == [("assistant", "(no answer: the turn was ended here)"), ("user", "three")]
 
 
 def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ class ToolLoop:
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
-            await stack.enter_async_context(self.backend)
+            await self.backend.__aenter__()
+            stack.push_async_exit(self._leave_backend)
             self._stack = stack.pop_all()
         return self
 
@@ -172,6 +173,23 @@ class ToolLoop:
     def family(self) -> str:
         """How the system prompt shows tools by now."""
         return self._format.family
+
+    async def _leave_backend(self, *error: Any) -> None:
+        await self.backend.__aexit__(*error)
+
+    async def change_model(self, backend: Backend) -> None:
+        """Go on with another model, from the next run on; how it is asked stays (see `ask_by`).
+
+        Args:
+            backend: not yet open. The one before is closed once this one has opened.
+
+        Raises:
+            BackendError: it did not open; the one before stays.
+        """
+        await backend.__aenter__()
+        before, self.backend = self.backend, backend
+        self._offered, self._scale = None, Scale()
+        await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
         """Return the tools of the servers, listed again if one said that they changed."""
@@ -211,15 +229,24 @@ class ToolLoop:
                     return event
         raise AssertionError("a run ends with an Answer")
 
-    async def run(self, messages: Sequence[Message | Mapping[str, Any]]) -> AsyncGenerator[LoopEvent]:
+    async def run(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        on_stop: Callable[[tuple[Message, ...]], None] | None = None,
+    ) -> AsyncGenerator[LoopEvent]:
         """Go on with a conversation until the model answers without a call.
 
         Args:
             messages: what was said so far, the person's message last; `Answer.messages` of an earlier run, or
                 `{"role", "content"}` dicts. A system message of your own comes first and is kept, after the tool prompt.
+            on_stop: if the run ends without an Answer (the generator is closed, or the model server fails), it is given the
+                conversation so far: a call that had started counts as one of which nobody knows whether it ran. The last message
+                may be the person's or a result; somebody has to answer it before the next question.
 
         Yields:
-            Events as they happen, an Answer last. Closing the generator ends the generation.
+            Events as they happen, an Answer last. Closing the generator ends the generation, and tells the server of a running
+            call.
 
         Raises:
             BackendError: the model server failed.
@@ -232,16 +259,20 @@ class ToolLoop:
         on_cut = self._told.teller(len(opened), shortened)
         backend = FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut)
         turn = await self._turn(opened, backend)
-        while not turn.stop_reason:
-            if turn.count:
-                self._renew(turn, await self._offer(backend, [*opened, *turn.added]))
-            async with aclosing(turn.step()) as events:
-                async for event in events:
-                    while shortened:
-                        yield shortened.pop()
-                    yield event
-            said = (*self._kept(opened, turn), *turn.added)
-            yield StepEnded(turn=turn.count, messages=said)
+        try:
+            while not turn.stop_reason:
+                if turn.count:
+                    self._renew(turn, await self._offer(backend, [*opened, *turn.added]))
+                async with aclosing(turn.step()) as events:
+                    async for event in events:
+                        while shortened:
+                            yield shortened.pop()
+                        yield event
+                said = (*self._kept(opened, turn), *turn.added)
+                yield StepEnded(turn=turn.count, messages=said)
+        finally:
+            if on_stop is not None and not turn.stop_reason:
+                on_stop((*self._kept(opened, turn), *turn.so_far()))
         assert turn.generated is not None
         text = turn.generated.reply.text
         yield Answer(text=text, stop_reason=turn.stop_reason, messages=said, turns=turn.count, usage=turn.usage)
@@ -335,7 +366,8 @@ class ToolLoop:
         """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""
         reminder = self._reminder(turn.offer.catalog)
         bare = without_reminder(reminder, opened)
-        return with_reminder(reminder, bare) if turn.first.request.messages[-1].content.endswith(reminder) else bare
+        sent = turn.first.request.messages  # none before it was decided how to ask
+        return with_reminder(reminder, bare) if sent and sent[-1].content.endswith(reminder) else bare
 
     def _reminder(self, catalog: Catalog) -> str:
         if not self._reminder_wanted or self._mode != "xml":

@@ -4,7 +4,7 @@ A call runs only if it is valid, not repeated without end, and allowed by the po
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
-from ..prompting.results import denial, not_run
+from ..prompting.results import denial, not_run, stopped
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult
@@ -229,6 +229,24 @@ def outcome(event: LoopEvent, format: PromptFormat) -> tuple[ToolCall | InvalidC
         case CallFinished(call=finished, result=result):
             return finished, result
     return None
+
+
+def when_stopped(
+    calls: Iterable[ToolCall | InvalidCall], started: str, format: PromptFormat
+) -> list[tuple[ToolCall | InvalidCall, ToolResult | None]]:
+    """Return what the model is told of calls without a result, when their turn is ended from outside.
+
+    Args:
+        calls: of the reply.
+        started: id of the one that had started, if one had.
+        format: of the prompt.
+    """
+
+    def told(call: ToolCall | InvalidCall) -> ToolResult | None:
+        text = stopped("running" if call.id == started else "not_begun", format)
+        return None if isinstance(call, InvalidCall) else ToolResult.error(text)
+
+    return [(call, told(call)) for call in calls]
 
 
 def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:

@@ -41,17 +41,18 @@ from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
+from ..types.events import TextDelta
 from ..types.tool import Tool
 from .attempts import Answered, Attempts, RepairPolicy
 from .audited import audited
 from .constraint import Constraint
-from .events import AskedAgain, CallFinished, CallHeld, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .events import AskedAgain, CallFinished, CallHeld, CallStarted, LoopEvent, RetryAsked, TurnEnded, TurnStarted
 from .first_request import FirstRequest
 from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, generate, generate_begun
 from .kept_files import pictures
 from .native import generate_native
-from .run_call import Calling, outcome
+from .run_call import Calling, outcome, when_stopped
 
 __all__ = ["Generation", "Limits", "Offer", "Turn", "Words"]
 
@@ -179,11 +180,24 @@ class Turn:
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
+        self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
+        self._started = ""  # id of the call that was started last
+        self._partial = ""  # visible text of the reply under way
 
     @property
     def is_retry(self) -> bool:
         """Whether the next reply answers our own words, and not the person's."""
         return self._attempts.retries > 0 or self._is_demanded
+
+    def so_far(self) -> list[Message]:
+        """Return what a turn that is ended from outside adds to its conversation; no call in it is without a result."""
+        added = self.added[: self._empty_at]
+        if self._under_way:
+            rest = self._under_way[len(self.answered) :]
+            added += self._told_of([*self.answered, *when_stopped(rest, self._started, self._generation.format)])
+        elif text := self._partial.strip():
+            added.append(Message(role="assistant", content=text))
+        return added
 
     async def run(self) -> AsyncGenerator[LoopEvent]:
         """Take steps until the turn has ended.
@@ -218,17 +232,19 @@ class Turn:
                 yield need
         async with aclosing(self._reply()) as events:
             async for event in events:
+                self._partial += event.text if isinstance(event, TextDelta) else ""
                 yield event
-        generated = self.generated
+        self._partial, generated = "", self.generated
         assert generated is not None
         again = self._asks_again(generated)
+        self._under_way = _calls_of(generated, cut_ends=self._limits.cut_ends) if again is None else ()
         reply, usage = generated.reply, generated.usage
         yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept)
         if again is not None:
             for event in again:
                 yield event
             return
-        async with aclosing(self._call(_calls_of(generated, cut_ends=self._limits.cut_ends))) as events:
+        async with aclosing(self._call(self._under_way)) as events:
             async for event in events:
                 yield event
         if not self.stop_reason and self._is_last:
@@ -371,10 +387,8 @@ class Turn:
         So where one cannot run and the model is asked again, those that the caller runs are left out: they have no result yet.
         """
         calls = () if generated.calls_in_text else generated.reply.calls
-        is_asked_again = any(isinstance(call, InvalidCall) for call in calls)
-        told = (
-            call for call in calls if not is_asked_again or isinstance(call, InvalidCall) or call.name not in self.offer.of_caller
-        )
+        withheld = self.offer.of_caller if any(isinstance(call, InvalidCall) for call in calls) else ()
+        told = (call for call in calls if isinstance(call, InvalidCall) or call.name not in withheld)
         return tuple(_as_told(call, self.offer.catalog) for call in told)
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
@@ -406,11 +420,12 @@ class Turn:
         conversation = (*self._words.conversation, *self.added[:-1])
         async with aclosing(self._running(call, conversation)) as events:
             async for event in events:
-                yield event
+                self._started = event.call.id if isinstance(event, CallStarted) else self._started
                 if isinstance(event, CallFinished):
                     self.results.append(result_text(event.result, self._generation.format))
                 if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
+                yield event
 
     def _running(self, call: ToolCall | InvalidCall, conversation: Sequence[Message]) -> AsyncGenerator[LoopEvent]:
         calling, catalog = self.offer.calling, self.offer.catalog
@@ -430,6 +445,7 @@ class Turn:
         """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
+        self._under_way = ()
         reason = self._attempts.after(told)
         if reason and not self._presses(reason):
             self.stop_reason = reason

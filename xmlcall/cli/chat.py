@@ -1,12 +1,13 @@
 """`xmlcall chat`: a conversation with a model that has tools.
 
-A turn is a task of its own, so that Ctrl-C can end it and leave the conversation as it was before the question. On a terminal
-questions are edited with prompt_toolkit and kept in a history file; otherwise each line of standard input is one, without a
-prompt.
+A turn is a task of its own, so that Ctrl-C can end it and not the program; what it has done until then stays (`conversation`). On
+a terminal questions are edited with prompt_toolkit and kept in a history file; otherwise each line of standard input is one,
+without a prompt.
 """
 
 import argparse
 import asyncio
+import shutil
 import signal
 from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
@@ -14,20 +15,24 @@ from typing import Any
 
 from ..agent.events import Answer
 from ..errors import XmlcallError
+from ..prompting.format import PromptFormat
+from ..prompting.results import stopped
 from ..types.calls import Message
+from .call_panel import CallLog
+from .chat_commands import COMMANDS, LEAVING, completions, is_command
+from .conversation import Conversation
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text
 from .keeping import add_record_options
 from .lines import is_interactive
 from .options import add_model_options
-from .pager import page
 from .plain import visible
 from .questions import questions
 from .resuming import taken_up
 from .session import Session, open_session, opening_messages, stop_message
-from .tools import found, parameter_lines, tool_lines
+from .status_line import StatusLine
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+__all__ = ["DESCRIPTION", "EPILOG", "Chat", "configure", "execute"]
 
 DESCRIPTION = "Talk to a model that has tools. /help tells what can be typed besides questions."
 EPILOG = """examples:
@@ -39,9 +44,6 @@ EPILOG = """examples:
 
 A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
 """
-
-_COMMANDS = ("/help", "/tools", "/clear", "/quit")
-_LEAVING = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,14 +59,18 @@ def execute(options: argparse.Namespace) -> int:
 
 async def _chat(options: argparse.Namespace) -> int:
     start = opening_messages(options)
-    async with open_session(options) as session:
+    calls = CallLog()
+    async with open_session(options, calls=calls if is_interactive() else None) as session:
+        chat = Chat(session, start, calls, options.max_turns)
         if is_interactive():
             session.display.line("", await _greeting(session), style="dim")
-        chat = _Chat(session, start, options.max_turns, await taken_up(session, start))
-        async with aclosing(questions()) as lines:
-            async for line in lines:
-                if not await chat.take(line.strip()):
-                    break
+        chat.conversation.go_on(await taken_up(session, start))
+        lines = questions(chat.status_text, lambda line: completions(chat, line))
+        while not chat.is_over:
+            line = await lines.next(chat.take_draft())
+            if line is None:
+                break
+            await chat.take(line.strip())
     return FAILED if chat.failed and not is_interactive() else OK
 
 
@@ -73,46 +79,71 @@ async def _greeting(session: Session) -> str:
     return session.display.say("greeting", model=visible(session.loop.backend.model), count=count)
 
 
-class _Chat:
-    """The conversation.
+class Chat:
+    """A chat under way.
 
     Args:
         session: open.
         start: the messages that every conversation begins with.
+        calls: that were made.
         max_turns: replies to one question.
-        messages: of the conversation that is gone on with; those at the start if it is a new one.
+
+    Attributes:
+        draft: stands in the line that is edited next: a question, which takes the place of the last one.
+        failed: whether something has gone wrong.
+        is_over: whether the person has left.
     """
 
-    def __init__(self, session: Session, start: list[Message], max_turns: int, messages: list[Message]) -> None:
-        self.failed = False
-        self._session, self._start, self._max_turns = session, start, max_turns
-        self._messages = messages
-        self._say = session.display.say
-        self._commands = {"/help": self._help, "/tools": self._tools, "/clear": self._clear}
+    def __init__(self, session: Session, start: list[Message], calls: CallLog, max_turns: int) -> None:
+        self.session, self.calls = session, calls
+        self.say = session.display.say
+        self.conversation = Conversation(start, stopped("answer", PromptFormat(lang=session.display.lang)))
+        self.status = StatusLine(self.say)
+        self.draft = ""
+        self.failed = self.is_over = False
+        self._max_turns = max_turns
+        self._replaces = False  # the line that is edited now takes the place of the last question
 
-    async def take(self, line: str) -> bool:
-        """Act on a line; False if it was the last one. What goes wrong is shown, and the chat goes on."""
-        if line.lower() in _LEAVING:
-            return False
+    def status_text(self) -> str:
+        """Return the line below the prompt."""
+        loop = self.session.loop
+        backend, width = loop.backend, shutil.get_terminal_size().columns
+        return self.status.text(
+            backend.model, self.session.mode, backend.capabilities.context_length, loop.router.states(), width
+        )
+
+    def take_draft(self) -> str:
+        """Return what is to stand in the line that is edited next; it is empty again afterwards."""
+        draft, self.draft = self.draft, ""
+        self._replaces = bool(draft)
+        return draft
+
+    async def take(self, line: str) -> None:
+        """Act on a line. What goes wrong is shown, and the chat goes on."""
+        if line.lower() in LEAVING:
+            self.is_over = True
+            return
         try:
             await self._act(line)
         except XmlcallError as error:
             self.failed = True
-            self._session.display.settle()
+            self.session.display.settle()
             complain(str(error))
-        return True
 
     async def _act(self, line: str) -> None:
-        command, _, argument = line.partition(" ")
-        if command in self._commands and (not argument or command == "/tools"):
-            await self._interruptible(self._commands[command](argument.strip()))
-        elif line.startswith("/"):
-            complain(self._say("unknown_command", commands=", ".join(_COMMANDS), line=repr(line[:80])))
+        name, _, argument = line.partition(" ")
+        command = COMMANDS.get(name) if is_command(line) else None
+        if command and (command.takes or not argument):
+            await self._interruptible(command.run(self, argument.strip()))
+        elif is_command(line):
+            complain(self.say("unknown_command", commands=", ".join(COMMANDS), line=repr(line[:80])))
         elif line:
-            await self._interruptible(self._answer(line))
+            if self._replaces:
+                self.conversation.take_back()
+            await self._interruptible(self.answer(line))
 
     async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that Ctrl-C may end; a turn that fails or is interrupted leaves the conversation as it was."""
+        """Do something that Ctrl-C may end."""
         task = asyncio.create_task(work)
         current = asyncio.current_task()
         assert current is not None
@@ -122,50 +153,48 @@ class _Chat:
         except asyncio.CancelledError:
             if current.cancelling():  # not the turn but the program is to end
                 raise
-            self._session.display.notice(self._say("stopped"))
+            self.session.display.notice(self.say("stopped"))
 
-    async def _answer(self, question: str) -> None:
-        messages = [*self._messages, Message(role="user", content=checked_text(question, "a question"))]
-        await self._session.tell_notices()
-        await self._session.asked(messages)
+    async def answer(self, question: str) -> None:
+        """Ask the model, and show what comes of it; however it ends, the conversation can go on.
+
+        Args:
+            question: the person's words.
+
+        Raises:
+            UsageError: they cannot be sent.
+            BackendError: the model server failed.
+        """
+        messages = self.conversation.ask(checked_text(question, "a question"))
+        display = self.session.display
+        self.calls.ask(question)
+        display.wait("waiting_servers")
+        await self.session.tell_notices()
+        await self.session.asked(messages)
         try:
             answer = await self._answered(messages)
-            if answer.messages[-1].role == "assistant":  # no results last: two messages of the person cannot follow each other
-                self._messages = list(answer.messages)
+            self.conversation.end(answer.messages)
         finally:
-            self._session.keeper.keep(self._messages)
-        if problem := stop_message(answer, self._max_turns, self._say):
+            self.session.keeper.keep(self.conversation.messages)
+        if problem := stop_message(answer, self._max_turns, self.say):
             self.failed = True
             complain(problem)
 
     async def _answered(self, messages: list[Message]) -> Answer:
         answer: Answer | None = None
-        async with aclosing(self._session.loop.run(messages)) as events:
+        async with aclosing(self.session.loop.run(messages, on_stop=self._stop)) as events:
             async for event in events:
-                self._session.keeper.note(event)
-                self._session.display.show(event)
+                self.session.keeper.note(event)
+                self.status.note(event)
+                self.session.display.show(event)
                 answer = event if isinstance(event, Answer) else answer
         assert answer is not None
         return answer
 
-    async def _help(self, _: str) -> None:
-        for command in _COMMANDS:
-            print(f"{command:8} {self._say(f'help_{command[1:]}')}", flush=True)
-
-    async def _tools(self, name: str) -> None:
-        loop = self._session.loop
-        catalog = await loop.catalog()
-        if not name:
-            await page("\n".join(tool_lines(catalog, loop.router)))
-        elif tool := found(name, catalog, loop.router):
-            await page("\n".join(parameter_lines(tool, loop.router, self._say)))
-        else:
-            complain(self._say("unknown_tool", name=repr(name[:80])))
-
-    async def _clear(self, _: str) -> None:
-        self._messages = list(self._start)
-        self._session.keeper.new()
-        self._session.display.notice(self._say("new_conversation"))
+    def _stop(self, messages: tuple[Message, ...]) -> None:
+        """Keep what a turn has done that was ended from outside."""
+        self.session.display.stop_call()
+        self.conversation.end(messages)
 
 
 @contextmanager

@@ -47,7 +47,9 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from .call_panel import CallLog, LoggedCall, call_line
 from .jsonform import json_text
+from .markdown import MarkdownStream, answer_console, shows_markdown
 from .plain import PlainStream, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
@@ -73,17 +75,23 @@ class Display:
         answers: write the answer to standard output; False where something else is printed there.
         verbose: show repairs and tokens.
         lang: language of everything but the messages of exceptions.
+        calls: keeps the calls, each of which is a line then, to be opened later; None shows more of each at once.
     """
 
-    def __init__(self, *, live: bool, answers: bool = True, verbose: bool = False, lang: str = "en") -> None:
+    def __init__(
+        self, *, live: bool, answers: bool = True, verbose: bool = False, lang: str = "en", calls: CallLog | None = None
+    ) -> None:
         self.console = error_console()
         self.verbose = verbose
         self.lang = lang
+        self.calls = calls
         self.say: Say = speaker(lang)
         self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers
-        styled = self.console.is_terminal and self.console.color_system is not None and not self.console.no_color
-        self._text = _Stream(_to_stdout, lambda: Wrapping(self.console.width, styled=styled))
+        answers_to = answer_console()
+        self._text: MarkdownStream | _Stream = _Stream(_to_stdout, lambda: Wrapping(self.console.width))
+        if self._live and shows_markdown(answers_to) and self.console.is_terminal:
+            self._text = MarkdownStream(answers_to)
         self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
@@ -91,6 +99,7 @@ class Display:
 
     def show(self, event: LoopEvent) -> None:
         """Show one event, if there is anything to see."""
+        entry = self.calls.note(event) if self.calls else None
         if isinstance(event, _UNSEEN) or (isinstance(event, TextDelta) and not self._live):
             return
         if isinstance(event, _PASSING):
@@ -101,6 +110,9 @@ class Display:
             self._stream(event)
             return
         self.settle()
+        if entry is not None:
+            self._show_call(entry)
+            return
         match event:
             case ToolNeed():
                 self._tell_need(event)
@@ -134,6 +146,20 @@ class Display:
                 self.notice(self.say("lost_call", name=visible(name)))
             case Answer():
                 self._end_run(event)
+
+    def stop_call(self) -> None:
+        """Show that the call that runs was stopped, if one runs."""
+        if self.calls and (entry := self.calls.stop()):
+            self.settle()
+            self._show_call(entry)
+
+    def wait(self, key: str) -> None:
+        """Begin to wait for something, which is shown if it takes long.
+
+        Args:
+            key: of its text in `words`.
+        """
+        self._status.start(self.say(key))
 
     def settle(self) -> None:
         """End what is on its way, so that something else can be shown or asked."""
@@ -265,6 +291,12 @@ class Display:
         if event.call is not self._judged:
             self.line("call", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
         self._status.start(self.say("running", target=target))
+
+    def _show_call(self, entry: LoggedCall) -> None:
+        if entry.outcome == "running":
+            self._status.start(self.say("running", target=entry.target))
+        else:
+            self.console.print(call_line(entry, self.say, self.console.width, self._label_width))
 
     def _finish_call(self, event: CallFinished) -> None:
         if event.failure:

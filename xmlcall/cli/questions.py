@@ -1,43 +1,114 @@
-"""Where the questions of a chat come from: a terminal with line editing and history, or the lines of standard input."""
+"""Where the questions of a chat come from: a terminal with line editing and history, or the lines of standard input.
+
+On a terminal Enter sends, unless a backslash stands before it; Alt-Enter begins a new line. A text that is pasted is taken whole,
+with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
+"""
 
 import os
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .exits import complain
 from .lines import LineReader, is_interactive
 
 if TYPE_CHECKING:
-    from prompt_toolkit.history import History
-
-__all__ = ["edited", "questions"]
-
-
-def questions() -> AsyncGenerator[str]:
-    """Give what the person types, line by line, until they leave."""
-    return _edited() if is_interactive() else _piped()
-
-
-async def _piped() -> AsyncGenerator[str]:
-    lines = LineReader()
-    while (line := await lines.line()) is not None:
-        yield line
-
-
-async def _edited() -> AsyncGenerator[str]:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.output import create_output
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-    # The prompt goes to whichever of standard output and standard error is the terminal.
-    session: PromptSession[str] = PromptSession("> ", history=_history(), output=create_output(always_prefer_tty=True))
-    while True:  # until the person leaves
-        try:
-            line = await session.prompt_async()
-        except KeyboardInterrupt:  # Ctrl-C clears the line
-            continue
-        except EOFError:
-            return
-        yield line
+__all__ = ["Questions", "edited", "questions"]
+
+
+class Questions(Protocol):
+    """Gives what a person types."""
+
+    async def next(self, draft: str = "") -> str | None:
+        """Wait for the next question or command; None when the person leaves.
+
+        Args:
+            draft: what already stands in the line, where it can be edited.
+        """
+
+
+def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> Questions:
+    """Return what gives questions, line by line, until the person leaves.
+
+    Args:
+        status: gives the line below the prompt.
+        complete: gives the ways in which a line may go on, as whole lines.
+    """
+    return _Edited(status, complete) if is_interactive() else _Piped()
+
+
+class _Piped:
+    def __init__(self) -> None:
+        self._lines = LineReader()
+
+    async def next(self, draft: str = "") -> str | None:
+        return await self._lines.line()
+
+
+class _Edited:
+    def __init__(self, status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> None:
+        self._session = _session(status, complete)
+
+    async def next(self, draft: str = "") -> str | None:
+        while True:  # until there is a line
+            try:
+                return await self._session.prompt_async(default=draft)
+            except KeyboardInterrupt:  # Ctrl-C clears the line
+                draft = ""
+            except EOFError:
+                return None
+
+
+def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> "PromptSession[str]":
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer, Completion
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.shortcuts import CompleteStyle
+
+    class Commands(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:
+            line = document.text_before_cursor
+            return [Completion(each, start_position=-len(line)) for each in complete(line)]
+
+    return PromptSession(
+        "> ",
+        history=_history(),
+        output=create_output(always_prefer_tty=True),  # whichever of standard output and standard error is the terminal
+        multiline=True,
+        prompt_continuation="  ",
+        key_bindings=_keys(),
+        bottom_toolbar=lambda: [("", status())],
+        completer=Commands(),
+        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,  # no room for a menu is kept below the prompt
+        enable_open_in_editor=False,
+    )
+
+
+def _keys() -> "KeyBindings":
+    from prompt_toolkit.enums import DEFAULT_BUFFER
+    from prompt_toolkit.filters import has_focus
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    def send(event: "KeyPressEvent") -> None:
+        buffer = event.current_buffer
+        if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
+            buffer.delete_before_cursor(1)
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter", filter=has_focus(DEFAULT_BUFFER))
+    def begin_line(event: "KeyPressEvent") -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
 
 
 async def edited(prompt: str, text: str) -> str:

@@ -1,6 +1,7 @@
 """What `run` and `chat` share: from options to an open loop with its display."""
 
 import argparse
+import copy
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,7 @@ from ..backends.connect import connect
 from ..prompting.grades import ToolPrompt
 from ..types.calls import Message
 from .approval import approval, approval_of_repeats
+from .call_panel import CallLog
 from .display import Display
 from .inputs import checked_text
 from .keeping import Keeper, chosen, kept
@@ -41,23 +43,69 @@ class Session:
     Args:
         loop: open.
         display: of its events.
-        mode: of `--mode`.
+        options: of the command.
         keeper: of the conversation.
-        profile: by which the model is asked, as JSON; None for none.
+
+    Attributes:
+        mode: in which the model is asked: `xml` or `native`.
+        profile: by which it is asked, as JSON; None for none.
     """
 
-    def __init__(
-        self, loop: ToolLoop, display: Display, mode: str, keeper: Keeper, profile: dict[str, str] | None = None
-    ) -> None:
-        self.loop, self.display, self.keeper, self.profile, self._mode = loop, display, keeper, profile, mode
+    def __init__(self, loop: ToolLoop, display: Display, options: argparse.Namespace, keeper: Keeper) -> None:
+        self.loop, self.display, self.keeper = loop, display, keeper
+        self._given = options
         self._told: set[tuple[str, int]] = set()
+        self.ask_by_profile()
+
+    def ask_by_profile(self) -> None:
+        """Ask the model as its profile says, where the options do not, and tell what is known of it.
+
+        Raises:
+            UsageError: there is no profile of the name that was given.
+        """
+        options, backend, display = copy.copy(self._given), self.loop.backend, self.display
+        found = use_profile(options, backend.capabilities.fingerprints)
+        self.loop.ask_by(**asking_of(options, "xml"))
+        self.mode: str = options.mode or "xml"
+        self.profile = profile_json(options, found)
+        if found is not None:
+            display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
+        length = backend.capabilities.context_length
+        if options.verbose and length:
+            display.line("", display.say("context", count=f"{length:,}"), style="dim")
+        if options.verbose and (family := backend.capabilities.family):
+            display.line("", display.say("family", name=visible(family)), style="dim")
+
+    def tell_of_model(self) -> None:
+        """Say what is likely to go wrong with the model."""
+        constrain = constrain_of(self._given)
+        for notice in model_notices(self.loop.backend, self.mode, self.display.say, constrain=constrain):
+            self.display.notice(notice)
+
+    async def change_model(self, name: str) -> None:
+        """Go on with another model; if it does not open, the one before stays.
+
+        Args:
+            name: as `--model` takes it.
+
+        Raises:
+            UsageError: no such form of model.
+            BackendError: it did not open.
+        """
+        opening = OpeningStatus(self.display.console, self.display.say)
+        backend = connect(name, context_length=self._given.context, progress=opening.progress)
+        opening.model = backend.model or opening.model
+        async with opening:
+            await self.loop.change_model(backend)
+        self.ask_by_profile()
+        self.tell_of_model()
 
     async def tell_notices(self) -> None:
         """List the tools, and say what there is to know about the servers that was not said before."""
         await self.loop.catalog()
         for notice in self.loop.router.news():
             self.display.notice(notice)
-        if self._mode == "xml":
+        if self.mode == "xml":
             self._tell_grade(await self.loop.tool_prompt())
 
     async def asked(self, messages: Sequence[Message]) -> None:
@@ -66,9 +114,9 @@ class Session:
         Args:
             messages: the conversation, the person's last.
         """
-        offered = (await self.loop.tool_prompt()).catalog if self._mode == "xml" else await self.loop.catalog()
+        offered = (await self.loop.tool_prompt()).catalog if self.mode == "xml" else await self.loop.catalog()
         backend = self.loop.backend
-        how = {"mode": self._mode, "family": self.loop.family, "reasoning_open": backend.capabilities.reasoning_open}
+        how = {"mode": self.mode, "family": self.loop.family, "reasoning_open": backend.capabilities.reasoning_open}
         self.keeper.asked(messages, offered, backend.model, how)
 
     def _tell_grade(self, offered: ToolPrompt) -> None:
@@ -80,18 +128,21 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(options: argparse.Namespace, *, answers: bool = True) -> AsyncIterator[Session]:
+async def open_session(
+    options: argparse.Namespace, *, answers: bool = True, calls: CallLog | None = None
+) -> AsyncIterator[Session]:
     """Open the model and the servers.
 
     Args:
         options: from `add_model_options`.
         answers: whether answers go to standard output.
+        calls: keeps the calls that are shown; None for none.
 
     Raises:
         UsageError: an option that cannot be.
         ToolHostError, BackendError: a server or the model did not open.
     """
-    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang)
+    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang, calls=calls)
     opening = OpeningStatus(display.console, display.say)
     await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
@@ -101,19 +152,9 @@ async def open_session(options: argparse.Namespace, *, answers: bool = True) -> 
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
-        found = use_profile(options, loop.backend.capabilities.fingerprints)
-        if found is not None:
-            loop.ask_by(**asking_of(options, "xml"))
-            display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
-        session = Session(loop, display, options.mode or "xml", keeper, profile_json(options, found))
-        length = loop.backend.capabilities.context_length
-        if options.verbose and length:
-            display.line("", display.say("context", count=f"{length:,}"), style="dim")
-        if options.verbose and (family := loop.backend.capabilities.family):
-            display.line("", display.say("family", name=visible(family)), style="dim")
+        session = Session(loop, display, options, keeper)
         await session.tell_notices()
-        for notice in model_notices(loop.backend, options.mode or "xml", display.say, constrain=constrain_of(options)):
-            display.notice(notice)
+        session.tell_of_model()
         yield session
 
 

@@ -14,7 +14,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -25,12 +25,32 @@ from .base import Host, OnProgress
 from .member import Member
 from .served import Served, ServingHost, from_all
 
-__all__ = ["Router"]
+__all__ = ["HostState", "Router"]
 
 PATIENCE: Final = 3.0
 """Seconds that hosts which have answered wait for the others."""
 
 _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+HostStateKind = Literal["answers", "starting", "failed", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """How a host is doing.
+
+    Args:
+        name: of the host.
+        kind: `off` if a person has left its tools out.
+        tools: how many it has listed.
+        problem: why it failed, when it was tried last; "" if it has not.
+    """
+
+    name: str
+    kind: HostStateKind
+    tools: int
+    problem: str = ""
 
 
 class Router:
@@ -50,6 +70,7 @@ class Router:
         self._patience = patience
         self._origins: dict[str, tuple[Host, str]] = {}
         self._told: set[str] = set()
+        self._off: set[str] = set()
         repeated = [name for name, count in Counter(host.name for host in self.hosts).items() if count > 1]
         if repeated:
             raise UsageError(f"two tool hosts are named {repeated[0]!r}; give each its own name")
@@ -80,9 +101,25 @@ class Router:
         self._told.update(news)
         return news
 
+    def states(self) -> list[HostState]:
+        """Return how each host is doing now, in their order."""
+        return [_state(member, is_off=member.host.name in self._off) for member in self._members]
+
+    def switch(self, name: str, *, on: bool) -> None:
+        """Leave the tools of a host out of the next list, or take them in again; the host itself stays as it is.
+
+        Raises:
+            UsageError: there is no such host.
+        """
+        names = [host.name for host in self.hosts]
+        if name not in names:
+            raise UsageError(f"expected the name of a server ({', '.join(names)}), got {name[:80]!r}")
+        (self._off.discard if on else self._off.add)(name)
+        self._changed.set()
+
     def instructions(self) -> list[tuple[str, str]]:
         """Return (host name, text) of the hosts that have instructions; hostile input."""
-        answered = (member.host for member in self._members if member.answered)
+        answered = (member.host for member in self._members if member.answered and member.host.name not in self._off)
         return [(host.name, host.instructions) for host in answered if host.instructions]
 
     def having(self, kind: Literal["resources", "prompts"]) -> dict[str, Served]:
@@ -143,7 +180,7 @@ class Router:
         self._changed.clear()
         if any(member.is_stale for member in self._members):  # said while it was being listed
             self._changed.set()
-        found = [(member.host, tool) for member in self._members for tool in member.tools]
+        found = [(member.host, tool) for member in self._members if member.host.name not in self._off for tool in member.tools]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
         self._origins = {name: (host, tool.name) for name, (host, tool) in zip(names, found, strict=True)}
         return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))
@@ -157,6 +194,10 @@ class Router:
         if name not in self._origins:
             raise UsageError(f"no tool named {name!r} was listed; call `tools()` first")
         return self._origins[name]
+
+    def listed(self) -> list[tuple[Host, str]]:
+        """Return the host and the own name of each tool that `tools()` offered last."""
+        return list(self._origins.values())
 
     def find(self, name: str) -> tuple[Host, str] | None:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
@@ -212,6 +253,12 @@ class Router:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+
+def _state(member: Member, *, is_off: bool) -> HostState:
+    problem = str(member.failure) if member.failure else ""
+    kind: HostStateKind = "off" if is_off else "failed" if problem else "answers" if member.answered else "starting"
+    return HostState(name=member.host.name, kind=kind, tools=len(member.tools), problem=problem)
 
 
 def _offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:

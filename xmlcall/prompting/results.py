@@ -18,7 +18,7 @@ from ..types.calls import (
 from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["Reader", "denial", "mismatch", "not_run", "resource_list", "result_text"]
+__all__ = ["Reader", "denial", "mismatch", "not_run", "resource_list", "result_text", "stopped"]
 
 _LONGEST_DESCRIPTION = 200  # characters
 
@@ -139,6 +139,16 @@ def not_run(reason: str, format: PromptFormat) -> str:
         format: how the model is spoken to.
     """
     return format.render("not_run", reason=reason).strip()
+
+
+def stopped(kind: str, format: PromptFormat) -> str:
+    """Say what became of something when its turn was ended from outside.
+
+    Args:
+        kind: `running` (a call that had started), `not_begun` (a call) or `answer`.
+        format: how the model is spoken to.
+    """
+    return format.render("stopped", kind=kind).strip()
 
 
 def _named(kind: str, format: PromptFormat, **values: Any) -> str:

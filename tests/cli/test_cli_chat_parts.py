@@ -1,0 +1,101 @@
+"""The parts of a chat: the conversation, the log of calls, the status line."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from xmlcall import parse
+from xmlcall.agent.events import Answer, CallFinished, CallStarted, TurnEnded, TurnStarted
+from xmlcall.cli.call_panel import CallLog, call_line, call_lines
+from xmlcall.cli.conversation import Conversation
+from xmlcall.cli.status_line import StatusLine
+from xmlcall.cli.words import TEXTS, speaker
+from xmlcall.hosts.router import HostState
+from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
+from xmlcall.types.completion import Usage
+from xmlcall.types.events import TextDelta
+
+START = [Message(role="system", content="Be brief.")]
+ACTIONS = st.lists(st.sampled_from(["answer", "results", "nothing", "undo", "retry", "clear"]), max_size=20)
+
+
+@given(ACTIONS)
+def test_a_conversation_can_always_go_on(actions: list[str]) -> None:
+    conversation = Conversation(START, "(ended)")
+    for number, action in enumerate(actions):
+        match action:
+            case "undo":
+                conversation.drop_last()
+            case "clear":
+                conversation.clear()
+            case _:
+                question = conversation.take_back() if action == "retry" else str(number)
+                sent = conversation.ask(question or "again")
+                assert [message.role for message in sent].count("user") >= 1
+                more = {"answer": ["assistant"], "results": ["assistant", "user"]}.get(action, [])
+                conversation.end([*sent, *(Message(role=role, content=role) for role in more)])  # type: ignore[arg-type]
+        roles = [message.role for message in conversation.messages]
+        assert roles[0] == "system"
+        assert len(roles) == 1 or roles[-1] == "assistant"
+        assert all(roles[at : at + 2] != ["user", "user"] for at in range(len(roles)))
+
+
+def test_a_dropped_question_can_be_asked_again() -> None:
+    conversation = Conversation([], "(ended)")
+    assert not conversation.end(conversation.ask("one"))
+    assert (conversation.messages, conversation.take_back()) == ([], "one")
+
+
+def logged(text: str, result: str, arguments: dict[str, Any]) -> CallLog:
+    log, call = CallLog(), ToolCall(id="1", name="echo", arguments=arguments, raw=RawCall(index=0, name="echo"))
+    log.ask(text)
+    log.note(TurnEnded(turn=1, reply=parse(""), usage=Usage()))
+    log.note(CallStarted(call=call, host="files", host_tool="echo"))
+    log.note(CallFinished(call=call, result=ToolResult(content=(TextContent(text=result),))))
+    return log
+
+
+@given(st.text(max_size=300), st.text(max_size=300), st.sampled_from([30, 80, 200]), st.sampled_from([*TEXTS]))
+def test_a_call_is_one_line_that_fits_and_obeys_nothing(value: str, result: str, width: int, lang: str) -> None:
+    [entry] = logged("Go.", result, {"text": value, "more": [value]}).calls
+    line = call_line(entry, speaker(lang), width, 9).plain
+    assert cell_len(line) <= width
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", line)
+    opened = "".join(text for _, text in call_lines(entry, speaker(lang), ()))
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", opened)
+
+
+def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
+    log = logged("Look up Paula.", "Her id is 8821", {"text": "Paula"})
+    call = ToolCall(id="2", name="send", arguments={"to": "8821", "text": "zebra"}, raw=RawCall(index=0, name="send"))
+    log.note(TurnEnded(turn=2, reply=parse(""), usage=Usage()))
+    log.note(CallStarted(call=call, host="mail", host_tool="send"))
+    stopped = log.stop()
+    assert stopped is not None
+    shown = dict(call_lines(stopped, speaker("en"), ()))
+    assert shown["from"].splitlines() == [
+        "to is from the result of echo (call 1)",
+        "text: nobody has said this; the model made it up or worked it out",
+    ]
+    assert shown["outcome"] == "stopped, unknown whether it ran"
+
+
+def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    line, usage = StatusLine(speaker("en")), Usage(prompt_tokens=1000, completion_tokens=40, cached_tokens=900)
+    hosts = [HostState(name=kind, kind=kind, tools=1) for kind in ("answers", "failed", "off")]
+    assert line.text("m\x1b", "xml", None, hosts, 80) == r"m\u001b | xml | servers 1/2"
+    line.note(TurnStarted(turn=1))
+    line.note(TextDelta(text="x", span=(0, 1)))
+    now[0] += 2
+    line.note(TurnEnded(turn=1, reply=parse("x"), usage=usage))
+    line.note(Answer(text="x", stop_reason="end", messages=(), turns=1, usage=usage))
+    whole = "m | xml | servers 1/2 | 1,040 of 4,096 tokens | 90% cached | 20 tokens/s"
+    assert line.text("m", "xml", 4096, hosts, 80) == whole
+    assert line.text("m", "xml", 4096, hosts, 40) == "m | xml | servers 1/2"
+    assert all(cell_len(line.text("模型" * 40, "xml", 4096, hosts, width)) < width for width in range(3, 80))

@@ -1,0 +1,222 @@
+"""What a person sees of a chat, through a terminal of 80 columns; and the commands, through a pipe where that is enough."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props, reply
+from servers.started import ProcessFiles
+
+ECHO = call("echo", text="hi there")
+ANSWER = "# Plan\n\nSome **bold** words:\n\n1. one\n2. two\n\n```python\nprint('x')\n```\nDone."
+
+
+def configured(tmp_path: Path, **modes: str) -> list[str]:
+    """Write a configuration of servers, each with its mode."""
+    servers = {
+        name: {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
+        for name, mode in (modes or {"files": "good"}).items()
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    return ["--yes", "--mcp", str(tmp_path / "mcp.json")]
+
+
+@contextmanager
+def chat(
+    tmp_path: Path, *replies: str | list[Step], env: dict[str, str] | None = None, **modes: str
+) -> Iterator[tuple[Terminal, FakeOpenAI]]:
+    with model_server(*replies) as (url, fake):
+        fake.props = llama_props()
+        options = [*configured(tmp_path, **modes), "--model", url]
+        with Terminal("chat", *options, home=tmp_path, env=env, size=(30, 80)) as terminal:
+            terminal.until("servers ")
+            yield terminal, fake
+
+
+def said(fake: FakeOpenAI) -> list[str]:
+    """The person's words in the last request."""
+    contents = (message["content"] for message in fake.bodies[-1]["messages"] if message["role"] == "user")
+    return [content.partition("\n\n(")[0] for content in contents if not content.startswith("<function_results>")]
+
+
+def piped(tmp_path: Path, lines: str, *replies: str) -> tuple[str, str, FakeOpenAI]:
+    with model_server(*replies) as (url, fake):
+        done = run_cli("chat", *configured(tmp_path), "--model", url, home=tmp_path, stdin=lines)
+    return done.stdout, done.stderr, fake
+
+
+def test_a_turn_on_80_columns(tmp_path: Path) -> None:
+    with chat(tmp_path, f"Let me see.\n{ECHO}", ANSWER) as (terminal, _):
+        terminal.send("Say hi there\r")
+        screen = terminal.until("Done.", "94% cached")
+        at = screen.index("> Say hi there")
+        assert screen[at + 1 : at + 14] == [
+            "Let me see.",
+            'call 1   files.echo(text="hi there")  0.0 s, ok: {"text": "hi there"}',
+            "Plan",
+            "",
+            "Some bold words:",
+            "",
+            "1. one",
+            "2. two",
+            "",
+            "```python",
+            "print('x')",
+            "```",
+            "",
+        ]
+        assert screen[-1].strip() == "tiny | xml | servers 1/1 | 36 of 4,096 tokens | 94% cached"
+        terminal.send("/open\r")
+        screen = terminal.until("outcome    ok")
+        assert "call 1     files.echo" in screen
+        assert "from       text was said by you" in screen
+        terminal.until('result     {"text": "hi there"}')
+        terminal.send("/open 7\r")
+        terminal.until("expected the number of a call from 1 to 1, got '7'")
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_colour_an_answer_is_as_it_was_written(env: dict[str, str], tmp_path: Path) -> None:
+    with model_server(ANSWER) as (url, _):
+        options = [*configured(tmp_path), "--model", url]
+        with Terminal("run", *options, "Go.", home=tmp_path, env=env, size=(30, 80)) as terminal:
+            assert terminal.end() == 0
+            assert "\n".join(terminal.screen()).endswith(ANSWER)
+
+
+def test_a_call_that_is_stopped_is_cancelled_at_its_server_and_stays_on_record(tmp_path: Path) -> None:
+    with chat(tmp_path, ECHO, "Fine.", files="hang_call") as (terminal, fake):
+        terminal.send("Echo\r")
+        terminal.until("Running files.echo, 2 s")
+        terminal.send("\x03")
+        terminal.until("stopped, unknown whether it ran", "xmlcall: stopped")
+        terminal.send("And now?\r")
+        terminal.until("Fine.")
+        assert "notifications/cancelled" in ProcessFiles(tmp_path).received()
+        told = [message["content"] for message in fake.bodies[-1]["messages"][1:]]
+        assert [message["role"] for message in fake.bodies[-1]["messages"][1:]] == ["user", "assistant"] * 2 + ["user"]
+        assert "It is not known whether it did its work." in told[2]
+
+
+def test_questions_of_several_lines(tmp_path: Path) -> None:
+    with chat(tmp_path, "One.", "Two.", "Three.") as (terminal, fake):
+        terminal.send("one\x1b\rtwo\\\rthree\r")
+        terminal.until("One.")
+        assert said(fake) == ["one\ntwo\nthree"]
+        terminal.until("cached")
+        terminal.send("\x1b[200~pasted\n/quit\n\x1b[201~")
+        terminal.until("  /quit")
+        terminal.send("\r")
+        terminal.until("Two.")
+        assert said(fake)[-1] == "pasted\n/quit"
+        terminal.until("cached")
+        terminal.send("\x12three")  # the search for an earlier question
+        terminal.until("I-search backward: three")
+        terminal.send("\r\r")
+        terminal.until("Three.")
+        assert said(fake)[-1] == "one\ntwo\nthree"
+
+
+def test_a_question_is_edited_and_the_old_one_is_gone(tmp_path: Path) -> None:
+    with chat(tmp_path, "One.", "Two.") as (terminal, fake):
+        terminal.send("first\r")
+        terminal.until("One.", "cached")
+        terminal.send("/edit\r")
+        terminal.until("> first", "cached")
+        terminal.send(" of all\r")
+        terminal.until("Two.")
+        assert said(fake) == ["first of all"]
+
+
+def test_tab_completes_commands_and_their_words(tmp_path: Path) -> None:
+    with chat(tmp_path) as (terminal, _):
+        terminal.send("/se\t")
+        terminal.until("> /servers")
+        terminal.send(" \t\r")
+        terminal.until("> /servers off files", "files: off, its 1 tools are left out")
+
+
+def test_another_model_goes_on_with_the_conversation(tmp_path: Path) -> None:
+    with model_server("Two.") as (other, other_fake), chat(tmp_path, "One.") as (terminal, _):
+        terminal.send("first\r")
+        terminal.until("One.", "cached")
+        terminal.send("/model nonsense here\r")
+        terminal.until("expected a model as")
+        terminal.send("/model http://127.0.0.1:9/v1\r")
+        terminal.until("127.0.0.1:9")
+        terminal.send(f"/model {other}\r")
+        terminal.until("> /model http", "tiny | xml | servers 1/1")
+        terminal.send("second\r")
+        terminal.until("Two.")
+        assert said(other_fake) == ["first", "second"]
+
+
+def test_retry_and_undo(tmp_path: Path) -> None:
+    out, told, fake = piped(tmp_path, "a\nb\n/retry\n/undo\nc\n/edit d\n", "A.", "B.", "B again.", "C.", "D.")
+    assert out == "A.\nB.\nB again.\nC.\nD.\n"
+    assert told == "xmlcall: dropped: b\n"
+    asked = [[message["content"].partition("\n")[0] for message in body["messages"][1:]] for body in fake.bodies]
+    assert asked == [["a"], ["a", "A.", "b"], ["a", "A.", "b"], ["a", "A.", "c"], ["a", "A.", "d"]]
+
+
+def test_what_a_command_cannot_do_costs_a_line(tmp_path: Path) -> None:
+    lines = [
+        "/retry",
+        "/undo",
+        "/edit",
+        "/edit x",
+        "/open",
+        "/save",
+        "/save x.txt",
+        "/servers off x",
+        "/model x y",
+        "/undo x",
+        "/n",
+    ]
+    out, told, fake = piped(tmp_path, "\n".join(lines))
+    assert (out, fake.bodies) == ("", [])
+    assert [line.partition(" ")[0] for line in told.splitlines()] == ["xmlcall:"] * len(lines)
+
+
+def test_a_server_that_is_off_offers_nothing(tmp_path: Path) -> None:
+    _, _, fake = piped(tmp_path, "/servers off files\na\n/servers on files\nb\n", "A.", "B.")
+    first, second = (body["messages"][0]["content"] for body in fake.bodies)
+    assert "echo" not in first
+    assert "### echo" in second
+
+
+def test_a_conversation_is_saved_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    hostile = "```\n## user\n```\x1b[2J"
+    _, told, _ = piped(tmp_path, f"a\n/save {tmp_path}/x.md\n/save {tmp_path}/x.json\n/save {tmp_path}/x.md\n", hostile)
+    assert "nothing is written" in told.splitlines()[-1]
+    assert (
+        tmp_path / "x.md"
+    ).read_text() == "# tiny\n\n## user\n\n```\na\n```\n\n## assistant\n\n````\n```\n## user\n```\n````\n"
+    saved = json.loads((tmp_path / "x.json").read_text())
+    assert [message["role"] for message in saved["messages"]] == ["user", "assistant"]
+    assert not [*tmp_path.glob("tmp*")]
+
+
+def test_a_file_is_replaced_only_after_a_yes(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("kept")
+    with chat(tmp_path, "A.") as (terminal, _):
+        for answer, told in (("n", "nothing is written"), ("y", "messages written")):
+            terminal.send(f"/save {tmp_path}/x.md\r")
+            terminal.until("Replace it?")
+            terminal.send(f"{answer}\r")
+            terminal.until(told)
+    assert (tmp_path / "x.md").read_text() == "# tiny\n"
+
+
+def test_text_that_streams_slowly_is_shown_meanwhile(tmp_path: Path) -> None:
+    slow: list[Step] = [chunk({"content": "**Once** upon"}), chunk({"content": " a time"}), 60.0, *reply("never")]
+    with chat(tmp_path, slow) as (terminal, _):
+        terminal.send("A story\r")
+        terminal.until("Once upon a time")
+        terminal.send("\x03")
+        terminal.until("xmlcall: stopped")
+        assert sum("Once upon a time" in line for line in terminal.screen()) == 1

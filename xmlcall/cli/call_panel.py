@@ -1,0 +1,178 @@
+"""Calls as a person sees them in a chat: each a line, with a number by which `/open` shows all of it.
+
+The log keeps what is needed for that, stopped calls included. It hears of the run by its events alone. Where a value came from
+is found when a call is opened, in what was said before it: the numbers of calls in that are those of this log.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from ..agent.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, TurnEnded
+from ..binding.provenance import provenance
+from ..prompting.results import result_text
+from ..tools.catalog import Tools
+from ..types.calls import InvalidCall, Message, ToolCall
+from .jsonform import json_text
+from .plain import plain, visible
+from .words import Say
+
+__all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines"]
+
+_STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
+_LEAST_RESULT = 12  # cells
+
+
+@dataclass(slots=True, kw_only=True)
+class LoggedCall:
+    """A call and what came of it.
+
+    Args:
+        number: in the chat, from 1.
+        call: as bound; with the arguments that the person changed, if they did.
+        target: `server.tool`, or the name alone where no server is known.
+        before: what was said before the reply with the call.
+        outcome: `running`, `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`.
+        text: the result, or why there is none.
+        began: when it started, in the seconds of `time.monotonic`; None if it did not run.
+        seconds: how long it ran.
+    """
+
+    number: int
+    call: ToolCall | InvalidCall
+    target: str
+    before: tuple[Message, ...]
+    outcome: str = "running"
+    text: str = ""
+    began: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class CallLog:
+    """The calls of a chat."""
+
+    calls: list[LoggedCall] = field(default_factory=list)
+    _said: list[Message] = field(default_factory=list)
+    _before: tuple[Message, ...] = ()
+
+    def ask(self, question: str) -> None:
+        """Note the person's words."""
+        self._said.append(Message(role="user", content=question))
+
+    def note(self, event: LoopEvent) -> LoggedCall | None:
+        """Take the next event; return the call that begins or ends with it."""
+        match event:
+            case TurnEnded(reply=reply):
+                self._before = tuple(self._said)
+                self._said.append(Message(role="assistant", content=reply.text))
+            case CallStarted(call=call, host=host, host_tool=tool):
+                return self._add(call, f"{visible(host)}.{visible(tool)}", began=time.monotonic())
+            case CallFinished(call=call, result=result, failure=failure):
+                outcome = "failed" if failure else "error" if result.is_error else "ok"
+                return self._end(self._running() or self._add(call), outcome, failure or result_text(result))
+            case CallDenied(call=call, reason=reason):
+                return self._end(self._add(call), "denied", reason)
+            case CallRejected(call=invalid):
+                return self._end(self._add(invalid), "rejected", "\n".join(issue.message for issue in invalid.issues))
+            case CallHeld(call=call, paths=paths):
+                return self._end(self._add(call), "waits", ", ".join(path.removeprefix("$.") for path in paths))
+        return None
+
+    def stop(self) -> LoggedCall | None:
+        """Note that the turn is over; return the call that was running."""
+        running = self._running()
+        return self._end(running, "stopped", "") if running else None
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.calls.clear()
+        self._said.clear()
+        self._before = ()
+
+    def _running(self) -> LoggedCall | None:
+        return self.calls[-1] if self.calls and self.calls[-1].outcome == "running" else None
+
+    def _add(self, call: ToolCall | InvalidCall, target: str = "", began: float | None = None) -> LoggedCall:
+        entry = LoggedCall(
+            number=len(self.calls) + 1, call=call, target=target or visible(call.name), before=self._before, began=began
+        )
+        self.calls.append(entry)
+        return entry
+
+    def _end(self, entry: LoggedCall, outcome: str, text: str) -> LoggedCall:
+        entry.outcome, entry.text = outcome, text
+        if entry.began is not None:
+            entry.seconds = time.monotonic() - entry.began
+        self._said.append(Message(role="tool", content=text, name=entry.call.name))
+        return entry
+
+
+def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
+    """Write a call on one line of the terminal.
+
+    Args:
+        entry: of the log; it has ended.
+        say: gives the texts of a language.
+        width: cells of the line.
+        label_width: cells of what stands at its left.
+    """
+    label = set_cell_size(f"{say('call')} {entry.number}", label_width)
+    outcome = ", ".join([*([f"{entry.seconds:.1f} s"] if entry.seconds is not None else []), say(f"outcome_{entry.outcome}")])
+    target = _fitted(entry.target, max(width // 2, 10))
+    room = width - cell_len(label + target + outcome) - 4
+    text = " ".join(plain(entry.text).split())
+    arguments = _fitted(arguments_text(entry.call), max(room - min(cell_len(text), room // 2), _LEAST_RESULT))
+    room -= cell_len(arguments) + 2
+    shown = f": {_fitted(visible(text), room)}" if text and room >= _LEAST_RESULT else ""
+    line = Text.assemble(
+        (label, "cyan"), target, f"({arguments})  ", (outcome, _STYLES.get(entry.outcome, "yellow")), (shown, "dim")
+    )
+    line.truncate(max(width, 20))
+    return line
+
+
+def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str, str]]:
+    """Yield all that is known of a call, as pairs of a label and a text that is safe to show.
+
+    Args:
+        entry: of the log.
+        say: gives the texts of a language.
+        tools: by their names; where a value came from a schema is found in them.
+    """
+    call = entry.call
+    yield f"{say('call')} {entry.number}", entry.target
+    arguments = call.arguments if isinstance(call, ToolCall) else {each.name: each.text for each in call.raw.arguments}
+    if arguments:
+        yield say("arguments"), "\n".join(visible(row) for row in json_text(dict(arguments)).split("\n"))
+    if isinstance(call, ToolCall) and arguments:
+        yield say("origin"), "\n".join(_origins(call, entry, say, tools)) or say("from_nobody")
+    if entry.seconds is not None:
+        yield say("time"), f"{entry.seconds:.2f} s"
+    if repairs := (call.repairs if isinstance(call, ToolCall) else call.raw.repairs):
+        yield say("repaired"), "\n".join(visible(f"{repair.code} {repair.path}".strip()) for repair in repairs)
+    yield say("outcome"), say(f"outcome_{entry.outcome}")
+    if entry.text:
+        yield say("result"), plain(entry.text).strip()
+
+
+def _origins(call: ToolCall, entry: LoggedCall, say: Say, tools: Tools) -> Iterator[str]:
+    for path, source in provenance(call, entry.before, tools).items():
+        kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
+        if kind != "trivial":
+            yield say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+
+
+def arguments_text(call: ToolCall | InvalidCall) -> str:
+    """Write arguments as in a call, on one line."""
+    if isinstance(call, InvalidCall):
+        return ", ".join(f"{visible(each.name)}={visible(each.text)}" for each in call.raw.arguments)
+    return ", ".join(f"{visible(name)}={visible(json_text(value, indent=None))}" for name, value in call.arguments.items())
+
+
+def _fitted(text: str, cells: int) -> str:
+    """Cut a text to a number of cells."""
+    return text if cell_len(text) <= cells else f"{set_cell_size(text, max(cells - 3, 0)).rstrip()}..."

@@ -1,0 +1,210 @@
+"""What can be typed into a chat besides questions: a table of commands, and what each of them does.
+
+A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import UsageError
+from .call_panel import call_lines
+from .exits import complain
+from .lines import is_interactive
+from .pager import page
+from .plain import shortened, visible
+from .questions import edited
+from .saved_chat import path_of, save, written
+from .tools import found, parameter_lines, tool_lines
+from .wrapping import wrapped
+
+if TYPE_CHECKING:
+    from .chat import Chat
+
+__all__ = ["COMMANDS", "LEAVING", "Command", "completions", "is_command"]
+
+LEAVING: Final = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
+_YES: Final = frozenset({"y", "yes", "是"})
+_LABEL_WIDTH: Final = 11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A row.
+
+    Args:
+        name: with its slash.
+        run: does it; gets what was typed behind the name.
+        takes: its argument as the help shows it; "" if it takes none.
+        words: what can be completed behind the name.
+    """
+
+    name: str
+    run: Callable[["Chat", str], Coroutine[Any, Any, None]]
+    takes: str = ""
+    words: Callable[["Chat"], Iterable[str]] = lambda chat: ()
+
+
+async def _help(chat: "Chat", _: str) -> None:
+    head = {name: f"{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
+    width = max(map(len, head.values())) + 2
+    rows = [f"{shown:{width}}{chat.say(f'help_{name[1:]}')}" for name, shown in head.items()]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    print("\n".join([*(wrapped(row, columns, width) for row in rows), wrapped(chat.say("help_keys"), columns)]), flush=True)
+
+
+async def _tools(chat: "Chat", name: str) -> None:
+    loop = chat.session.loop
+    catalog = await loop.catalog()
+    if not name:
+        await page("\n".join(tool_lines(catalog, loop.router)))
+    elif tool := found(name, catalog, loop.router):
+        await page("\n".join(parameter_lines(tool, loop.router, chat.say)))
+    else:
+        complain(chat.say("unknown_tool", name=repr(name[:80])))
+
+
+async def _servers(chat: "Chat", argument: str) -> None:
+    loop = chat.session.loop
+    if argument:
+        word, _, name = argument.partition(" ")
+        if word not in ("on", "off") or not name.strip():
+            raise UsageError(chat.say("servers_usage"))
+        loop.router.switch(name.strip(), on=word == "on")
+        await loop.catalog()
+    for state in loop.router.states():
+        problem = f": {shortened(visible(state.problem), lines=1, width=200)}" if state.kind == "failed" else ""
+        print(f"{visible(state.name)}: {chat.say(f'server_{state.kind}', count=state.tools)}{problem}", flush=True)
+
+
+async def _model(chat: "Chat", name: str) -> None:
+    if name:
+        await chat.session.change_model(name)
+        chat.status.forget()
+    context = chat.session.loop.backend.capabilities.context_length
+    words = f", {chat.say('context', count=f'{context:,}')}" if context else ""
+    print(f"{visible(chat.session.loop.backend.model)}{words}", flush=True)
+
+
+async def _open(chat: "Chat", number: str) -> None:
+    calls = chat.calls.calls
+    if not calls:
+        raise UsageError(chat.say("no_calls"))
+    if number and not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= len(calls)):
+        raise UsageError(chat.say("unknown_call", last=len(calls), got=repr(number[:80])))
+    entry = calls[int(number) - 1] if number else calls[-1]
+    rows = []
+    for label, text in call_lines(entry, chat.say, await chat.session.loop.catalog()):
+        rows.append(f"{label:{_LABEL_WIDTH}}" + text.replace("\n", "\n" + " " * _LABEL_WIDTH))
+    await page("\n".join(rows))
+
+
+async def _retry(chat: "Chat", _: str) -> None:
+    if not (question := chat.conversation.take_back()):
+        raise UsageError(chat.say("no_question"))
+    await chat.answer(question)
+
+
+async def _undo(chat: "Chat", _: str) -> None:
+    if not (question := chat.conversation.drop_last()):
+        raise UsageError(chat.say("no_question"))
+    chat.session.keeper.keep(chat.conversation.messages)
+    chat.session.display.notice(chat.say("undone", question=shortened(" ".join(question.split()), lines=1, width=60)))
+
+
+async def _edit(chat: "Chat", text: str) -> None:
+    if not chat.conversation.question:
+        raise UsageError(chat.say("no_question"))
+    if text:
+        chat.conversation.take_back()
+        await chat.answer(text)
+    elif is_interactive():
+        chat.draft = chat.conversation.question
+    else:
+        raise UsageError(chat.say("edit_usage"))
+
+
+async def _save(chat: "Chat", name: str) -> None:
+    if not name:
+        raise UsageError(chat.say("save_usage"))
+    path = path_of(name)
+    text = written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
+    if not save(path, text, replace=False):
+        question = chat.say("overwrite", name=visible(name))
+        answer = await edited(f"{question} ", "") if is_interactive() else ""
+        if answer.strip().lower() not in _YES:
+            raise UsageError(chat.say("not_saved", name=repr(name[:200])))
+        save(path, text, replace=True)
+    chat.session.display.notice(chat.say("saved", count=len(chat.conversation.messages), name=name))
+
+
+async def _clear(chat: "Chat", _: str) -> None:
+    chat.conversation.clear()
+    chat.calls.clear()
+    chat.status.forget()
+    chat.session.keeper.new()
+    chat.session.display.notice(chat.say("new_conversation"))
+
+
+async def _quit(chat: "Chat", _: str) -> None:
+    chat.is_over = True
+
+
+def _tool_names(chat: "Chat") -> Iterable[str]:
+    return [f"{host.name}.{name}" for host, name in chat.session.loop.router.listed()]
+
+
+def _switches(chat: "Chat") -> Iterable[str]:
+    states = chat.session.loop.router.states()
+    return [f"{'on' if state.kind == 'off' else 'off'} {state.name}" for state in states]
+
+
+def _models(chat: "Chat") -> Iterable[str]:
+    from ..models.known import KNOWN
+
+    return ["local", *KNOWN]
+
+
+def _call_numbers(chat: "Chat") -> Iterable[str]:
+    return [str(call.number) for call in chat.calls.calls]
+
+
+_ROWS: Final = (
+    Command(name="/help", run=_help),
+    Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
+    Command(name="/servers", run=_servers, takes="[on|off NAME]", words=_switches),
+    Command(name="/model", run=_model, takes="[NAME]", words=_models),
+    Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
+    Command(name="/retry", run=_retry),
+    Command(name="/edit", run=_edit, takes="[TEXT]"),
+    Command(name="/undo", run=_undo),
+    Command(name="/save", run=_save, takes="FILE"),
+    Command(name="/clear", run=_clear),
+    Command(name="/quit", run=_quit),
+)
+
+COMMANDS: Final = {command.name: command for command in _ROWS}
+"""Name -> command, in the order of the help."""
+
+
+def is_command(line: str) -> bool:
+    """Say whether a line is a command or a mistaken one; a text of several lines is a question."""
+    return line.startswith("/") and "\n" not in line
+
+
+def completions(chat: "Chat", line: str) -> list[str]:
+    """Return how a line that begins a command may go on: whole lines.
+
+    Args:
+        chat: open.
+        line: as typed so far.
+    """
+    if not is_command(line):
+        return []
+    name, space, rest = line.partition(" ")
+    if not space:
+        return [each for each in COMMANDS if each.startswith(name)]
+    words = COMMANDS[name].words(chat) if name in COMMANDS else ()
+    return [f"{name} {word}" for word in words if word.startswith(rest) and word.isprintable()]
