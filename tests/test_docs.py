@@ -172,7 +172,6 @@ def test_every_command_is_documented() -> None:
         "chat",
         "tools",
         "login",
-        "logout",
         "prompt",
         "parse",
         "models",
