@@ -193,8 +193,8 @@ def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path, monkeypatch: py
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_call_that_cannot_be_audited_does_not_run(tmp_path: Path) -> None:
+def test_a_call_that_cannot_be_audited_does_not_run() -> None:
     with model_server(ADD) as (url, _):
-        done = run_cli("run", "--audit", "/dev/full", "--model", url, "1 + 2?", home=tmp_path)
+        done = run_here("run", "--audit", "/dev/full", "--model", url, "1 + 2?")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("/dev/full: No space left on device; it did not run")
