@@ -15,7 +15,7 @@ from cli_harness import call
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.kept_files import kept, pictures
-from xmlcall.agent.policy import Decision, Proposal
+from xmlcall.agent.policy import Decision, Proposal, allow
 from xmlcall.agent.result_check import checked
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
@@ -99,6 +99,23 @@ async def test_globs_match_the_server_and_read_resource(allowed: list[str], runs
     events, _ = await run([reply, "Done."], [Shelf((), name="library"), Shelf((), name="other")], policy=allowed)
     assert finished(events) == (["[resource note://today]\nread from library"] if runs else [])
     assert any(isinstance(event, CallDenied) for event in events) is not runs
+
+
+@pytest.mark.parametrize("flows", [True, False])
+async def test_what_was_read_may_not_flow_to_another_server(flows: bool) -> None:
+    sent: list[str] = []
+
+    def send(text: str) -> str:
+        """Send a text."""
+        sent.append(text)
+        return "sent"
+
+    replies = [call("read_resource", server="library", uri="note://today"), call("send", text="read from library"), "Done."]
+    hosts: list[Host] = [Shelf((), name="library"), Shelf([send], name="other")]
+    policy = allow(["*"], may_flow=flows)
+    events, _ = await run(replies, hosts, policy=policy)
+    assert sent == (["read from library"] if flows else [])
+    assert any(isinstance(event, CallDenied) for event in events) is not flows
 
 
 async def test_a_resource_that_there_is_not_is_an_error_for_the_model() -> None:
