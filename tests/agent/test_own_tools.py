@@ -15,7 +15,7 @@ from cli_harness import call
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.kept_files import kept, pictures
-from xmlcall.agent.policy import Decision, Proposal
+from xmlcall.agent.policy import Decision, Proposal, allow
 from xmlcall.agent.result_check import checked
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
@@ -88,7 +88,7 @@ class Shelf(LocalHost):
         return Listing()
 
     async def read_resource(self, uri: str) -> ToolResult:
-        return ToolResult(content=(EmbeddedResource(uri=uri, text=f"read from {self.name}"),))
+        return ToolResult(content=(EmbeddedResource(uri=uri, text=f"the code of {self.name} is 4711"),))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,29 @@ class Shelf(LocalHost):
 async def test_globs_match_the_server_and_read_resource(allowed: list[str], runs: bool) -> None:
     reply = call("read_resource", server="library", uri="note://today")
     events, _ = await run([reply, "Done."], [Shelf((), name="library"), Shelf((), name="other")], policy=allowed)
-    assert finished(events) == (["[resource note://today]\nread from library"] if runs else [])
+    assert finished(events) == (["[resource note://today]\nthe code of library is 4711"] if runs else [])
     assert any(isinstance(event, CallDenied) for event in events) is not runs
+
+
+@pytest.mark.parametrize("flows", [True, False])
+async def test_what_was_read_may_not_flow_to_another_server(flows: bool) -> None:
+    sent: list[str] = []
+
+    def send(text: str) -> str:
+        """Send a text."""
+        sent.append(text)
+        return "sent"
+
+    replies = [
+        call("read_resource", server="library", uri="note://today"),
+        call("send", text="the code of library is 4711"),
+        "Done.",
+    ]
+    hosts: list[Host] = [Shelf((), name="library"), Shelf([send], name="other")]
+    policy = allow(["*"], may_flow=flows)
+    events, _ = await run(replies, hosts, policy=policy)
+    assert sent == (["the code of library is 4711"] if flows else [])
+    assert any(isinstance(event, CallDenied) for event in events) is not flows
 
 
 async def test_a_resource_that_there_is_not_is_an_error_for_the_model() -> None:

@@ -194,7 +194,7 @@ async def test_a_prompt_that_was_cut_in_silence(host: str, fake: FakeOllama, con
     [
         (["completion"], '{{ if eq .Role "tool" }}', False, False),
         (["completion", "tools"], '{{ if eq .Role "tool" }}', True, True),
-        (["completion", "tools"], "{{ .Prompt }}", True, False),
+        (["completion", "tools", "vision"], "{{ .Prompt }}", True, False),
         (None, "{{ .Prompt }}", None, False),
     ],
 )
@@ -207,6 +207,7 @@ async def test_capabilities(
             server="ollama",
             native_tools=native_tools,
             context_length=16384,
+            sees=None if capabilities is None else "vision" in capabilities,
             tool_role=tool_role,
             constrains=True,
             chat_template=template != "{{ .Prompt }}",

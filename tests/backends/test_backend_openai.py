@@ -192,6 +192,13 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
     assert "reasoning_format" not in fake.bodies[0]
 
 
+@pytest.mark.parametrize(("modalities", "sees"), [({"vision": True}, True), ({"vision": False}, False), ({}, None), ("x", None)])
+async def test_llama_cpp_says_whether_a_model_sees(url: str, fake: FakeOpenAI, modalities: Any, sees: bool | None) -> None:
+    fake.props = llama_props() | {"modalities": modalities}
+    async with OpenAIBackend(url) as backend:
+        assert backend.capabilities.sees is sees
+
+
 async def test_the_template_that_llama_cpp_takes_where_a_model_has_none(url: str, fake: FakeOpenAI) -> None:
     fake.props = llama_props(template=FALLBACK_TEMPLATE)
     async with OpenAIBackend(url) as backend:

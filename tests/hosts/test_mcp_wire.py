@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.hosts.mcp.wire import cut_result, requires_task, result_from_mcp, result_to_mcp, tool_to_mcp
+from xmlcall.hosts.mcp.wire import content_from_mcp, cut_result, requires_task, result_from_mcp, result_to_mcp, tool_to_mcp
 from xmlcall.types.calls import (
     MISSING,
     AudioContent,
@@ -32,8 +32,18 @@ BLOCKS: list[tuple[dict[str, Any], Content]] = [
         {"type": "resource", "resource": {"uri": "u:1", "mimeType": "image/png", "blob": "AA=="}},
         EmbeddedResource(uri="u:1", mime_type="image/png", blob="AA=="),
     ),
+    ({"type": "text", "text": "a", "annotations": {"audience": ["user"]}}, TextContent(text="a", audience=("user",))),
+    (
+        {"type": "resource", "resource": {"uri": "u:1", "text": "t"}, "annotations": {"audience": ["user", "assistant"]}},
+        EmbeddedResource(uri="u:1", text="t", audience=("user", "assistant")),
+    ),
     ({"type": "hologram", "voxels": [1]}, OtherContent(raw={"type": "hologram", "voxels": [1]})),
 ]
+
+
+@pytest.mark.parametrize("annotations", [None, 3, [], {"audience": "user"}, {"audience": ["nobody", 7, {}]}, {"audience": []}])
+def test_an_audience_that_names_nobody_is_everybody(annotations: Any) -> None:
+    assert content_from_mcp({"type": "text", "text": "a", "annotations": annotations}) == TextContent(text="a")
 
 
 @pytest.mark.parametrize(("block", "content"), BLOCKS)
