@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -138,3 +138,26 @@ async def test_a_run_that_answers_is_not_stopped() -> None:
         events = [event async for event in run]
     assert isinstance(events[-1], Answer)
     assert told == []
+
+
+async def test_another_model_goes_on_and_one_that_does_not_open_changes_nothing() -> None:
+    class Closed(ScriptedBackend):
+        async def __aenter__(self) -> Self:
+            raise BackendUnavailable("gone", backend="x")
+
+    class Noting(ScriptedBackend):
+        is_left = False
+
+        async def __aexit__(self, *error: object) -> None:
+            self.is_left = True
+
+    first, second = Noting(["One.", "Two."]), Noting(["Three."])
+    async with ToolLoop(first, []) as loop:
+        assert (await loop.ask("a")).text == "One."
+        with pytest.raises(BackendError, match="gone"):
+            await loop.change_model(Closed([]))
+        assert (await loop.ask("b")).text == "Two."
+        await loop.change_model(second)
+        assert (first.is_left, second.is_left) == (True, False)
+        assert (await loop.ask("c")).text == "Three."
+    assert second.is_left

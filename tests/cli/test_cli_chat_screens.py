@@ -217,6 +217,8 @@ def test_text_that_streams_slowly_is_shown_meanwhile(tmp_path: Path) -> None:
     with chat(tmp_path, slow) as (terminal, _):
         terminal.send("A story\r")
         terminal.until("Once upon a time")
+        terminal.until("The model is writing, 2 s")
         terminal.send("\x03")
         terminal.until("xmlcall: stopped")
+        assert not any("is writing" in line for line in terminal.screen())
         assert sum("Once upon a time" in line for line in terminal.screen()) == 1

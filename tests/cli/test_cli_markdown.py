@@ -26,7 +26,7 @@ def written(pieces: list[str], *, drawn: bool = True) -> str:
 
     async def show() -> str:
         to = console()
-        stream = MarkdownStream(to)
+        stream = MarkdownStream(to, "quiet for {} s".format)
         for piece in pieces:
             stream.feed(piece)
             if drawn and stream._timer:

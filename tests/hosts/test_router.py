@@ -258,3 +258,21 @@ async def test_a_server_that_dies_is_left_out_with_a_notice(tmp_path: Path) -> N
         router.hosts[1].changed.set()
         assert "echo" not in [tool.name for tool in await router.tools()]
         assert any(notice.startswith("once: ") for notice in router.notices)
+
+
+async def test_one_that_is_switched_off_offers_nothing_and_stays_open() -> None:
+    good, bad = FakeHost("good", "x", instructions="Be kind."), FakeHost("bad", "x", fails=True)
+    async with Router([good, bad]) as router:
+        await router.tools()
+        assert [(state.name, state.kind, state.tools) for state in router.states()] == [
+            ("good", "answers", 1),
+            ("bad", "failed", 0),
+        ]
+        router.switch("good", on=False)
+        assert router.changed.is_set()
+        assert (await router.tools(), router.instructions(), good.open) == ((), [], True)
+        assert router.states()[0].kind == "off"
+        router.switch("good", on=True)
+        assert [tool.name for tool in await router.tools()] == ["x"]
+        with pytest.raises(UsageError, match=r"expected the name of a server \(good, bad\), got 'nobody'"):
+            router.switch("nobody", on=False)

@@ -91,7 +91,7 @@ class Display:
         answers_to = answer_console()
         self._text: MarkdownStream | _Stream = _Stream(_to_stdout, lambda: Wrapping(self.console.width))
         if self._live and shows_markdown(answers_to) and self.console.is_terminal:
-            self._text = MarkdownStream(answers_to)
+            self._text = MarkdownStream(answers_to, self._writing)
         self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
@@ -239,6 +239,9 @@ class Display:
     def _wait_for_model(self) -> None:
         self._call_pieces = 0
         self._status.start(self.say("waiting"))
+
+    def _writing(self, seconds: int) -> str:
+        return self.say("elapsed", text=self.say("writing"), seconds=seconds)
 
     def _pass(self, event: _PASSING) -> None:
         match event:

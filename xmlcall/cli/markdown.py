@@ -15,7 +15,7 @@ is ended, so each character is read a bounded number of times.
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from markdown_it import MarkdownIt
@@ -24,15 +24,18 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement
 from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 
 from .plain import PlainStream, plain
+from .waiting import SLOW_SECONDS
 
 __all__ = ["MarkdownStream", "answer_console", "shows_markdown"]
 
 _EVERY: Final = 0.1  # seconds between two drawings
 _LONGEST: Final = 8000  # characters of a block that is not complete
+_DIM: Final = Style(dim=True)
 _DEEPEST: Final = 12  # levels of tokens: about five of lists within lists
 _NARROWEST: Final = 40  # columns
 _THEME: Final = "ansi_dark"  # the terminal's own colours, on its own background
@@ -59,21 +62,24 @@ class MarkdownStream:
 
     Args:
         console: of a terminal that `shows_markdown`.
+        waiting: says that the text has not gone on for a number of seconds; it stands below the text then.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, waiting: Callable[[int], str]) -> None:
+        self._console, self._waiting = console, waiting
         self._plain = PlainStream()
         self._open = ""  # the text of the last block
         self._code: _Code | None = None  # the fence that is open
         self._is_first = True
         self._live: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._drawn = 0.0
+        self._slow: asyncio.TimerHandle | None = None
+        self._drawn = self._fed = 0.0
 
     def feed(self, text: str) -> None:
         """Take the next piece."""
         self._open += self._plain.feed(text)
+        self._fed = time.monotonic()
         if self._timer is None and self._open.strip():
             due = max(self._drawn + _EVERY - time.monotonic(), 0) if self._live else _EVERY
             self._timer = asyncio.get_running_loop().call_later(due, self._draw)
@@ -96,18 +102,22 @@ class MarkdownStream:
         self._live, self._code, self._open, self._is_first = None, None, "", True
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
+        for timer in (self._timer, self._slow):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._slow = None
 
     def _draw(self) -> None:
-        """Print what is complete, and show the rest in the live region."""
+        """Print what is complete, and show the rest in the live region; if nothing comes, say so from time to time."""
         self._stop_timer()
         self._drawn = time.monotonic()
+        quiet = self._drawn - self._fed
+        self._slow = asyncio.get_running_loop().call_later(1.0 if quiet >= SLOW_SECONDS else SLOW_SECONDS, self._draw)
         self._print_complete()
         rows = self._code.rows(self._console, self._open) if self._code else _block_rows(self._console, self._open)
         gap: Rows = [] if self._is_first or self._code or not rows else [[]]
-        self._show(_joined([*gap, *rows][-max(self._console.height - 2, 1) :]))
+        note = [[Segment(self._waiting(int(quiet)), _DIM)]] if quiet >= SLOW_SECONDS else []
+        self._show(_joined([*[*gap, *rows][-max(self._console.height - 3, 1) :], *note]))
 
     def _show(self, segments: Iterable[Segment]) -> None:
         if self._live is None:

@@ -20,9 +20,11 @@ from ..models.known import Progress
 from .plain import visible
 from .words import Say
 
-__all__ = ["DownloadBar", "OpeningStatus", "SlowStatus", "error_console"]
+__all__ = ["SLOW_SECONDS", "DownloadBar", "OpeningStatus", "SlowStatus", "error_console"]
 
 SLOW_SECONDS = 2.0
+"""After which it is said what is waited for."""
+
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
 
 
