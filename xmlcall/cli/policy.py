@@ -18,7 +18,7 @@ __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 DESCRIPTION = "Show the rules about what runs, or what they say of a call. Deny goes before ask, ask before allow."
 EPILOG = """examples:
   xmlcall policy
-  xmlcall policy files.write_file '{"path": "/home/me/notes/a.txt"}'
+  xmlcall policy files.write_file '{"path": "/data/notes/a.txt"}'
   xmlcall policy --policy xmlcall.toml mail.send
 """
 
