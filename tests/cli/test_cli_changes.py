@@ -1,5 +1,7 @@
 """The difference in the question: of a file that a read tool of the same server shows, and of passages in the arguments."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,14 +33,10 @@ def write_file(path: str, content: str) -> str:
 class Files(LocalHost):
     """A server whose read tool says that it reads, or does not."""
 
-    hints: dict[str, Any] = {}
+    hints: Mapping[str, Any] | None = None
 
     async def tools(self) -> tuple[Tool, ...]:
-        from dataclasses import replace
-
-        return tuple(
-            replace(tool, annotations=self.hints if tool.name == "read_file" else None) for tool in await super().tools()
-        )
+        return tuple(replace(tool, annotations=self.hints if tool.name == "read_file" else None) for tool in self._tools)
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,7 @@ def test_the_rules_are_shown_and_explained(tmp_path: Path) -> None:
     assert policy(tmp_path, "--policy", "r.toml", "web.get")[1].startswith("allow: allow web.* (r.toml)\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"), [(["x"], "SERVER.TOOL"), (["a.b", "["], "JSON object"), (["a.b", "[]"], "got '[]'")]
-)
+@pytest.mark.parametrize(("arguments", "told"), [(["x"], "SERVER.TOOL"), (["a.b", "["], "JSON"), (["a.b", "[]"], "got '[]'")])
 def test_what_cannot_be_explained(arguments: list[str], told: str, tmp_path: Path) -> None:
     code, said = policy(tmp_path, *arguments)
     assert code == 2
