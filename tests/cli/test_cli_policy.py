@@ -86,3 +86,29 @@ def test_the_person_is_told_of_repairs(tmp_path: Path) -> None:
             terminal.expect(QUESTION)  # "always" is not for calls that were made out
             terminal.send("n\n")
             assert terminal.end() == 0
+
+
+def policy(tmp_path: Path, *arguments: str) -> tuple[int, str]:
+    done = run_cli("policy", *arguments, home=tmp_path)
+    return done.returncode, done.stdout or done.stderr
+
+
+def test_the_rules_are_shown_and_explained(tmp_path: Path) -> None:
+    assert "there is none: every call is asked about" in policy(tmp_path)[1]
+    (tmp_path / "r.toml").write_text('allow = "web.*"\n[[rule]]\nallow = "files.*"\nrepaired = true\nwhere.path.below = "/notes"')
+    assert policy(tmp_path, "--policy", "r.toml") == (
+        0,
+        "r.toml\n  allow web.* (r.toml)\n  allow files.* (r.toml, rule 1) where path repaired\n",
+    )
+    assert policy(tmp_path, "--policy", "r.toml", "files.write", '{"path": "/notes/../x"}') == (
+        0,
+        "ask: no rule matches\n  allow files.* (r.toml, rule 1): does not match: where path\n",
+    )
+    assert policy(tmp_path, "--policy", "r.toml", "web.get")[1].startswith("allow: allow web.* (r.toml)\n")
+
+
+@pytest.mark.parametrize(("arguments", "told"), [(["x"], "SERVER.TOOL"), (["a.b", "["], "JSON"), (["a.b", "[]"], "got '[]'")])
+def test_what_cannot_be_explained(arguments: list[str], told: str, tmp_path: Path) -> None:
+    code, said = policy(tmp_path, *arguments)
+    assert code == 2
+    assert told in said

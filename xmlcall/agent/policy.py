@@ -7,9 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..types.calls import Message, Tool, ToolCall
+from ..types.calls import Message, Tool, ToolCall, ToolResult
 
 __all__ = ["Decision", "Policy", "Proposal"]
+
+
+RunBeside = Callable[[str, Mapping[str, Any], float | None], Awaitable[ToolResult]]
+
+
+async def _cannot_run(name: str, arguments: Mapping[str, Any], timeout: float | None) -> ToolResult:
+    return ToolResult.error(f"nothing can run {name!r} here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,8 @@ class Proposal:
         conversation: what the model was given and said before the call, for `provenance`.
         server_of: name of a tool, as offered, or "" where a result does not name its tool -> its server's name; "" for none.
         described: gives what servers say of themselves and of their tools, each text with the server's name.
+        beside: the tools of the same server as offered, by their own names.
+        run_beside: runs one of them, by its offered name, without asking: a policy may have to see more before it decides.
     """
 
     call: ToolCall
@@ -35,6 +44,8 @@ class Proposal:
     conversation: Sequence[Message] = ()
     server_of: Callable[[str], str] = field(default=lambda name: "")
     described: Callable[[], Iterable[tuple[str, str]]] = tuple
+    beside: Mapping[str, Tool] = field(default_factory=dict)
+    run_beside: RunBeside = _cannot_run
 
     @property
     def target(self) -> str:

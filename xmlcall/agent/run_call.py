@@ -105,6 +105,8 @@ class Calling:
             conversation=conversation,
             server_of=self._server_of,
             described=lambda: self._described(catalog),
+            beside=self._beside(catalog, host),
+            run_beside=self.router.call,
         )
         decision = await self._decide(proposal, attempts)
         note = ""
@@ -133,6 +135,11 @@ class Calling:
             return ""
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
+
+    def _beside(self, catalog: Catalog, host: Host) -> dict[str, Tool]:
+        """Return the tools of a server that are on offer, by their own names."""
+        places = ((self.router.find(tool.name), tool) for tool in catalog)
+        return {found[1]: tool for found, tool in places if found is not None and found[0] is host}
 
     def _described(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
         """Yield what servers say of themselves and of their tools."""

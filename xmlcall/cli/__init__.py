@@ -29,6 +29,7 @@ COMMANDS = {
     "prompt": "print the system prompt that offers tools",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",
+    "policy": "show the rules about what runs, and what they say of a call",
     "probe": "find out how a model is best asked for calls",
     "profiles": "list, show and remove what is known of how models are asked",
     "log": "list, show, search and export what was said, and read replies again",

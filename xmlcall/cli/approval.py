@@ -21,6 +21,7 @@ from ..prompting.format import PromptFormat
 from ..prompting.results import denial
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
+from .changes import file_change, passages
 from .display import Display
 from .lines import LineReader, forget_typed, is_interactive
 from .plain import visible
@@ -121,6 +122,8 @@ class _Asking:
 
     async def _show(self, proposal: Proposal, ruling: Ruling) -> None:
         self._display.proposal(proposal)
+        if rows := passages(proposal.call.arguments) or await file_change(proposal, self._rules):
+            self._display.change(rows)
         if ruling.repairs:
             self._display.repaired(ruling.repairs)
         for path, server in ruling.foreign.items():

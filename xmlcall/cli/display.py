@@ -206,6 +206,12 @@ class Display:
         """Say that a value came from another server's result."""
         self._print(f"  {self.say('foreign', path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
 
+    def change(self, rows: Sequence[str]) -> None:
+        """Show what a call would change in a text, as rows of a difference."""
+        self._print(f"  {self.say('change')}")
+        for row in rows:
+            self._print(f"  {visible(row)}", {"+": "green", "-": "red"}.get(row[:1], ""))
+
     def repaired(self, codes: Sequence[str]) -> None:
         """Say that a call was not written as it is shown."""
         self._print(f"  {self.say('made_out', codes=', '.join(map(visible, codes)))}", "yellow")

@@ -93,6 +93,7 @@ EN = {
     "to ask on. Allow such calls with --repaired allow",
     "or_in_file": "or allow it for good, in {file}:",
     "denied_by": "a rule does not let it run: {rule}",
+    "change": "what would change:",
     "made_out": "not written quite as it is shown; made out of it: {codes}",
     "strict_here": "{file} is in the working directory: only its rules that ask or deny hold. If you know the file, name it: "
     "--policy {name}",
@@ -261,6 +262,7 @@ ZH = {
     "用 --repaired allow 允许这样的调用",
     "or_in_file": "或者在 {file} 中长期允许它：",
     "denied_by": "有一条规则不允许它运行：{rule}",
+    "change": "将会改变的内容：",
     "made_out": "写法与显示的不完全一样；据此推断：{codes}",
     "strict_here": "{file} 在工作目录中：只有其中询问或拒绝的规则有效。如果你了解这个文件，请指明它：--policy {name}",
     "stopped_before": "在运行 {target} 之前停止",

@@ -1,0 +1,85 @@
+"""What a call would change in a text, as a difference: of a file that is written, and of a passage that is replaced.
+
+The old text of a file comes from a read tool of the same server, which is only asked if the rules let that very read run unasked,
+its server says that it reads, and it takes the same path. A passage stands in the arguments. Neither is trusted: the rows are
+bounded, and whoever prints them makes them `visible`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ..agent.policy import Proposal
+from ..agent.rules import Rules
+from ..errors import ToolHostError
+from ..prompting.results import result_text
+
+__all__ = ["difference", "file_change", "passages"]
+
+_READERS: Final = frozenset({"read_file", "read_text_file", "get_file_contents", "view_file", "get_file"})
+_WRITES: Final = ("write", "create", "save", "update", "put", "overwrite")  # how names of tools begin that write a file
+_PATHS: Final = ("path", "file_path", "filepath", "filename", "file")
+_TEXTS: Final = ("content", "contents", "text", "file_text", "data")
+_PAIRS: Final = (("oldText", "newText"), ("old_text", "new_text"), ("old_str", "new_str"), ("old_string", "new_string"))
+_MOST_LINES: Final = 1000  # of either text; comparing takes up to the square of it
+_ROWS: Final = 60
+_SECONDS: Final = 5.0
+
+
+def difference(old: str, new: str) -> list[str]:
+    """Return the rows of a unified difference, bounded; none if nothing changes.
+
+    Args:
+        old: the text before.
+        new: the text after.
+    """
+    before, after = old.split("\n"), new.split("\n")
+    if max(len(before), len(after)) > _MOST_LINES:
+        return [] if old == new else [f"({len(before):,} lines become {len(after):,}: too many to compare)"]
+    rows = [row for row in difflib.unified_diff(before, after, lineterm="", n=1) if not row.startswith(("---", "+++"))]
+    return rows if len(rows) <= _ROWS else [*rows[:_ROWS], f"... ({len(rows) - _ROWS} more rows)"]
+
+
+def passages(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the difference of passages that arguments ask to replace; none if they do not.
+
+    Args:
+        arguments: of a call; the pair of texts stands in them, or in a list or object of them.
+    """
+    rows: list[str] = []
+    edits = [arguments, *(each for value in arguments.values() for each in (value if isinstance(value, list) else [value]))]
+    for edit in edits:
+        for old, new in _PAIRS:
+            if isinstance(edit, Mapping) and isinstance(edit.get(old), str) and isinstance(edit.get(new), str):
+                rows += difference(edit[old], edit[new])
+    return rows[:_ROWS]
+
+
+async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
+    """Return the difference that writing a file makes; none if it is no file that is known.
+
+    Args:
+        proposal: the call.
+        rules: they have to allow the read.
+    """
+    arguments = proposal.call.arguments
+    path = next((name for name in _PATHS if isinstance(arguments.get(name), str)), None)
+    text = next((name for name in _TEXTS if isinstance(arguments.get(name), str)), None)
+    if path is None or text is None or not proposal.host_tool.startswith(_WRITES):
+        return []
+    for name, tool in proposal.beside.items():
+        properties = tool.input_schema.get("properties", {})
+        given = {key: value for key, value in arguments.items() if key in properties and key != text}
+        if name not in _READERS or path not in given or {*tool.input_schema.get("required", ())} - given.keys():
+            continue
+        call = replace(proposal.call, name=tool.name, arguments=given)
+        reading = replace(proposal, call=call, tool=tool, host_tool=name)
+        if (tool.annotations or {}).get("readOnlyHint") is not True or rules.judge(reading).effect != "allow":
+            continue
+        try:
+            result = await proposal.run_beside(tool.name, given, _SECONDS)
+        except ToolHostError:
+            return []
+        return [] if result.is_error else difference(result_text(result), arguments[text])
+    return []
