@@ -47,7 +47,7 @@ class Connection:
         self.failure: BaseException | None = None
         self.log = PeerLog()
         self._server, self._changed = server, changed
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended)
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self.log.troubles.take)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ...schema.mending import mended, sentence
 from ...schema.validation import check_schema
+from .limits import Flood
 from .wire import requires_task
 
 __all__ = ["ORIGINAL", "Filter", "filtered"]
@@ -41,6 +42,7 @@ class Filter:
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_noise: told of each item that is not a message.
         on_close: told once the server's side has ended.
+        trouble_of: id of a request -> what was wrong with the HTTP answer to it, which goes into the `data` of the error.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class Filter:
         max_tools: int,
         on_noise: Callable[[Exception], None],
         on_close: Callable[[], None],
+        trouble_of: Callable[[str], object] = lambda number: None,
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self._trouble_of, self._flood = trouble_of, Flood()
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
     def sent(self, message: Any) -> None:
@@ -61,14 +65,24 @@ class Filter:
             self._methods.pop(str((message.params or {}).get("requestId")), None)
 
     def received(self, item: Any) -> None:
-        """Rewrite an answer in place."""
+        """Rewrite an answer in place.
+
+        Raises:
+            ConnectionError: too much has come that is no answer.
+        """
         if isinstance(item, Exception):
             self._on_noise(item)
+            self._flood.add()
             return
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._flood.add()
             return
         method = self._methods.pop(str(message.id), None)
+        if method is None:
+            self._flood.add()
+        if isinstance(message, JSONRPCError) and (trouble := self._trouble_of(str(message.id))) is not None:
+            message.error.data = trouble
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
             return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
         if method == "tools/call":
