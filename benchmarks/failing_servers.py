@@ -119,8 +119,10 @@ def config(row: Row, directory: Path) -> Iterator[ServerConfig]:
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            yield HttpServer(url=url.replace("http:", "https:") if tls else url, **common)
-            process.kill()
+            try:
+                yield HttpServer(url=url.replace("http:", "https:") if tls else url, **common)
+            finally:
+                process.kill()
 
 
 def peak_kilobytes() -> int:

@@ -14,7 +14,7 @@ from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
-from ..prompting.results import denial, not_run
+from ..prompting.results import denial, failure, not_run
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
@@ -166,7 +166,8 @@ class Calling:
         try:
             result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
         except ToolHostError as error:
-            return replace(ToolResult.error(str(error)), call_id=call.id), str(error)
+            told = failure(error.reason, self.format, said=error.said)  # never its message: it can quote what a server prints
+            return replace(ToolResult.error(told), call_id=call.id), str(error)
         return replace(result, call_id=call.id), ""
 
 

@@ -50,6 +50,7 @@ _SPELLINGS = {
     "timeout": ("timeout",),
     "disabled": ("disabled",),
     "enabled": ("enabled",),
+    "trust": ("trust",),
 }
 _SHAPES = {str: "a string", list: "a list", type(None): "nothing"}
 _MAX_MILLISECONDS = 1e10  # 115 days
@@ -67,6 +68,7 @@ class _Server:
     include_tools: tuple[str, ...] = ("*",)
     exclude_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
+    trust: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
@@ -88,6 +90,7 @@ class StdioServer(_Server):
         include_tools: names or globs of the tools to offer.
         exclude_tools: names or globs of tools to leave out all the same.
         auto_approve: names or globs of tools that run without asking.
+        trust: whether to believe the server which of its tools may run twice; nothing runs unasked because of it.
         extra: keys that xmlcall does not know, as they were.
     """
 
@@ -238,6 +241,7 @@ class _Reader:
             "include_tools": self._strings("include_tools", default=("*",)),
             "exclude_tools": self._strings("exclude_tools"),
             "auto_approve": self._strings("auto_approve"),
+            "trust": self._flag("trust", default=False),
             "extra": self._extra,
         }
         if transport == "stdio":

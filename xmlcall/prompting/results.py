@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import FailureReason
 from ..types.calls import (
     MISSING,
     AudioContent,
@@ -17,7 +18,7 @@ from ..types.calls import (
 )
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["denial", "not_run", "result_text"]
+__all__ = ["denial", "failure", "not_run", "result_text"]
 
 
 def result_text(result: ToolResult, format: PromptFormat = ENGLISH) -> str:
@@ -48,6 +49,17 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
         why: the person's reason for a no, in their words.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
+
+
+def failure(kind: FailureReason, format: PromptFormat, *, said: str = "") -> str:
+    """Say in place of a result that a tool's server failed, in words that hold nothing of what it printed.
+
+    Args:
+        kind: why there is no result.
+        format: how the model is spoken to.
+        said: the server's own words, where it answered with an error.
+    """
+    return format.render("failed_call", kind=kind, said=said).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:
