@@ -11,6 +11,8 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -23,9 +25,11 @@ from typing import Any
 from xmlcall import ToolLoop
 from xmlcall.agent.events import CallFinished, CallRejected
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.hosts.base import Host
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.router import Router
 from xmlcall.prompting.results import result_text
 
 SERVERS = Path(__file__).parent.parent / "tests" / "servers"
@@ -166,7 +170,7 @@ async def measured(row: Row, directory: Path, server: ServerConfig) -> dict[str,
     person: list[str] = []
     backend = ScriptedBackend([*(CALL.format(number) for number in range(row.calls)), "Done.", "Done.", "Done."])
     before, began = peak_kilobytes(), time.monotonic()
-    hosts = [McpHost(server, connect_timeout=LIMIT), LocalHost([add], name="good")]
+    hosts: list[Host] = [McpHost(server, connect_timeout=LIMIT), LocalHost([add], name="good")]
     async with stalls() as late:
         async with ToolLoop(backend, hosts, policy=["*"], max_turns=20) as loop:
             async for event in loop.run([{"role": "user", "content": "Say hi."}]):
@@ -211,8 +215,6 @@ def many(number: int, tools: str) -> dict[str, Any]:
             StdioServer(name=f"s{index}", command=sys.executable, args=(script, "many_tools", tools)) for index in range(number)
         ]
         before, began = peak_kilobytes(), time.monotonic()
-        from xmlcall.hosts.router import Router
-
         async with Router(McpHost(server, connect_timeout=LIMIT) for server in bad + good) as router:
             opened = time.monotonic() - began
             listed = await router.tools()
@@ -254,17 +256,36 @@ def main() -> None:
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row is not None:
-        return child(ROWS[arguments.row])
+        child(ROWS[arguments.row])
+        return
     lines = []
     for row in ROWS:
         if arguments.only in row.what:
             lines.append(line(row, play(row)))
             print(lines[-1], flush=True)
-    table = "\n".join(lines)
     if not arguments.only:
-        found = many(20, "500")
-        RESULTS.write_text(f"{table}\n\n{found}\n")
-        print(found)
+        RESULTS.write_text(report(lines, many(20, "25")))
+
+
+def report(lines: list[str], side_by_side: dict[str, Any]) -> str:
+    """Write the page."""
+    machine = f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores"
+    return "\n".join(
+        [
+            "# Servers that fail\n",
+            f"Written by `python benchmarks/failing_servers.py` (see there), {machine}, other programs beside it.\n",
+            "| server | s | MB | stall, ms | starts | the model is told | the person is told | loop alive |",
+            "|---|---|---|---|---|---|---|---|",
+            *lines,
+            "",
+            "## Twenty good servers beside two bad ones\n",
+            f"25 tools each, all started at once; one of the bad servers hangs, one dies. The first list of "
+            f"{side_by_side['tools']} tools came after {side_by_side['listed']:.1f} s, with {side_by_side['megabytes']:.0f} MB "
+            "more than before. The person is told:\n",
+            *(f"- {notice}" for notice in side_by_side["person"]),
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -109,7 +109,14 @@ CALLS: dict[str, Callable[[dict[str, Any], Writer], Awaitable[None]]] = {
     "reconnects": reconnects,
 }
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "failing", "version": "1"}}
-TOOLS = [{"name": "echo", "description": "Echo.", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}]
+TOOLS = [
+    {
+        "name": "echo",
+        "description": "Echo.",
+        "annotations": {"readOnlyHint": True},
+        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+    }
+]
 RESULTS: dict[str, dict[str, Any]] = {"initialize": INFO, "tools/list": {"tools": TOOLS}}
 
 
@@ -119,14 +126,16 @@ async def answer(method: str, request: dict[str, Any], writer: Writer, mode: str
     if method == "POST" and (always or name == "tools/call"):
         status, _, retry_after = mode.partition(",")
         if status.isdecimal():
-            return await send(writer, head(int(status), **({"retry_after": retry_after} if retry_after else {})))
-        return await CALLS[mode](request, writer)
-    if method != "POST" and mode == "reconnects":
-        return await reconnects(request, writer)
-    if name not in RESULTS:
-        return await send(writer, head(405 if method != "POST" else 202 if "id" not in request else 400))
-    body = result(request, RESULTS[name])
-    await send(writer, head(content_length=len(body), mcp_session_id="one"), body)
+            await send(writer, head(int(status), **({"retry_after": retry_after} if retry_after else {})))
+        else:
+            await CALLS[mode](request, writer)
+    elif method != "POST" and mode == "reconnects":
+        await reconnects(request, writer)
+    elif name not in RESULTS:
+        await send(writer, head(405 if method != "POST" else 202 if "id" not in request else 400))
+    else:
+        body = result(request, RESULTS[name])
+        await send(writer, head(content_length=len(body), mcp_session_id="one"), body)
 
 
 async def main(mode: str) -> None:

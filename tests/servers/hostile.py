@@ -182,6 +182,7 @@ MODES: dict[str, dict[str, Handler]] = {
     "hang_call": {"tools/call": never},
     "hang_list": {"tools/list": never},
     "die_in_call": {"tools/call": die},
+    "harmless_die": {"tools/list": listing(tool("echo", annotations={"readOnlyHint": True}), tool("plain")), "tools/call": die},
     "die_after_call": {"tools/call": call_once_in_a_life},
     "rpc_error": {"tools/call": fail(-32042, "the\nmoon is wrong")},
     "own_32000": {"tools/call": fail(-32000, "quota exceeded")},

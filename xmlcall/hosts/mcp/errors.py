@@ -39,8 +39,8 @@ _ADVICE = {
     405: _WRONG_ADDRESS,
     429: "it is busy; try again later",
     500: "see its log",
-    502: "try again later",
-    503: "try again later",
+    502: "is it up? Try again later",
+    503: "is it up? Try again later",
     504: "try again later",
 }
 _LOOK_FIRST = "it is not known whether it was done: look before it is done again"

@@ -7,10 +7,10 @@
 What the SDK leaves to its user is done here and in the `mcp_*` modules: one bad tool does not hide the others, a connection
 belongs to a task of its own, every wait has a limit, lists are bounded, and every failure becomes one sentence.
 
-A server that has died is started again by the next request, the more often it died the later (`restarts.py`), and one that has
-not answered three requests in a row is ended and started again. A call during which the server died is not repeated, for it is not
-known whether the tool ran, unless the configuration trusts the server and the server says that the tool may run twice. A list,
-and a request that the server refused because it had forgotten the session, is repeated once.
+A server that has died is started again by the next request, the more often it died the later (`restarts.py`); so is one that has
+not answered three requests in a row. A call during which the server died is not repeated, for it is not known whether the tool
+ran, unless the configuration trusts the server and the server says that the tool may run twice. A list, and a request that the
+server refused because it had forgotten the session, is repeated once.
 """
 
 import asyncio
@@ -186,7 +186,7 @@ class McpHost:
             raise timeout_error(self._server, doing, limit, connection) from error
         except Exception as error:
             self._silent = 0
-            if connection.closed:
+            if connection.closed or (is_lost(error) and "SSE stream" not in str(error)):  # the stream of one answer may end alone
                 await connection.close()  # its standard error is complete once the process has ended
                 self._note_death(connection)
             failure = request_error(self._server, doing, error, connection)

@@ -145,6 +145,6 @@ async def _end(process: Process) -> None:
 async def _has_left(process: Process, seconds: float) -> bool:
     """Wait for a process to end; `process.wait` would also wait for those that it has started."""
     with anyio.move_on_after(seconds):
-        while process.returncode is None:
+        while process.returncode is None:  # noqa: ASYNC110  # no event tells of the process alone
             await anyio.sleep(0.01)
     return process.returncode is not None
