@@ -74,7 +74,8 @@ async def test_a_process_that_fails_in_a_call(
         error = await failed(host, timeout)
         assert error.reason == reason
         assert words in str(error)
-        assert [tool.name for tool in await host.tools()] == ["echo"]  # it answers again
+        if mode != "flood_stderr":  # which never reads again
+            assert [tool.name for tool in await host.tools()] == ["echo"]
 
 
 @pytest.mark.parametrize(("mode", "size"), [("not_utf8", ""), ("many_lines", "100")])
@@ -102,7 +103,7 @@ async def test_what_is_not_mcp_does_not_cost_the_answer(mode: str, size: str, tm
         ("big_event", 20, "too_large", "1048576 byte limit"),
         ("bomb", 20, "too_large", "more than 1 MiB"),
         ("endless_body", 20, "too_large", "more than 1 MiB"),
-        ("endless_error", 20, "too_large", "more than 1 MiB"),
+        ("endless_error", 20, "unknown", "HTTP 500 while running 'echo'; see its log"),
         ("flood", 20, "unknown", "500 messages within a minute that nobody asked for"),
     ],
 )
@@ -119,7 +120,7 @@ async def test_tls_that_fails_is_told() -> None:
     with http("200") as server:
         tls = HttpServer(name="srv", url=server.url.replace("http:", "https:"))
         with pytest.raises(ToolHostUnavailable, match=r"srv: .*https://127\.0\.0\.1") as caught:
-            await McpHost(tls, connect_timeout=2).__aenter__()
+            await McpHost(tls, connect_timeout=0.5).__aenter__()
     assert caught.value.reason == "not_run"
 
 
@@ -194,7 +195,7 @@ async def test_many_servers_start_side_by_side_and_bad_ones_stop_none(tmp_path: 
     bad = [stdio(mode, tmp_path) for mode in ("exit", "hang")]
     good = [stdio("many_tools", tmp_path, "25") for _ in range(4)]
     named = [StdioServer(name=f"s{n}", command=one.command, args=one.args, env=one.env) for n, one in enumerate([*bad, *good])]
-    async with Router((McpHost(one, connect_timeout=5) for one in named), patience=5) as router:
+    async with Router((McpHost(one, connect_timeout=2) for one in named), patience=5) as router:
         assert len(await router.tools()) == 100
         assert {notice.partition(":")[0] for notice in router.notices} == {"s0", "s1"}
 

@@ -112,9 +112,9 @@ class HttpTroubles:
         response.headers = httpx2.Headers([(name, text) for name, text in response.headers.items() if name not in _OF_THE_WIRE])
 
     def note(self, request: httpx2.Request, trouble: HttpTrouble) -> None:
-        """Keep a trouble under the id of the JSON-RPC request that it befell, if it was one."""
+        """Keep the first trouble under the id of the JSON-RPC request that it befell, if it was one."""
         number = _request_id(request)
-        if number is not None and len(self._by_request) < _MAX_KEPT:
+        if number is not None and number not in self._by_request and len(self._by_request) < _MAX_KEPT:
             self._by_request[number] = trouble
 
     def take(self, number: str) -> HttpTrouble | None:
