@@ -18,6 +18,8 @@
 A message says what was expected, what came, where, and what to do.
 """
 
+from typing import Literal
+
 __all__ = [
     "ISSUES",
     "REPAIRS",
@@ -26,6 +28,7 @@ __all__ = [
     "BackendStatusError",
     "BackendUnavailable",
     "ContextOverflow",
+    "FailureReason",
     "ToolHostError",
     "ToolHostProtocolError",
     "ToolHostUnavailable",
@@ -103,6 +106,11 @@ REPAIRS: dict[str, str] = {
     "json-white-space": "White space that JSON does not know was dropped.",
     "json-code-fence": "A Markdown fence around the value was dropped.",
 }
+
+
+FailureReason = Literal["not_run", "timeout", "unknown", "unreadable", "too_large", "error"]
+"""Why a tool server gave no result: the tool did not run; there was no answer in time; the server failed meanwhile, so that it is
+not known whether the tool ran; the answer could not be read; it was too large; the server answered with an error."""
 
 
 class XmlcallError(Exception):
@@ -186,13 +194,15 @@ class ToolHostError(XmlcallError):
     """A tool server failed (a tool that reports an error itself is a `ToolResult`, not this).
 
     Args:
-        message: what was expected, what came, what to do.
+        message: what was expected, what came, what to do; for a person, as it can quote what the server printed.
         host: the server's name.
+        reason: what a model is to know of it, which gets neither addresses nor what a server prints.
+        said: what the server itself said in a JSON-RPC error, with the reason `error`; hostile input, as results are.
     """
 
-    def __init__(self, message: str, *, host: str = "") -> None:
+    def __init__(self, message: str, *, host: str = "", reason: FailureReason = "unknown", said: str = "") -> None:
         super().__init__(message)
-        self.host = host
+        self.host, self.reason, self.said = host, reason, said
 
 
 class ToolHostUnavailable(ToolHostError):
@@ -206,8 +216,12 @@ class ToolHostProtocolError(ToolHostError):
         message: what was expected, what came, what to do.
         host: the server's name.
         code: the JSON-RPC error code, if there was one.
+        reason: as of `ToolHostError`.
+        said: as of `ToolHostError`.
     """
 
-    def __init__(self, message: str, *, host: str = "", code: int | None = None) -> None:
-        super().__init__(message, host=host)
+    def __init__(
+        self, message: str, *, host: str = "", code: int | None = None, reason: FailureReason = "unreadable", said: str = ""
+    ) -> None:
+        super().__init__(message, host=host, reason=reason, said=said)
         self.code = code

@@ -15,8 +15,9 @@ from cli_harness import call
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.kept_files import kept, pictures
-from xmlcall.agent.policy import Decision, Proposal, allow
+from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.result_check import checked
+from xmlcall.agent.rules import allow
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host

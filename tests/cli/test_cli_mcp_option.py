@@ -56,7 +56,7 @@ def test_a_script_whose_path_has_white_space(tmp_path: Path) -> None:
 def test_a_url_is_a_server(url: str, name: str) -> None:
     [server] = servers_given([url])
     assert isinstance(server, HttpServer)
-    assert (server.name, server.url, server.transport) == (name, url, "http")
+    assert (server.name, server.url, server.transport) == (name, url, "either")
     assert "s3cret" not in repr(server)
 
 

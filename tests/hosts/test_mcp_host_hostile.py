@@ -25,8 +25,8 @@ HOSTILE = Path(__file__).parents[1] / "servers" / "hostile.py"
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK gives a process 2 s to leave by itself and 2 s more after SIGTERM."""
-    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 0.2)
-    monkeypatch.setattr("mcp.client.stdio.FORCE_KILL_TIMEOUT", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.KILL_SECONDS", 0.2)
 
 
 @pytest.fixture

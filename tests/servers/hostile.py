@@ -1,4 +1,4 @@
-"""An MCP server over stdio that misbehaves in one way: python hostile.py MODE
+"""An MCP server over stdio that misbehaves in one way: python hostile.py MODE [SIZE]
 
 Written on nothing but JSON lines, so that it can break the protocol in ways that an SDK would not let it. Two environment
 variables let a test look in: PIDS gets the process ids of each start, RECORD each message that came in.
@@ -103,6 +103,48 @@ def subscribe(params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def size(default: int) -> int:
+    """Return how many bytes or messages are asked for on the command line."""
+    return int(sys.argv[2]) if len(sys.argv) > 2 else default
+
+
+def flood_without_end(write: Callable[[], Any]) -> Handler:
+    """Do nothing but write, as fast as the other side reads."""
+
+    def handler(params: dict[str, Any]) -> None:
+        while True:
+            write()
+
+    return handler
+
+
+def notice() -> None:
+    send({"method": "notifications/message", "params": {"level": "info", "data": "busy, busy"}})
+
+
+def huge(params: dict[str, Any]) -> dict[str, Any]:
+    return {"content": text("x" * size(3_000_000))}
+
+
+def storm(params: dict[str, Any]) -> dict[str, Any]:
+    for _ in range(size(10_000)):
+        send({"method": "notifications/tools/list_changed"})
+    return {"content": text("calm again")}
+
+
+def many_lines(params: dict[str, Any]) -> dict[str, Any]:
+    """Print what is not MCP, then answer."""
+    sys.stdout.write("debug: busy\n" * size(100_000))
+    return {"content": text("still here")}
+
+
+def not_utf8(params: dict[str, Any]) -> dict[str, Any]:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"\xff\xfe\x00 binary\n")
+    sys.stdout.buffer.flush()
+    return {"content": text("still here")}
+
+
 def call_once_in_a_life(params: dict[str, Any]) -> dict[str, Any]:
     """Answer the first call; then the process ends, as after a crash between two requests."""
     send({"id": CURRENT["id"], "result": {"content": text(f"pid {os.getpid()}")}})
@@ -146,6 +188,7 @@ MODES: dict[str, dict[str, Handler]] = {
     "hang_call": {"tools/call": never},
     "hang_list": {"tools/list": never},
     "die_in_call": {"tools/call": die},
+    "harmless_die": {"tools/list": listing(tool("echo", annotations={"readOnlyHint": True}), tool("plain")), "tools/call": die},
     "die_after_call": {"tools/call": call_once_in_a_life},
     "rpc_error": {"tools/call": fail(-32042, "the\nmoon is wrong")},
     "own_32000": {"tools/call": fail(-32000, "quota exceeded")},
@@ -171,7 +214,15 @@ MODES: dict[str, dict[str, Handler]] = {
     "no_content": {"tools/call": answer(structuredContent={"a": 1})},
     "ill_typed": {"tools/list": listing(TYPED), "tools/call": answer(content=text("n is many"), structuredContent={"n": "many"})},
     "unknown_result": {"tools/call": answer(resultType="riddle", content=[])},
-    "huge": {"tools/call": answer(content=text("x" * 3_000_000))},
+    "huge": {"tools/call": huge},
+    "flood": {"tools/call": flood_without_end(notice)},
+    "flood_garbage": {"tools/call": flood_without_end(lambda: print("Traceback, traceback " * 4))},
+    "flood_stderr": {"tools/call": flood_without_end(lambda: sys.stderr.write("E" * 4096 + "\n"))},
+    "endless_line": {"tools/call": flood_without_end(lambda: sys.stdout.write("x" * 65536))},
+    "storm": {"tools/call": storm},
+    "many_lines": {"tools/call": many_lines},
+    "not_utf8": {"tools/call": not_utf8},
+    "many_tools": {"tools/list": lambda params: {"tools": [tool(f"tool_{number}") for number in range(size(500))]}},
     "chatty": {"tools/call": lambda params: print("debug: called") or {"content": text("still here")}},
 }
 METHODS: dict[str, Handler] = {}

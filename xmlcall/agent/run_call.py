@@ -17,7 +17,7 @@ from ..hosts.base import Host, OnProgress
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
-from ..prompting.results import denial, not_run, stopped
+from ..prompting.results import denial, failure, not_run, stopped
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult
@@ -136,10 +136,10 @@ class Calling:
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
 
-    def _beside(self, catalog: Catalog, host: Host) -> dict[str, Tool]:
+    def _beside(self, catalog: Catalog, host: str) -> dict[str, Tool]:
         """Return the tools of a server that are on offer, by their own names."""
         places = ((self.router.find(tool.name), tool) for tool in catalog)
-        return {found[1]: tool for found, tool in places if found is not None and found[0] is host}
+        return {found[1]: tool for found, tool in places if found is not None and found[0].name == host}
 
     def _described(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
         """Yield what servers say of themselves and of their tools."""
@@ -219,9 +219,12 @@ class Calling:
                     result = await request()
             else:
                 result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
-        except (ToolHostError, TimeoutError) as error:
-            told = str(error) or f"no answer within {self.timeout:g} s"
-            return replace(ToolResult.error(told), call_id=call.id), told
+        except ToolHostError as error:
+            told = failure(error.reason, self.format, said=error.said)  # never its message: it can quote what a server prints
+            return replace(ToolResult.error(told), call_id=call.id), str(error)
+        except TimeoutError:
+            told = failure("unknown", self.format, said="")
+            return replace(ToolResult.error(told), call_id=call.id), f"no answer within {self.timeout:g} s"
         result = kept(checked(result, tool, self.format), self.files)
         return replace(result, call_id=call.id), ""
 

@@ -52,6 +52,7 @@ _SPELLINGS = {
     "timeout": ("timeout",),
     "disabled": ("disabled",),
     "enabled": ("enabled",),
+    "trust": ("trust",),
 }
 # The same for the keys of `oauth`; those in capitals are Cursor's.
 _OAUTH_SPELLINGS = {
@@ -85,6 +86,7 @@ class _Server:
     exclude_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
+    trust: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
@@ -107,6 +109,7 @@ class StdioServer(_Server):
         exclude_tools: names or globs of tools to leave out all the same.
         auto_approve: names or globs of tools that run without asking.
         roots: absolute paths of the folders that are named to the server if it asks where it may work.
+        trust: whether to believe the server which of its tools may run twice; nothing runs unasked because of it.
         extra: keys that xmlcall does not know, as they were.
     """
 
@@ -287,6 +290,7 @@ class _Reader:
             "exclude_tools": self._strings("exclude_tools"),
             "auto_approve": self._strings("auto_approve"),
             "roots": tuple(self._folder(path) for path in self._strings("roots")),
+            "trust": self._flag("trust", default=False),
             "extra": self._extra,
         }
         if transport == "stdio":

@@ -100,13 +100,14 @@ class LocalHost:
         """
         function = self._functions.get(name)
         if function is None:
-            raise ToolHostProtocolError(f"{self._name}: no function is named {name!r}", host=self._name)
+            raise ToolHostProtocolError(f"{self._name}: no function is named {name!r}", host=self._name, reason="not_run")
         limit = _DEFAULT_TIMEOUT if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
                 return await _run(function, dict(arguments))
         except TimeoutError as error:
-            raise ToolHostUnavailable(f"{self._name}: {name!r} did not return within {limit:g} s", host=self._name) from error
+            what = f"{self._name}: {name!r} did not return within {limit:g} s"
+            raise ToolHostUnavailable(what, host=self._name, reason="timeout") from error
 
 
 def _checked(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:

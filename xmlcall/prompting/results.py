@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from ..errors import FailureReason
 from ..types.calls import (
     MISSING,
     AudioContent,
@@ -18,7 +19,7 @@ from ..types.calls import (
 from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["Reader", "denial", "mismatch", "not_run", "resource_list", "result_text", "stopped"]
+__all__ = ["Reader", "denial", "failure", "mismatch", "not_run", "resource_list", "result_text", "stopped"]
 
 _LONGEST_DESCRIPTION = 200  # characters
 
@@ -129,6 +130,17 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
         why: the person's reason for a no, in their words.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
+
+
+def failure(kind: FailureReason, format: PromptFormat, *, said: str = "") -> str:
+    """Say in place of a result that a tool's server failed, in words that hold nothing of what it printed.
+
+    Args:
+        kind: why there is no result.
+        format: how the model is spoken to.
+        said: the server's own words, where it answered with an error.
+    """
+    return format.render("failed_call", kind=kind, said=said).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:

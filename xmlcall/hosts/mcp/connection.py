@@ -65,7 +65,8 @@ class Connection:
         self.calls = Calls()
         self._server, self._changed, self._sign_in, self._features = server, changed, sign_in, features
         self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked)
+        trouble_of = self.log.troubles.take
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked, trouble_of)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()

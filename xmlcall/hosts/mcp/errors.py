@@ -13,11 +13,22 @@ from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST
 from pydantic import ValidationError
 
-from ...errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
+from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolHostUnavailable
 from ..config import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
+from .limits import HttpTrouble, TooLarge
 
-__all__ = ["SessionLost", "connect_error", "is_lost", "older_transport", "protocol_error", "request_error", "timeout_error"]
+__all__ = [
+    "Repeatable",
+    "SessionLost",
+    "connect_error",
+    "is_lost",
+    "left_out_error",
+    "older_transport",
+    "protocol_error",
+    "request_error",
+    "timeout_error",
+]
 
 # How the SDK begins the errors that it makes up when an answer can no longer come; the code alone is any server's to use.
 _LOST = ("Connection closed", "SSE stream")
@@ -25,14 +36,40 @@ _WRONG_ADDRESS = 'check its "url"'
 _NOT_STREAMABLE = (400, 404, 405)
 _OLDER = '; an endpoint of the older HTTP+SSE needs "type": "sse"'
 _WRONG_CREDENTIALS = 'check its "headers"'
-_ADVICE = {401: _WRONG_CREDENTIALS, 403: _WRONG_CREDENTIALS, 404: _WRONG_ADDRESS, 405: _WRONG_ADDRESS}
+_ADVICE = {
+    401: _WRONG_CREDENTIALS,
+    403: _WRONG_CREDENTIALS,
+    404: _WRONG_ADDRESS,
+    405: _WRONG_ADDRESS,
+    429: "it is busy; try again later",
+    500: "see its log",
+    502: "is it up? Try again later",
+    503: "is it up? Try again later",
+    504: "try again later",
+}
+_LOOK_FIRST = "it is not known whether it was done: look before it is done again"
 _NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's stand-ins for a status
 
 # The HTTP errors whose text tells of the network or the server, never of our own URL, headers or proxy.
 _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError, httpx2.SSEError)
 
 
-class SessionLost(ToolHostUnavailable):
+class Repeatable(ToolHostUnavailable):
+    """A failure after which the same request may succeed, if it may be made twice.
+
+    Args:
+        message: as of any failure.
+        host: the server's name.
+        reason: as of any failure.
+        pause: seconds to wait before.
+    """
+
+    def __init__(self, message: str, *, host: str, reason: FailureReason, pause: float = 0.0) -> None:
+        super().__init__(message, host=host, reason=reason)
+        self.pause = pause
+
+
+class SessionLost(Repeatable):
     """The server refused a request because it no longer knows the session; the request was not done."""
 
 
@@ -59,13 +96,14 @@ def connect_error(server: ServerConfig, connection: Connection, timeout: float) 
     if connection.log.sign_in:
         return _unavailable(server, connection.log.sign_in)
     if isinstance(failure, TimeoutError):
-        return _unavailable(server, f"no MCP handshake with {server.address} within {timeout:g} s.{heard}")
+        check = "start it by hand to see why" if isinstance(server, StdioServer) else "is it up?"
+        return _unavailable(server, f"no MCP handshake with {server.address} within {timeout:g} s; {check}.{heard}", "not_run")
     if isinstance(failure, MCPError) and status is None and not is_lost(failure):
         return protocol_error(server, f"the handshake was refused: {_detail(failure)}", failure.code)
     if isinstance(failure, ValidationError | RuntimeError):
         return protocol_error(server, f"the handshake is outside the protocol: {_detail(failure)}.{heard}")
     reason = _http_reason(server, failure, status) if isinstance(server, HttpServer) else _start_reason(server, failure)
-    return _unavailable(server, f"{reason}.{heard}")
+    return _unavailable(server, f"{reason}.{heard}", "not_run")
 
 
 def _http_reason(server: HttpServer, failure: BaseException | None, status: int | None) -> str:
@@ -88,36 +126,79 @@ def _start_reason(server: StdioServer, failure: BaseException | None) -> str:
     return f"the command {server.command!r} cannot be started: {why}"
 
 
+def left_out_error(server: ServerConfig, deaths: int, seconds: float) -> ToolHostUnavailable:
+    """Say that a server is not started again for now."""
+    what = f"it failed {deaths} times in a row, and is left alone for {seconds:.0f} s; see its log, or remove it"
+    return _unavailable(server, what, "not_run")
+
+
 def timeout_error(server: ServerConfig, doing: str, seconds: float, connection: Connection) -> ToolHostUnavailable:
     """Say that a request took too long."""
     what = f'no answer within {seconds:g} s while {doing} ("timeout" in its configuration is in milliseconds)'
-    return _unavailable(server, f"{what}; it is not known whether it was done.{connection.log.describe()}")
+    return _unavailable(server, f"{what}; {_LOOK_FIRST}.{connection.log.describe()}", "timeout")
 
 
 def request_error(server: ServerConfig, doing: str, error: Exception, connection: Connection) -> ToolHostError:
     """Say why a request failed; the connection has been closed already if the server is gone."""
     log = connection.log
     if log.sign_in and (connection.closed or log.http_status in _ADVICE):
-        return _unavailable(server, f"{log.sign_in} ({doing})")
+        return _unavailable(server, f"{log.sign_in} ({doing})", "not_run")
+    if isinstance(error, MCPError) and isinstance(error.data, HttpTrouble):
+        return _http_error(server, doing, error, error.data)
     if connection.closed or is_lost(error):
-        cause = error if is_lost(connection.failure) or connection.failure is None else connection.failure
-        what = f"the connection ended while {doing} ({_detail(cause)}); it is not known whether it was done"
-        return _unavailable(server, f"{what}.{log.describe()}")
+        return _lost_error(server, doing, error, connection)
     if not isinstance(error, MCPError):
         return protocol_error(server, f"an answer outside the protocol while {doing}: {_detail(error)}")
-    if error.code == INVALID_REQUEST and error.message == "Session terminated":
-        return SessionLost(f"{server.name}: the server no longer knows the session while {doing}", host=server.name)
-    status = f", HTTP {log.http_status}" if log.http_status is not None else ""
-    return protocol_error(server, f"error {error.code}{status} while {doing}: {_detail(error)}", error.code)
+    said = _detail(error)
+    return protocol_error(server, f"error {error.code} while {doing}: {said}", error.code, "error", said)
 
 
-def protocol_error(server: ServerConfig, what: str, code: int | None = None) -> ToolHostProtocolError:
+def _lost_error(server: ServerConfig, doing: str, error: Exception, connection: Connection) -> ToolHostError:
+    cause = error if is_lost(connection.failure) or connection.failure is None else connection.failure
+    what = f"the connection ended while {doing} ({_detail(cause)})"
+    if isinstance(cause, TooLarge) or "exceeded the" in str(cause):  # the SDK's word for an event
+        return _unavailable(server, f"{what}; ask it for less", "too_large")
+    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return Repeatable(f"{server.name}: {what}; it was not done: is the server up?", host=server.name, reason="not_run")
+    what = f"{what}; {_LOOK_FIRST}.{connection.log.describe()}"
+    if isinstance(cause, ConnectionError):  # a flood: it would be the same again
+        return _unavailable(server, what)
+    return Repeatable(f"{server.name}: {what}", host=server.name, reason="unknown")
+
+
+def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: HttpTrouble) -> ToolHostError:
+    if trouble.status == 404 and error.code == INVALID_REQUEST and error.message == "Session terminated":
+        what = f"{server.name}: the server no longer knows the session while {doing}, however often it is asked; it was not done"
+        return SessionLost(what, host=server.name, reason="not_run")
+    if trouble.is_too_large:
+        return _unavailable(server, f"{doing} gave more than can be read ({_detail(error)}); ask it for less", "too_large")
+    if trouble.is_cut:
+        what = f"{server.name}: the answer was cut while {doing} ({_detail(error)}); {_LOOK_FIRST}"
+        return Repeatable(what, host=server.name, reason="unknown")
+    if error.message not in _NO_DETAIL:
+        said = _detail(error)
+        what = f"error {error.code}, HTTP {trouble.status} while {doing}: {said}"
+        return protocol_error(server, what, error.code, "error", said)
+    what = f"HTTP {trouble.status} while {doing}; {_ADVICE.get(trouble.status, 'see its log')}"
+    if trouble.retry_after is not None:
+        what = f"{what}; it asks to wait {trouble.retry_after:.0f} s"
+    if trouble.status not in (429, 500, 502, 503, 504):
+        return _unavailable(server, f"{what}; it was not done", "not_run")
+    pause = 1.0 if trouble.retry_after is None else trouble.retry_after
+    if trouble.status == 429:
+        return Repeatable(f"{server.name}: {what}; it was not done", host=server.name, reason="not_run", pause=pause)
+    return Repeatable(f"{server.name}: {what}; {_LOOK_FIRST}", host=server.name, reason="unknown", pause=pause)
+
+
+def protocol_error(
+    server: ServerConfig, what: str, code: int | None = None, reason: FailureReason = "unreadable", said: str = ""
+) -> ToolHostProtocolError:
     """Name the server in a protocol error."""
-    return ToolHostProtocolError(f"{server.name}: {what}", host=server.name, code=code)
+    return ToolHostProtocolError(f"{server.name}: {what}", host=server.name, code=code, reason=reason, said=said)
 
 
-def _unavailable(server: ServerConfig, what: str) -> ToolHostUnavailable:
-    return ToolHostUnavailable(f"{server.name}: {what}", host=server.name)
+def _unavailable(server: ServerConfig, what: str, reason: FailureReason = "unknown") -> ToolHostUnavailable:
+    return ToolHostUnavailable(f"{server.name}: {what}", host=server.name, reason=reason)
 
 
 def _detail(error: BaseException | None) -> str:

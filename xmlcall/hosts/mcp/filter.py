@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ...schema.mending import mended, sentence
 from ...schema.validation import check_schema
+from .limits import Flood
 from .plain_text import hidden_value, plain_tool
 from .wire import requires_task
 
@@ -56,6 +57,7 @@ class Filter:
         on_noise: told of each item that is not a message.
         on_close: told once the server's side has ended.
         on_request: told the method of each request of the server's, those in an answer that wants input included.
+        trouble_of: id of a request -> what was wrong with the HTTP answer to it, which goes into the `data` of the error.
 
     Attributes:
         runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.
@@ -68,9 +70,10 @@ class Filter:
         on_noise: Callable[[Exception], None],
         on_close: Callable[[], None],
         on_request: Callable[[str], None],
+        trouble_of: Callable[[str], object] = lambda number: None,
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
-        self._on_request = on_request
+        self._on_request, self._trouble_of, self._flood = on_request, trouble_of, Flood()
         self.runs_tasks = False
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
@@ -82,16 +85,26 @@ class Filter:
             self._methods.pop(str((message.params or {}).get("requestId")), None)
 
     def received(self, item: Any) -> None:
-        """Rewrite an answer in place."""
+        """Rewrite an answer in place.
+
+        Raises:
+            ConnectionError: too much has come that is no answer.
+        """
         if isinstance(item, Exception):
             self._on_noise(item)
+            self._flood.add()
             return
         message = item.message
         if isinstance(message, JSONRPCRequest):
             self._on_request(message.method)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._flood.add()
             return
         method = self._methods.pop(str(message.id), None)
+        if method is None:
+            self._flood.add()
+        if isinstance(message, JSONRPCError) and (trouble := self._trouble_of(str(message.id))) is not None:
+            message.error.data = trouble
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
             for wanted in _wanted(message):
                 self._on_request(wanted)

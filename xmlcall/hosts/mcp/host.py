@@ -7,8 +7,10 @@
 What the SDK leaves to its user is done here and in the `mcp_*` modules: one bad tool does not hide the others, a connection
 belongs to a task of its own, every wait has a limit, lists are bounded, and every failure becomes one sentence.
 
-A server that has died is started again by the next request. The request during which it died is not repeated: it is not known
-whether the tool ran. A request that the server refused because it had forgotten the session is repeated once.
+A server that has died is started again by the next request, the more often it died the later (`restarts.py`); so is one that has
+not answered three requests in a row. A call during which the server died is not repeated, for it is not known whether the tool
+ran, unless the configuration trusts the server and the server says that the tool may run twice. A list, and a request that the
+server refused because it had forgotten the session, is repeated once.
 """
 
 import asyncio
@@ -25,12 +27,23 @@ from ...types.calls import Tool, ToolResult
 from ..base import OnProgress
 from ..config import ServerConfig
 from .connection import Connection
-from .errors import SessionLost, connect_error, is_lost, older_transport, protocol_error, request_error, timeout_error
+from .errors import (
+    Repeatable,
+    SessionLost,
+    connect_error,
+    is_lost,
+    left_out_error,
+    older_transport,
+    protocol_error,
+    request_error,
+    timeout_error,
+)
 from .filter import ORIGINAL
 from .oauth import SignIn
 from .patience import Patience
 from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
+from .restarts import LONGEST_WAIT, Restarts
 from .served import McpServed
 from .tasks import call_as_task
 from .wire import cut_result, requires_task, result_from_mcp
@@ -39,6 +52,8 @@ __all__ = ["McpHost"]
 
 _MAX_PAGES = 100
 _MAX_RESULT_CHARACTERS = 2_000_000
+_MAX_SILENT = 3  # requests in a row without an answer: the server hangs
+_HARMLESS = ("readOnlyHint", "idempotentHint")
 
 T = TypeVar("T")
 
@@ -74,6 +89,10 @@ class McpHost:
         self._of_instructions: tuple[str, ...] = ()
         self._notices: tuple[str, ...] = ()
         self._served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
+        self._repeatable: frozenset[str] = frozenset()  # tools that may run twice
+        self._restarts = Restarts()
+        self._silent = 0
+        self._is_open = False
 
     @property
     def server(self) -> ServerConfig:
@@ -113,6 +132,7 @@ class McpHost:
             ToolHostProtocolError: it refused the handshake.
         """
         self._connection = await self._connect()
+        self._is_open = True
         return self
 
     async def __aexit__(
@@ -120,6 +140,7 @@ class McpHost:
     ) -> None:
         """Disconnect; a process and its group have ended afterwards."""
         async with self._connecting:  # a request that is just reconnecting would leave its process behind
+            self._is_open = False
             connection, self._connection = self._connection, None
             if connection is not None:
                 await connection.close()
@@ -131,9 +152,11 @@ class McpHost:
             ToolHostUnavailable: the server is gone and did not come back.
             ToolHostProtocolError: it answers outside the protocol, or lists too many tools.
         """
-        listing = await self._ask("listing its tools", self._server.timeout, self._list)
+        listing = await self._ask("listing its tools", self._server.timeout, self._list, may_repeat=True)
         self._notices = tuple(dict.fromkeys(listing.notices))
         self._as_tasks = frozenset(listing.as_tasks)
+        if self._server.trust:  # hints of a server that is not trusted mean nothing (MCP 2025-11-25, tools: MUST)
+            self._repeatable = frozenset(tool.name for tool in listing.tools.values() if _may_run_twice(tool))
         return tuple(listing.tools.values())
 
     async def call(
@@ -162,15 +185,22 @@ class McpHost:
                 return await call_as_task(client, name, arguments, patience, told)
             return await client.call_tool(name, dict(arguments), progress_callback=told)
 
-        answer = await self._ask(f"running {name!r}", patience, run)
+        answer = await self._ask(f"running {name!r}", patience, run, may_repeat=name in self._repeatable)
+        self._restarts.answered()
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
-    async def _ask(self, doing: str, limit: float | Patience, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request of a live server; once more if it had forgotten the session (HTTP 404, MCP 2025-11-25)."""
+    async def _ask(
+        self, doing: str, limit: float | Patience, request: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
+    ) -> T:
+        """Make a request of a live server; once more where that may help and does no harm, each within the limit."""
         patience = limit if isinstance(limit, Patience) else Patience(limit, may_ask=False)
         try:
             return await self._ask_once(doing, patience, request)
-        except SessionLost:
+        except Repeatable as error:
+            was_never_sent = error.reason == "not_run" and not error.pause
+            if error.pause > LONGEST_WAIT or not (may_repeat or was_never_sent):
+                raise
+            await asyncio.sleep(error.pause)
             return await self._ask_once(doing, patience, request)
 
     async def _ask_once(self, doing: str, patience: Patience, request: Callable[[Client], Awaitable[T]]) -> T:
@@ -178,27 +208,59 @@ class McpHost:
         try:
             with connection.calls.running(patience):
                 async with patience:  # cancels the request, whereupon the SDK tells the server
-                    return await request(connection.client)
+                    answer = await request(connection.client)
         except ToolHostError:
             raise
         except TimeoutError as error:
+            self._silent += 1
+            if self._silent >= _MAX_SILENT:
+                await connection.close()
+                self._note_death(connection)
             raise timeout_error(self._server, doing, patience.seconds, connection) from error
         except Exception as error:
-            if connection.closed or is_lost(error):
+            self._silent = 0
+            if connection.closed or (is_lost(error) and "SSE stream" not in str(error)):  # the stream of one answer may end alone
                 await connection.close()  # its standard error is complete once the process has ended
+                self._note_death(connection)
             failure = request_error(self._server, doing, error, connection)
             if isinstance(failure, SessionLost):
                 await connection.close()
+                self._drop(connection)
             raise failure from error
+        self._silent = 0
+        return answer
+
+    def _note_death(self, connection: Connection) -> None:
+        """Count the end of a connection once, however many requests it failed."""
+        if self._drop(connection):
+            self._restarts.died()
+            if self._restarts.wait > LONGEST_WAIT:
+                self._changed.set()  # whoever lists is told that the tools are gone for now
+
+    def _drop(self, connection: Connection) -> bool:
+        if self._connection is not connection:
+            return False
+        self._connection, self._silent = None, 0
+        return True
 
     async def _live(self) -> Connection:
-        """Return an open connection; one that has closed is replaced once per request."""
+        """Return an open connection; one that has closed is replaced once per request, after a pause if that is not new."""
         async with self._connecting:
-            if self._connection is None:
-                raise ToolHostUnavailable(f"{self.name}: not connected; use `async with`", host=self.name)
-            if self._connection.closed:
+            if not self._is_open:
+                raise ToolHostUnavailable(f"{self.name}: not connected; use `async with`", host=self.name, reason="not_run")
+            if self._connection is not None and self._connection.closed:
                 await self._connection.close()
-                self._connection = await self._connect()
+                self._note_death(self._connection)
+            if self._connection is None:
+                wait = self._restarts.wait
+                if wait > LONGEST_WAIT:
+                    raise left_out_error(self._server, self._restarts.deaths, wait)
+                await asyncio.sleep(wait)
+                try:
+                    self._connection = await self._connect()
+                except ToolHostError:
+                    self._restarts.died()
+                    raise
                 self._changed.set()
             return self._connection
 
@@ -284,6 +346,10 @@ class _Listing:
             else:
                 self.tools[name] = _tool(tool)
                 self.as_tasks |= {name} if requires_task(tool) else set()
+
+
+def _may_run_twice(tool: Tool) -> bool:
+    return any((tool.annotations or {}).get(hint) is True for hint in _HARMLESS)
 
 
 def _tool(tool: dict[str, Any]) -> Tool:

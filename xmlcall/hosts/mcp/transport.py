@@ -13,19 +13,20 @@ from typing import Any, TextIO
 
 import httpx2
 from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
 from ..config import HttpServer, ServerConfig, StdioServer
+from .limits import MAX_MESSAGE_BYTES, HttpTroubles
 from .oauth import SignIn, authorization
+from .stdio import open_process
 
 __all__ = ["PeerLog", "open_transport"]
 
-# The SDK's 1 MiB loses larger results (-32000 "SSE stream failed"). The older HTTP+SSE cannot be told.
-_MAX_EVENT_BYTES = 32 << 20
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 _KEPT_BYTES = 8192
+_PIPE_BYTES = 1 << 16
+_STDERR_PAUSE = 0.01
 _QUOTED_LINES = 5
 _LINE = 500  # characters of each: what is to be done stands at the end of an error
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -41,6 +42,7 @@ class PeerLog:
         self._noise = ""
         self.http_status: int | None = None
         self.sign_in = ""  # why signing in failed
+        self.troubles = HttpTroubles()
 
     def add_stderr(self, data: bytes) -> None:
         """Keep the end of what a process wrote to standard error."""
@@ -85,32 +87,43 @@ def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> Abstr
 
 @asynccontextmanager
 async def _stdio(server: StdioServer, log: PeerLog) -> AsyncIterator[Streams]:
-    parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd)
     with _stderr_to(log) as pipe:
-        async with stdio_client(parameters, errlog=pipe) as streams:
+        async with open_process(server, pipe) as streams:
             yield streams
 
 
 @contextmanager
 def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
-    """Give a pipe whose last bytes are kept: standard error is bounded, never on our terminal, and never blocks the server."""
+    """Give a pipe whose last bytes are kept: standard error is bounded, never on our terminal, and hardly ever blocks the server.
+
+    One that fills the pipe is read 100 times a second, or it would keep our loop busy for ever.
+    """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     loop = asyncio.get_running_loop()
+    pause: asyncio.TimerHandle | None = None
 
     def drain() -> bool:
         try:
-            data = os.read(reading, 1 << 16)
+            data = os.read(reading, _PIPE_BYTES)
         except BlockingIOError:
             return False
         log.add_stderr(data)
         return bool(data)
 
-    loop.add_reader(reading, drain)
+    def attend() -> None:
+        nonlocal pause
+        if drain():
+            loop.remove_reader(reading)
+            pause = loop.call_later(_STDERR_PAUSE, loop.add_reader, reading, attend)
+
+    loop.add_reader(reading, attend)
     try:
         with os.fdopen(writing, "w") as pipe:
             yield pipe
     finally:
+        if pause is not None:
+            pause.cancel()
         loop.remove_reader(reading)
         for _ in range(16):  # the rest of its output, but not all that a grandchild may still write
             if not drain():
@@ -120,7 +133,7 @@ def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
 
 @asynccontextmanager
 async def _http(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[Streams]:
-    async with http, streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES) as streams:
+    async with http, streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES) as streams:
         yield streams
 
 
@@ -139,6 +152,6 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
     return httpx2.AsyncClient(
         headers=dict(server.headers),
         timeout=_HTTP_TIMEOUT,
-        event_hooks={"response": [note]},
+        event_hooks={"response": [note, log.troubles.watch]},
         auth=authorization(server, sign_in, log),
     )

@@ -1,0 +1,176 @@
+"""How much a server may send: bytes of one message, messages that nobody asked for, the body of an HTTP answer.
+
+The SDK bounds only events of Streamable HTTP. Without these limits a server that writes one line, or one body, without end
+takes all memory long before the time limit of a call. What is larger than a message may be is never held, whole or in part.
+
+An HTTP answer that fails costs its own request and no other: what went wrong is kept under the id of the request, for the SDK
+tells of it in words of its own, and loses the status and `Retry-After`.
+"""
+
+import json
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import httpx2
+
+__all__ = ["MAX_MESSAGE_BYTES", "Flood", "HttpTrouble", "HttpTroubles", "TooLarge", "lines"]
+
+MAX_MESSAGE_BYTES: Final = 32 << 20
+"""The largest message that is read, over any transport but the older HTTP+SSE, whose limit of 1 MiB is the SDK's."""
+
+_MAX_UNASKED = 50_000
+_FLOOD_SECONDS = 60.0
+_MAX_KEPT = 1000  # troubles; each is taken out by the answer of its request
+_OF_THE_WIRE = {"content-encoding", "content-length"}
+
+
+class TooLarge(Exception):
+    """A message is larger than any may be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB")
+
+
+class Flood:
+    """Counts the messages of a connection that answer no request."""
+
+    def __init__(self) -> None:
+        self._count, self._since = 0, time.monotonic()
+
+    def add(self) -> None:
+        """Count one.
+
+        Raises:
+            ConnectionError: 50,000 have come within a minute.
+        """
+        self._count += 1
+        if self._count < _MAX_UNASKED:
+            return
+        if time.monotonic() - self._since < _FLOOD_SECONDS:
+            raise ConnectionError(f"it sent {_MAX_UNASKED:,} messages within a minute that nobody asked for")
+        self._count, self._since = 0, time.monotonic()
+
+
+async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Cut a stream into lines, in time linear in what comes; an unfinished last line is dropped.
+
+    Args:
+        pieces: of bytes, of any length.
+
+    Raises:
+        TooLarge: a line is longer than a message may be.
+    """
+    held: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        *whole, rest = piece.split(b"\n")
+        for line in whole:
+            yield b"".join((*held, line))
+            held, size = [], 0
+        held.append(rest)
+        size += len(rest)
+        if size > MAX_MESSAGE_BYTES:
+            raise TooLarge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTrouble:
+    """What was wrong with an HTTP answer.
+
+    Args:
+        status: of 400 and above; 0 if the status was good and the body was not.
+        retry_after: seconds after which the server wants to be asked again, if it said so.
+        is_too_large: its body was larger than a message may be.
+        is_cut: its body ended early, or could not be decoded.
+    """
+
+    status: int = 0
+    retry_after: float | None = None
+    is_too_large: bool = False
+    is_cut: bool = False
+
+
+class HttpTroubles:
+    """Watches the answers of an HTTP client."""
+
+    def __init__(self) -> None:
+        self._by_request: dict[str, HttpTrouble] = {}
+
+    async def watch(self, response: httpx2.Response) -> None:
+        """Bound the body of an answer and note a refusal; an event hook of the client."""
+        if response.status_code >= 400:
+            after = _seconds(response.headers.get("retry-after", ""))
+            self.note(response.request, HttpTrouble(status=response.status_code, retry_after=after))
+        elif _is_event_stream(response):
+            return  # it may last as long as the connection; the SDK bounds its events
+        response.stream = _Body(response, self)
+        response.headers = httpx2.Headers([(name, text) for name, text in response.headers.items() if name not in _OF_THE_WIRE])
+
+    def note(self, request: httpx2.Request, trouble: HttpTrouble) -> None:
+        """Keep the first trouble under the id of the JSON-RPC request that it befell, if it was one."""
+        number = _request_id(request)
+        if number is not None and number not in self._by_request and len(self._by_request) < _MAX_KEPT:
+            self._by_request[number] = trouble
+
+    def take(self, number: str) -> HttpTrouble | None:
+        """Return the trouble of a request, once."""
+        return self._by_request.pop(number, None)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, decoded and bounded; what is wrong with it is raised as what the SDK expects of a body."""
+
+    def __init__(self, response: httpx2.Response, troubles: HttpTroubles) -> None:
+        self._request, self._troubles, self._inner = response.request, troubles, response.stream
+        # Decoded here, because a limit on what comes over the network would let a small body become a large one.
+        self._plain = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        try:
+            async for piece in self._plain.aiter_bytes():
+                size += len(piece)
+                if size > MAX_MESSAGE_BYTES:
+                    self._troubles.note(self._request, HttpTrouble(is_too_large=True))
+                    raise httpx2.StreamError(str(TooLarge()))
+                yield piece
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            self._troubles.note(self._request, HttpTrouble(is_cut=True))
+            raise httpx2.StreamError(str(error)) from error
+
+    async def aclose(self) -> None:
+        await self._plain.aclose()
+
+
+def _is_event_stream(response: httpx2.Response) -> bool:
+    """Tell whether events come that were asked for; of other answers the SDK reads the body whole, whatever its type."""
+    request, is_stream = response.request, "text/event-stream"
+    asked = request.method in ("GET", "POST") and is_stream in request.headers.get("accept", "")
+    return asked and str(response.headers.get("content-type", "")).lower().startswith(is_stream)
+
+
+def _request_id(request: httpx2.Request) -> str | None:
+    """Return the id of the JSON-RPC request that an HTTP request carries."""
+    try:
+        message = json.loads(request.content)
+    except (ValueError, RecursionError, httpx2.RequestNotRead):  # not of ours: a sign-in, or a request without body
+        return None
+    return str(message["id"]) if isinstance(message, dict) and "method" in message and "id" in message else None
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Read `Retry-After`: seconds, or a date (RFC 9110, 10.2.3)."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            then = parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        seconds = (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
