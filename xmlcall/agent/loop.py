@@ -43,7 +43,8 @@ from .policy import Policy
 from .rules import allow
 from .run_call import Calling
 from .tool_need import Threshold, ToolNeeds
-from .turn import Generation, Limits, Offer, Turn, Words
+from .turn import Turn
+from .turn_setup import Generation, Limits, Offer, Words
 
 __all__ = ["Mode", "ToolLoop"]
 

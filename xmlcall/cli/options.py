@@ -146,10 +146,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-    from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
-
-    add_server_options(tools)
+def _add_control_options(tools: argparse._ArgumentGroup) -> None:
+    """Declare what runs without a question."""
     approval = tools.add_mutually_exclusive_group()
     approval.add_argument("--yes", action="store_true", help="run every call without asking")
     approval.add_argument(
@@ -167,6 +165,21 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "comes from the result of another server (default: %(default)s; --yes asks about nothing)",
     )
     tools.add_argument(
+        "--repaired",
+        choices=("ask", "allow"),
+        default="ask",
+        help="what is done with a call that a rule, --allow or an answer allows, if a name or a value of it had to be made out "
+        "of what the model wrote (default: %(default)s; --yes asks about nothing)",
+    )
+    add_policy_option(tools)
+
+
+def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
+    from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
+
+    add_server_options(tools)
+    _add_control_options(tools)
+    tools.add_argument(
         "--root",
         action="append",
         default=[],
@@ -180,14 +193,6 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         help="what is done when a server asks for a completion by this model (default: %(default)s, which is off without a "
         "terminal)",
     )
-    tools.add_argument(
-        "--repaired",
-        choices=("ask", "allow"),
-        default="ask",
-        help="what is done with a call that a rule, --allow or an answer allows, if a name or a value of it had to be made out "
-        "of what the model wrote (default: %(default)s; --yes asks about nothing)",
-    )
-    add_policy_option(tools)
     tools.add_argument(
         "--mode",
         choices=("xml", "native"),

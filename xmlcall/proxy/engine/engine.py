@@ -26,7 +26,8 @@ from ...agent.fitted_backend import FittedBackend
 from ...agent.rules import allow
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
-from ...agent.turn import Generation, Limits, Offer, Turn, Words
+from ...agent.turn import Turn
+from ...agent.turn_setup import Generation, Limits, Offer, Words
 from ...backends import ollama_wire, openai_wire
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
