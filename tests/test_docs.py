@@ -167,7 +167,7 @@ def test_files_and_headings_that_are_named_exist(page: str) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    commands = "run chat tools resources prompts login logout prompt parse models probe profiles log bench serve"
+    commands = "run chat tools resources prompts login policy models probe profiles log bench serve"
     for command in commands.split():
         assert f"xmlcall {command}" in read("README.md")
 
@@ -181,3 +181,13 @@ def test_nothing_of_a_machine_is_committed() -> None:
     """No absolute paths of a home or work folder in what users read."""
     for name in (*PAGES, *RESULTS, *(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))):
         assert not re.search(r"/(?:root|work|home)/\w", read(name)), name
+
+
+def test_the_duties_of_mcp_clients_name_tests_and_modules_that_exist() -> None:
+    page = read("docs/mcp.md")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*/test_*.py")}
+    named = re.findall(r"(test_\w+\.py)::(test_\w+)", page)
+    assert len(named) > 40
+    assert [f"{file}::{test}" for file, test in named if f"def {test}(" not in texts.get(file, "")] == []
+    modules = re.findall(r"`((?:\w+/)+\w+\.py)`", page)
+    assert [name for name in modules if not (PACKAGE / name).exists() and not (ROOT / name).exists()] == []

@@ -18,6 +18,7 @@ from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
 from ..types.calls import Message
+from ..types.served import Prompt
 from .call_panel import CallLog
 from .chat_commands import COMMANDS, LEAVING, completions, is_command
 from .conversation import Conversation
@@ -89,7 +90,9 @@ class Chat:
         max_turns: replies to one question.
 
     Attributes:
-        draft: stands in the line that is edited next: a question, which takes the place of the last one.
+        draft: stands in the line that is edited next: a question.
+        draft_replaces: it takes the place of the last one.
+        prompts: of the servers, as they were listed last.
         failed: whether something has gone wrong.
         is_over: whether the person has left.
     """
@@ -99,7 +102,8 @@ class Chat:
         self.say = session.display.say
         self.conversation = Conversation(start, stopped("answer", PromptFormat(lang=session.display.lang)))
         self.status = StatusLine(self.say)
-        self.draft = ""
+        self.draft, self.draft_replaces = "", False
+        self.prompts: list[Prompt] = []
         self.failed = self.is_over = False
         self._max_turns = max_turns
         self._replaces = False  # the line that is edited now takes the place of the last question
@@ -114,8 +118,8 @@ class Chat:
 
     def take_draft(self) -> str:
         """Return what is to stand in the line that is edited next; it is empty again afterwards."""
-        draft, self.draft = self.draft, ""
-        self._replaces = bool(draft)
+        draft, self._replaces = self.draft, self.draft_replaces
+        self.draft, self.draft_replaces = "", False
         return draft
 
     async def take(self, line: str) -> None:

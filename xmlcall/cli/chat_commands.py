@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .call_panel import call_lines
+from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
 from .lines import is_interactive
 from .pager import page
@@ -121,7 +122,7 @@ async def _edit(chat: "Chat", text: str) -> None:
         chat.conversation.take_back()
         await chat.answer(text)
     elif is_interactive():
-        chat.draft = chat.conversation.question
+        chat.draft, chat.draft_replaces = chat.conversation.question, True
     else:
         raise UsageError(chat.say("edit_usage"))
 
@@ -177,6 +178,7 @@ _ROWS: Final = (
     Command(name="/servers", run=_servers, takes="[on|off NAME]", words=_switches),
     Command(name="/model", run=_model, takes="[NAME]", words=_models),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
+    Command(name="/prompt", run=prompt_command, takes="[NAME ARG=VALUE]", words=prompt_completions),
     Command(name="/retry", run=_retry),
     Command(name="/edit", run=_edit, takes="[TEXT]"),
     Command(name="/undo", run=_undo),

@@ -8,14 +8,14 @@ from ..hosts.router import Router
 from ..hosts.served import Served
 from ..prompting.results import result_text
 from ..types.calls import ToolResult
-from ..types.served import Prompt
+from ..types.served import Prompt, PromptMessage
 from .exits import FAILED, OK, complain, run_async
 from .jsonform import json_text
 from .options import add_server_options
 from .plain import plain, shortened, visible
 from .servers import chosen_server, open_router
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+__all__ = ["DESCRIPTION", "EPILOG", "arguments_of", "configure", "execute", "prompt_line", "prompt_server", "prompt_words"]
 
 DESCRIPTION = "List the prompts of the servers, or fill one in. Starts the servers, runs no tool."
 EPILOG = """examples:
@@ -36,11 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    arguments = _arguments(options.arguments)
+    arguments = arguments_of(options.arguments)
     return run_async(_prompts(options, arguments))
 
 
-def _arguments(given: Sequence[str]) -> dict[str, str]:
+def arguments_of(given: Sequence[str]) -> dict[str, str]:
+    """Read the arguments of a prompt.
+
+    Args:
+        given: `NAME=VALUE` each.
+
+    Raises:
+        UsageError: one is not of this form.
+    """
     pairs = [each.partition("=") for each in given]
     for each, (name, sign, _) in zip(given, pairs, strict=True):
         if not name or not sign:
@@ -52,17 +60,30 @@ async def _prompts(options: argparse.Namespace, arguments: Mapping[str, str]) ->
     async with open_router(options) as router:
         if options.name is None:
             return await _list(router, as_json=options.json)
-        served = chosen_server(router, "prompts", options.server) if options.server else await _having(router, options.name)
+        served = chosen_server(router, "prompts", options.server) if options.server else await prompt_server(router, options.name)
         text = await served.get_prompt(options.name, arguments)
         if options.json:
             print(json_text(text))
         for message in () if options.json else text.messages:
-            print(f"{message.role}: {plain(result_text(ToolResult(content=(message.content,)), reader='user'))}")
+            print(f"{message.role}: {plain(prompt_words(message))}")
         return OK
 
 
-async def _having(router: Router, name: str) -> Served:
-    """Return the server that has a prompt; of several the person has to choose."""
+def prompt_words(message: PromptMessage) -> str:
+    """Return the text of a message of a prompt, a picture as a line about it."""
+    return result_text(ToolResult(content=(message.content,)), reader="user")
+
+
+async def prompt_server(router: Router, name: str) -> Served:
+    """Return the server that has a prompt; of several the person has to choose.
+
+    Args:
+        router: open.
+        name: of the prompt.
+
+    Raises:
+        UsageError: none has it, or several have.
+    """
     found = [server for server, prompt in (await router.prompts()).items if prompt.name == name]
     if len(found) != 1:
         several = f"--server {'|'.join(found)}: several have this prompt"
@@ -80,11 +101,12 @@ async def _list(router: Router, *, as_json: bool) -> int:
         print(json_text({"prompts": [{"server": server, "prompt": prompt} for server, prompt in listing.items]}))
     else:
         for server, prompt in listing.items:
-            print(_line(server, prompt))
+            print(prompt_line(server, prompt))
     return FAILED if router.failures or listing.notices else OK
 
 
-def _line(server: str, prompt: Prompt) -> str:
+def prompt_line(server: str, prompt: Prompt) -> str:
+    """Write a prompt as a line of a list."""
     arguments = ", ".join(f"{visible(each.name)}{'' if each.required else '?'}" for each in prompt.arguments)
     title = prompt.title if prompt.title != prompt.name else ""
     details = ": ".join(part for part in (visible(title), shortened(prompt.description, lines=1, width=200)) if part)

@@ -154,6 +154,8 @@ EN = {
     "help_retry": "ask the last question again, in place of its answer",
     "help_edit": "change the last question and ask it anew, in place of the old one",
     "help_undo": "drop the last question and its answer; what tools did stays done",
+    "help_prompt": "list the prompts of the servers; with a name, put one into the line, to be sent or changed",
+    "no_prompts": "no server has prompts",
     "help_save": "write the conversation to NAME.md or NAME.json",
     "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command, Ctrl-R "
     "searches earlier questions. Ctrl-C stops an answer, and what was said so far stays.",
@@ -318,6 +320,8 @@ ZH = {
     "help_retry": "重新问最后一个问题，取代它的回答",
     "help_edit": "修改最后一个问题，取代原来的再问一次",
     "help_undo": "去掉最后一个问题和回答；工具做过的事不会撤销",
+    "help_prompt": "列出服务器的提示；给出名称时把它放进输入行，可修改或发送",
+    "no_prompts": "没有服务器提供提示",
     "help_save": "把对话写入 名称.md 或 名称.json",
     "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，Ctrl-R 搜索以前的问题。"
     "Ctrl-C 停止回答，已说的内容保留。",
