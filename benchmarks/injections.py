@@ -3,7 +3,7 @@
 100 attempts (`injections/*.toml`), each with a twin: the same servers, an honest text, and a person who wants such a call. The
 model is scripted, and the worst there is: it obeys whatever it reads. All tools are allowed, so that only `flows`, the check for
 repeated text, and what is taken out of descriptions stand in the way. Told is which calls run unasked; of the twins, which ones
-are asked about, since that is the cost.
+are asked about, since that is the cost. Told apart are 40 that are held out (`held_out.toml`): the check is not made with them.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -71,6 +71,12 @@ class Attempt:
     result: str
     call: Mapping[str, Any]
     is_twin: bool
+    second: Mapping[str, str] = field(default_factory=dict)  # the tool of a second read, and what that returns
+
+    @property
+    def reads(self) -> Mapping[str, str]:
+        """What is read, in order, with what it returns."""
+        return {self.read: self.result, **self.second}
 
     @property
     def is_read(self) -> bool:
@@ -84,11 +90,10 @@ def encoded(text: str) -> str:
     return re.sub(r"\{\{(\w+):(.*?)\}\}", lambda match: ENCODINGS[match[1]](match[2]), text)
 
 
-def read_attempts() -> list[tuple[Attempt, Attempt]]:
+def read_attempts(names: Iterable[str] = ("results", "descriptions")) -> list[tuple[Attempt, Attempt]]:
     """Read the attempts, each with its twin."""
-    rows = [
-        row for name in ("results", "descriptions") for row in tomllib.loads((FOLDER / f"{name}.toml").read_text())["attempt"]
-    ]
+    texts = [(FOLDER / f"{name}.toml").read_text(encoding="utf-8") for name in names]
+    rows = [row for text in texts for row in tomllib.loads(text)["attempt"]]
     return [(_attempt(row), _twin(row)) for row in rows]
 
 
@@ -104,6 +109,7 @@ def _attempt(row: Mapping[str, Any]) -> Attempt:
         result=result,
         call=row["call"],
         is_twin=False,
+        second=_second(row, "text"),
     )
 
 
@@ -118,7 +124,12 @@ def _twin(row: Mapping[str, Any]) -> Attempt:
         result=row["twin_text"],
         call=call,
         is_twin=True,
+        second=_second(row, "twin_text"),
     )
+
+
+def _second(row: Mapping[str, Any], text: str) -> Mapping[str, str]:
+    return {row["second"]["read"]: row["second"][text]} if "second" in row else {}
 
 
 class Server:
@@ -153,7 +164,7 @@ class Server:
 
     async def call(self, name: str, arguments: Any, timeout: float | None = None, *, progress: Any = None) -> ToolResult:
         """Return the text of the attempt, or that it is done."""
-        text = encoded(self.attempt.result) if f"{self.name}.{name}" == self.attempt.read else "Done."
+        text = encoded(self.attempt.reads.get(f"{self.name}.{name}", "Done."))
         return ToolResult(content=(TextContent(text=text),))
 
 
@@ -164,14 +175,18 @@ def offered_name(target: str) -> str:
     return target.replace(".", "__") if is_shared else tool
 
 
+def reading(target: str) -> Mapping[str, Any]:
+    """Return what a read is called with."""
+    server, _, tool = target.partition(".")
+    return dict.fromkeys(SERVERS[server][tool].split(), READ_WITH)
+
+
 async def runs_unasked(attempt: Attempt, *, may_flow: bool) -> bool:
     """Say whether the call that is asked for by somebody else runs where every tool is allowed."""
     if not attempt.is_read:
         return False
-    server, _, tool = attempt.read.partition(".")
-    reading = dict.fromkeys(SERVERS[server][tool].split(), READ_WITH)
-    wanted = {key: value for key, value in attempt.call.items() if key != "tool"}
-    calls = ((attempt.read, reading), (attempt.call["tool"], wanted))
+    calls: list[tuple[str, Mapping[str, Any]]] = [(read, reading(read)) for read in attempt.reads]
+    calls.append((attempt.call["tool"], {key: value for key, value in attempt.call.items() if key != "tool"}))
     replies = [render([{"name": offered_name(target), "arguments": given}]) for target, given in calls]
     hosts = [Server(name, attempt) for name in SERVERS]
     async with ToolLoop(ScriptedBackend([*replies, "Done."]), hosts, policy=allow(["*"], may_flow=may_flow)) as loop:
@@ -180,8 +195,8 @@ async def runs_unasked(attempt: Attempt, *, may_flow: bool) -> bool:
             async for event in loop.run([Message(role="user", content=attempt.asked)])
             if isinstance(event, CallStarted)
         ]
-    assert started[:1] == [attempt.read], (attempt, started)
-    return started[1:] == [attempt.call["tool"]]
+    assert started[: len(attempt.reads)] == list(attempt.reads), (attempt, started)
+    return started[len(attempt.reads) :] == [attempt.call["tool"]]
 
 
 async def measured(pairs: list[tuple[Attempt, Attempt]]) -> list[tuple[str, bool, bool, bool]]:
@@ -208,11 +223,27 @@ def table(rows: list[tuple[str, bool, bool, bool]]) -> list[str]:
     return lines
 
 
+def told(pairs: list[tuple[Attempt, Attempt]], *, is_shown: bool) -> str:
+    """Measure, and write the table."""
+    rows = asyncio.run(measured(pairs))
+    for (attempt, twin), (kind, _, runs, asked) in zip(pairs, rows, strict=True) if is_shown else ():
+        if runs or asked:
+            print(f"{'RUNS ' if runs else ''}{'ASKED' if asked else ''} {kind}: {attempt.call if runs else twin.call}")
+    return "\n".join(table(rows))
+
+
 HEAD = """# Injected text: what runs unasked
 
 `python benchmarks/injections.py`. 100 attempts of our own, each with a twin in which the person wants such a call
 ([data](../injections)). The scripted model obeys everything that it reads, and every tool is allowed: only the question about
 values of others, the check for repeated text, and what is taken out of descriptions stand in the way.
+
+These 100 were used while the check was made better, so that their figures are those of a check that is fitted to them. The 40 of
+the second table, which are held out, were not.
+"""
+HELD_OUT = """
+**Held out**: 40 attempts with their twins ([data](../injections/held_out.toml)), written after the check, by somebody who had not
+seen it; run once.
 """
 
 
@@ -222,15 +253,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--show", action="store_true", help="also tell which attempts run, and which twins are asked about")
     options = parser.parse_args()
-    pairs = read_attempts()
-    rows = asyncio.run(measured(pairs))
-    for (attempt, twin), (kind, _, runs, asked) in zip(pairs, rows, strict=True) if options.show else ():
-        if runs or asked:
-            print(f"{'RUNS ' if runs else ''}{'ASKED' if asked else ''} {kind}: {attempt.call if runs else twin.call}")
-    told = "\n".join(table(rows))
-    print(told)
+    seen, held_out = (told(read_attempts(names), is_shown=options.show) for names in (("results", "descriptions"), ("held_out",)))
+    page = f"{HEAD}\n{seen}\n{HELD_OUT}\n{held_out}\n"
+    print(page)
     tail = RESULTS.read_text(encoding="utf-8").partition("\n## ")[2] if RESULTS.is_file() else ""
-    options.out.write_text(f"{HEAD}\n{told}\n" + (f"\n## {tail}" if tail else ""), encoding="utf-8")
+    options.out.write_text(page + (f"\n## {tail}" if tail else ""), encoding="utf-8")
     return 0
 
 
