@@ -45,7 +45,7 @@ QUESTIONS: Final = (
     ),
     Question("calculator_lowlevel.py", "What is 1001 minus 387?", "1001减387等于多少？", "614"),
     Question("calculator_lowlevel_1x.py", "Divide 999 by 37.", "999除以37等于多少？", r"27\b"),
-    Question("weather_sse.py", "Are there weather alerts for TX?", "TX有天气警报吗？", "Houston|Dallas|休斯|达拉斯"),
+    Question("weather_sse.py", "Are there weather alerts for TX?", "TX有天气警报吗？", "Houston|Dallas|休斯|达拉斯|^是的"),
     Question(
         "weather_sse.py",
         "What is the forecast at latitude 51.5 and longitude -0.1?",

@@ -22,6 +22,7 @@ SAID: dict[str, tuple[tuple[str, ...], Any, bool]] = {
     "words": (("Two books.",), {"count": 2}, True),
     "no text": ((), {"count": 2}, True),
     "a wrapped string": (("7006652",), {"result": "7006652"}, False),
+    "a string in an object of one field": (("[FILE] a.md",), {"content": "[FILE] a.md"}, False),
     "a wrapped string in lines": (("a", "b"), {"result": "a\nb"}, False),
     "a wrapped number": (("7006652",), {"result": 7006652}, False),
     "a wrapped list, a text for each item": (("Emma", '{"x": 1}'), {"result": ["Emma", {"x": 1}]}, False),

@@ -49,10 +49,11 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
 def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
     """Say whether texts are the JSON of a structured value.
 
-    FastMCP wraps what is no object in `{"result": ...}`; its text is the value alone, and a list has a text for each item.
+    FastMCP wraps what is no object in `{"result": ...}`, and server-filesystem a text in `{"content": ...}`; the text is the
+    value alone, and a list has a text for each item.
     """
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
-    bare = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+    bare = next(iter(structured.values())) if isinstance(structured, dict) and len(structured) == 1 else structured
     if isinstance(bare, str) and (bare in texts or bare == "\n".join(texts)):
         return True
     values = [_json_of(text) for text in texts]
