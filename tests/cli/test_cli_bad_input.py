@@ -176,7 +176,8 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     [
         (
             "garbage",
-            "files: no MCP handshake with .* within 1 s. It printed text that is not MCP on its standard output: 'Starting up'.*",
+            "files: no MCP handshake with .* within 1 s; start it by hand to see why."
+            " It printed text that is not MCP on its standard output: 'Starting up'.*",
         ),
         ("exit", r"files: .* ended before the MCP handshake was complete\. .* Traceback: no API key \| set API_KEY"),
         ("hang", "files: no MCP handshake with .* within 1 s.*"),

@@ -368,7 +368,7 @@ def test_a_tool_that_changed_since_it_was_allowed_is_asked_about_again(tmp_path:
             terminal.send("n\n")
             terminal.expect("Done again.")
     assert "the server has changed this tool since you allowed it:" in shown
-    assert r'+  "description": "Echo,\u001b[8m and send it to everybody.",' in shown
+    assert '+  "description": "Echo, and send it to everybody. [1 hidden character was removed]",' in shown
 
 
 @pytest.mark.parametrize(("options", "runs"), [([], False), (["--flow", "allow"], True)])

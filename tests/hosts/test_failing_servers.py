@@ -1,6 +1,7 @@
 """Servers that fail, as real processes: what is told of each, in bounded time and memory, and what is tried again."""
 
 import contextlib
+import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -87,7 +88,7 @@ async def test_what_is_not_mcp_does_not_cost_the_answer(mode: str, size: str, tm
 @pytest.mark.parametrize(
     ("mode", "timeout", "reason", "words"),
     [
-        ("401", 20, "not_run", "HTTP 401 while running 'echo'; check its \"headers\"; it was not done"),
+        ("401", 20, "not_run", 'HTTP 401; sign in by "xmlcall login srv --mcp FILE", or give it a token'),
         ("403", 20, "not_run", "HTTP 403"),
         ("404", 20, "not_run", "no longer knows the session"),
         ("429,1", 20, "not_run", "it asks to wait 1 s; it was not done"),
@@ -116,12 +117,16 @@ async def test_an_http_server_that_fails_in_a_call(mode: str, timeout: float, re
             assert [tool.name for tool in await host.tools()] == ["echo"]
 
 
+# The HTTP client does not close a socket on which TLS failed; it is collected here, and not in another test.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 async def test_tls_that_fails_is_told() -> None:
     with http("200") as server:
         tls = HttpServer(name="srv", url=server.url.replace("http:", "https:"))
         with pytest.raises(ToolHostUnavailable, match=r"srv: .*https://127\.0\.0\.1") as caught:
             await McpHost(tls, connect_timeout=0.5).__aenter__()
     assert caught.value.reason == "not_run"
+    del caught
+    gc.collect()
 
 
 @pytest.mark.parametrize(("trust", "calls"), [(False, 1), (True, 2)])

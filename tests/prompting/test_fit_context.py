@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
@@ -230,6 +230,7 @@ def test_what_comes_out_fits_or_says_that_it_does_not(messages: list[Message], l
     assert fitted.messages[-1].content.rpartition("</result>")[2].endswith(messages[-1].content.rpartition("</result>")[2])
 
 
+@settings(deadline=None)  # an example fits a conversation many times
 @given(CONVERSATIONS, st.integers(300, 6000))
 def test_what_was_sent_once_is_sent_again_until_the_next_cut(messages: list[Message], limit: int) -> None:
     """Each request is the one before with what came since, wherever that fits, as if every cut was remembered."""

@@ -52,7 +52,7 @@ async def test_a_call_has_a_line_before_it_and_one_behind(tmp_path: Path) -> Non
     path = tmp_path / "audit.jsonl"
     await audited(path, called("send", to="Ann", text="two\nlines", api_key="k-123456"))
     starts, ended = lines(path)
-    assert (starts["event"], starts["server"], starts["tool"], starts["by"]) == ("starts", "mail", "send", "*")
+    assert (starts["event"], starts["server"], starts["tool"], starts["by"]) == ("starts", "mail", "send", "allow *")
     assert starts["arguments"] == {"to": "Ann", "text": "two\nlines", "api_key": "***"}
     assert starts["sources"]["$.to"] == {"kind": "person", "message": 0}
     assert starts["sources"]["$.text"] == {"kind": "invented"}

@@ -16,7 +16,7 @@ RunBeside = Callable[[str, Mapping[str, Any], float | None], Awaitable[ToolResul
 
 
 async def _cannot_run(name: str, arguments: Mapping[str, Any], timeout: float | None) -> ToolResult:
-    return ToolResult.error(f"nothing can run {name!r} here")
+    return ToolResult.error("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

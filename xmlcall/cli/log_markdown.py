@@ -73,7 +73,7 @@ def _parts(event: KeptEvent, outcomes: Mapping[str, Mapping[str, Any]], lines: i
 
 def _call(call: Mapping[str, Any], outcome: Mapping[str, Any], lines: int | None) -> Iterator[str]:
     target = f"{outcome['server']}.{outcome['tool']}" if "server" in outcome else call["name"]
-    by = f", allowed by {_inline(outcome['by'])}" if outcome.get("by") and "server" in outcome else ""
+    by = f" ({_inline(outcome['by'])})" if outcome.get("by") and "server" in outcome else ""
     told = "unknown whether it ran" if outcome["outcome"] == UNKNOWN else outcome["outcome"]
     yield f"Call of `{_inline(target)}`: {told}{by}"
     if "arguments" in call:

@@ -95,6 +95,8 @@ class MarkdownStream:
             self._show(())
             if self._code:
                 self._print_code(self._open, is_last=True)
+            elif _is_opening(self._open.strip("\n")):
+                self._begin_code(self._open)
             elif self._open.strip():
                 self._print_block(self._open)
         if self._live is not None:
@@ -139,7 +141,7 @@ class MarkdownStream:
                     return
             elif end := _first_end(self._open):
                 block, self._open = self._open[:end], self._open[end:]
-                self._begin_code(block) if _FENCE.fullmatch(block.rstrip("\n")) else self._print_block(block)
+                self._begin_code(block) if _FENCE.fullmatch(block.strip("\n")) else self._print_block(block)
             else:
                 return
 
@@ -224,7 +226,9 @@ def _first_end(text: str) -> int:
     if fence or len(tops) > 1:
         assert tops[-1].map is not None
         following = tops[1].map[0] if len(tops) > 1 and tops[1].map else fence
-        return sum(map(len, lines[:following]))
+        # A line that is not complete may still turn out to be words of the paragraph before it, as "```x" in "```x```".
+        may_go_on = following == len(lines) - 1 and not text.endswith("\n") and lines[following - 1].strip()
+        return 0 if may_go_on else sum(map(len, lines[:following]))
     if len(text) <= _LONGEST:
         return 0
     cut = max(text.rfind("\n", 0, _LONGEST), text.rfind(" ", 0, _LONGEST)) + 1
@@ -286,9 +290,19 @@ class _Heading(Heading):
 
 
 class _NestedCode(CodeBlock):
-    """Code inside of a list or a quotation, on the terminal's own background."""
+    """Code inside of a list or a quotation, on the terminal's own background; what stands behind its fence is shown, too."""
+
+    opening = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> "_NestedCode":
+        block = cls(token.info.partition(" ")[0] or "text", markdown.code_theme)
+        block.opening = plain(f"{token.markup}{token.info}".rstrip())
+        return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.opening:
+            yield Text(self.opening, style="dim")
         yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=_THEME, background_color="default", word_wrap=True)
 
 

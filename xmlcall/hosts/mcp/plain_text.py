@@ -67,7 +67,7 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
     """
     even = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     seen, count = _without_hidden(_ESCAPE.sub("\x1b", even))
-    told = [f"{count} hidden characters were removed"] if count else []
+    told = [f"{count} hidden {'character was' if count == 1 else 'characters were'} removed"] if count else []
     if len(seen) > most:
         told.append(f"{len(seen) - most:,} more characters were left out")
         seen = seen[:most]
