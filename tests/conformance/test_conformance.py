@@ -7,7 +7,12 @@ from conformance.run import PROGRAM, Outcome, plan, run
 @pytest.mark.skipif(not PROGRAM.exists(), reason="MCP's conformance suite is not installed; run: make conformance")
 @pytest.mark.parametrize(
     ("scenario", "revision"),
-    [("tools_call", "2025-11-25"), ("http-custom-headers", "2026-07-28"), ("auth/metadata-var3", "2026-07-28")],
+    [
+        ("tools_call", "2025-11-25"),
+        ("http-custom-headers", "2026-07-28"),
+        ("auth/metadata-var3", "2026-07-28"),
+        ("request-metadata", "2026-07-28"),
+    ],
 )
 def test_a_scenario_passes(scenario: str, revision: str) -> None:
     outcome = run(Outcome(scenario=scenario, revision=revision))
