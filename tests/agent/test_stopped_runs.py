@@ -12,8 +12,8 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable
 
 QUESTION = Message(role="user", content="Go.")
-UNKNOWN = "The person stopped this call while it ran. It is not known whether it did its work."
-NOT_RUN = "Not run: the person stopped before it."
+UNKNOWN = "This call was stopped while it ran. It is not known whether it did its work: find out before it is made again."
+NOT_RUN = "Not run: the turn was ended before it."
 
 Told = list[tuple[Message, ...]]
 

@@ -99,7 +99,7 @@ def test_a_call_that_is_stopped_is_cancelled_at_its_server_and_stays_on_record(t
         assert "notifications/cancelled" in ProcessFiles(tmp_path).received()
         told = [message["content"] for message in fake.bodies[-1]["messages"][1:]]
         assert [message["role"] for message in fake.bodies[-1]["messages"][1:]] == ["user", "assistant"] * 2 + ["user"]
-        assert "It is not known whether it did its work." in told[2]
+        assert "It is not known whether it did its work" in told[2]
 
 
 def test_questions_of_several_lines(tmp_path: Path) -> None:

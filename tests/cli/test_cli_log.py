@@ -145,7 +145,7 @@ def test_a_chat_that_was_killed_in_a_call_goes_on(tmp_path: Path) -> None:
     assert (asked, question) == (("user", "Echo it"), ("user", "Did it run?"))
     assert called == ("assistant", call("echo", text="hi"))
     assert "<error>" in result[1] or "error" in result[1]
-    assert "It is not known whether this call ran" in result[1]
+    assert "It is not known whether it did its work" in result[1]
     assert closed[0] == "assistant"
 
 

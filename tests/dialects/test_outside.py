@@ -55,7 +55,7 @@ def test_results_go_back_as_the_row_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("", "x = [", "expected a wire format as TOML"),
+        ("", "x = [", "expected TOML in"),
         ('name = "square"', 'nome = "square"', "got 'nome'; correct its name"),
         ('name = "square"', "name = 1", "expected a text as name, got 1"),
         ('name = "square"', 'name = "square"\nis_exact = "yes"', "expected true or false as is_exact, got 'yes'"),
@@ -87,7 +87,7 @@ def test_a_row_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, ol
 def test_what_is_no_file_of_a_row(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_row(tmp_path / "none.toml")
-    with pytest.raises(UsageError, match="at most 65536 bytes"):
+    with pytest.raises(UsageError, match="65,536 bytes at most"):
         read_row(file_of(tmp_path, EXAMPLE + "#" * 70_000))
     file = tmp_path / "row.toml"
     file.write_bytes(b"\xff")

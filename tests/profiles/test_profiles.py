@@ -16,8 +16,9 @@ from xmlcall.models import known as models
 from xmlcall.models.known import KNOWN
 from xmlcall.profiles.folder import file_of, find, listed, named
 from xmlcall.profiles.profile import Figure, Measurement, Rate
-from xmlcall.profiles.toml_file import MOST_BYTES, read_profile, write_profile
+from xmlcall.profiles.toml_file import read_profile, write_profile
 from xmlcall.prompting.families import FAMILIES
+from xmlcall.toml_file import MOST_BYTES
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ..prompting.feedback import results
 from ..prompting.format import PromptFormat
-from ..prompting.results import not_run, result_text
+from ..prompting.results import result_text, stopped
 from ..tools.catalog import Catalog
 from ..types.calls import Message, ToolCall, ToolResult
 
@@ -53,11 +53,11 @@ def closed(
         else:
             told.append(Message(role="user", content=results(answered, catalog, format)))
     if told and told[-1].role in ("user", "tool"):
-        told.append(Message(role="assistant", content=format.render("cut_off", kind="no_answer").strip()))
+        told.append(Message(role="assistant", content=stopped("answer", format)))
     return told
 
 
 def _result(call: ToolCall, ended: Mapping[str, ToolResult | None], format: PromptFormat) -> ToolResult:
     if call.id not in ended:
-        return ToolResult.error(not_run(format.render("cut_off", kind="not_started").strip(), format))
-    return ended[call.id] or ToolResult.error(format.render("cut_off", kind="unknown").strip())
+        return ToolResult.error(stopped("not_begun", format))
+    return ended[call.id] or ToolResult.error(stopped("running", format))

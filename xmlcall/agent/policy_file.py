@@ -13,20 +13,19 @@ nothing until a person names it; those that ask or deny can only make things str
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from ..errors import UsageError
+from ..toml_file import read_toml
 from .conditions import CONDITIONS, Condition
 from .rules import Effect, Rule, Rules
 
 __all__ = ["FILE_NAME", "Loaded", "load_rules", "own_file", "read_rules"]
 
 FILE_NAME: Final = "xmlcall.toml"
-_MOST_BYTES: Final = 64 * 1024
 _MOST_RULES: Final = 1000
 _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 _TOP: Final = (*_EFFECTS, "rule", "repaired", "flow")
@@ -86,7 +85,7 @@ def read_rules(file: Path) -> Rules:
     Raises:
         UsageError: it cannot be read; says the file, the key, what was expected and what came.
     """
-    data = _toml(file)
+    data = read_toml(file, "a policy")
     try:
         return Rules(rules=tuple(_rules(data, file.absolute())))
     except _Wrong as wrong:
@@ -99,20 +98,6 @@ class _Wrong(ValueError):
     def __init__(self, key: str, expected: str, got: Any) -> None:
         shown = f"{got!r:.80}"
         super().__init__(f"{key[:80]}: expected {expected}, got {shown}")
-
-
-def _toml(file: Path) -> Mapping[str, Any]:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"expected a policy in {file}, got: {error.strerror or error}") from error
-    if len(content) > _MOST_BYTES:
-        raise UsageError(f"expected a policy in {file}, of {_MOST_BYTES:,} bytes at most, got more")
-    try:
-        return tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"expected TOML in {file}, got: {str(error)[:200]}") from error
 
 
 def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:

@@ -4,7 +4,6 @@ A row is data, so a file is read strictly and nothing in it is run. A row that c
 another, is refused with the reason: otherwise a reply would be text, or another format's call, in silence.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from importlib.metadata import EntryPoint, entry_points
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import UsageError
+from ..toml_file import read_toml
 from .dialect import Body, Dialect, TypeMark, length_of_tag
 from .result_form import ResultForm
 
@@ -20,7 +20,6 @@ __all__ = ["GROUP", "installed_rows", "read_row", "shadowed"]
 GROUP: Final = "xmlcall.dialects"
 """The group of entry points; each one is a `Dialect`."""
 
-MOST_BYTES: Final = 64 * 1024
 _SAMPLE: Final = "read_file"
 _BODIES: Final = {body.name.lower(): body for body in Body}
 _OPENERS: Final = ("call_open", "block_open")
@@ -36,14 +35,7 @@ def read_row(file: Path) -> Dialect:
     Raises:
         UsageError: it cannot be read, or is no row; says the file, and what was expected.
     """
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UsageError(f"{file}: expected at most {MOST_BYTES} bytes; a row is a page at most")
-        data = tomllib.loads(content.decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{file}: expected a wire format as TOML: {error}") from error
+    data = read_toml(file, "a wire format")
     try:
         return Dialect(**_arguments(data))
     except UsageError as error:

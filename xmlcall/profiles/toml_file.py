@@ -4,18 +4,17 @@ What is read is bounded in size, and checked against a schema before anything is
 and not passed over: a setting that is misspelled, or of a later version, would otherwise do nothing, in silence.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import UsageError
+from ..toml_file import read_toml
 from .profile import WAYS, Figure, Measurement, Profile, Rate
 
-__all__ = ["MOST_BYTES", "read_profile", "write_profile"]
+__all__ = ["read_profile", "write_profile"]
 
-MOST_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200  # characters of a message that others chose
 
 
@@ -55,17 +54,7 @@ def read_profile(file: Path) -> Profile:
     Raises:
         UsageError: it cannot be read, or it is no profile; says the file, the key or line, and what was expected there.
     """
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"expected a profile in {file}, got: {error.strerror or error}") from error
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"expected a profile in {file}, of {MOST_BYTES:,} bytes at most, got more")
-    try:
-        data = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"expected TOML in {file}, got: {str(error)[:_SHOWN]}") from error
+    data = read_toml(file, "a profile")
     _check(data, file)
     try:
         return _profile(data)

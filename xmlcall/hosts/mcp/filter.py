@@ -142,7 +142,7 @@ class Filter:
             notices.append("The rest of the tools was left out: nextCursor is not a string.")
         shell = _PAGE_FIELDS | {"tools": [_reduced(tool) for tool in wanted]}
         shell |= {"nextCursor": cursor} if isinstance(cursor, str) else {}
-        return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices}}}
+        return shell | {"_meta": {ORIGINAL: {"tools": wanted, "notices": notices, "nextCursor": cursor}}}
 
 
 def _wanted(message: JSONRPCResponse | JSONRPCError) -> list[str]:

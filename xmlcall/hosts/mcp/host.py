@@ -40,6 +40,7 @@ from .errors import (
 )
 from .filter import ORIGINAL
 from .oauth import SignIn
+from .paging import pages
 from .patience import Patience
 from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
@@ -50,7 +51,6 @@ from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]
 
-_MAX_PAGES = 100
 _MAX_RESULT_CHARACTERS = 2_000_000
 _MAX_SILENT = 3  # requests in a row without an answer: the server hangs
 _HARMLESS = ("readOnlyHint", "idempotentHint")
@@ -289,21 +289,10 @@ class McpHost:
         """Read the pages; a server may repeat cursors, make up new ones for ever, or list without end."""
         self._changed.clear()  # before listing, so that a change meanwhile is not lost
         listing = _Listing()
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MAX_PAGES):
-            page = await client.list_tools(cursor=cursor)
-            listing.add(page, self._original(page.meta))
+        async for page, original in pages(client.list_tools, self._original, listing.notices):
+            listing.add(page, original)
             if len(listing.tools) > self._max_tools:
                 raise protocol_error(self._server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
-            cursor = page.next_cursor
-            if cursor is None:  # "" is a cursor like any other
-                return listing
-            if cursor in seen:
-                listing.notices.append("Listing stopped: the server repeats a page.")
-                return listing
-            seen.add(cursor)
-        listing.notices.append(f"Listing stopped after {_MAX_PAGES} pages.")
         return listing
 
     def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:

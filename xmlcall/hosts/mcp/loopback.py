@@ -20,6 +20,8 @@ PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _MAX_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
+# What a connection does that is not from a browser that is well: it says nothing of the sign-in, which goes on waiting.
+_NO_BROWSER: Final = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 _MAX_CONNECTIONS: Final = 20
 _DONE: Final = "Thank you. You can close this page and go back to xmlcall."
 _REFUSED: Final = "The sign-in did not succeed. You can close this page; xmlcall says why."
@@ -72,18 +74,20 @@ class Loopback:
         self._connections.add(task)
         try:
             if len(self._connections) <= _MAX_CONNECTIONS:
-                async with asyncio.timeout(_HEAD_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    status, text = self._read(head.decode("latin-1").split("\r\n")[0])
-                    writer.write(_page(status, text))
-                    await writer.drain()
-        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # no browser, or none that is well
+                with contextlib.suppress(*_NO_BROWSER):
+                    await self._answered(reader, writer)
         finally:
             self._connections.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_HEAD_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+            status, text = self._read(head.decode("latin-1").split("\r\n")[0])
+            writer.write(_page(status, text))
+            await writer.drain()
 
     def _read(self, line: str) -> tuple[str, str]:
         """Read the line of a request; return the status and the text of the answer."""

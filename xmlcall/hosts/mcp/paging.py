@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ...types.served import Listing
 
-__all__ = ["MAX_PAGES", "Original", "listed"]
+__all__ = ["MAX_PAGES", "Original", "listed", "pages"]
 
 MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 10_000
@@ -24,18 +24,16 @@ class Page(Protocol):
         """Carries the original."""
 
 
-class Fetch(Protocol):
-    """A method of the SDK's `Client` that lists."""
-
-    def __call__(self, *, cursor: str | None) -> Awaitable[Page]:
-        """Ask for a page."""
+P = TypeVar("P", bound=Page)
 
 
-async def listed(fetch: Fetch, original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]) -> Listing[T]:
+async def listed(
+    fetch: Callable[..., Awaitable[Page]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
+) -> Listing[T]:
     """List all that a server has of a kind.
 
     Args:
-        fetch: a page, by its cursor.
+        fetch: a method of the SDK's `Client` that lists; gives a page, by its `cursor`.
         original: returns a page as it came.
         key: of the list in a page, such as `resources`.
         read: an entry; None if it cannot be used.
@@ -43,7 +41,7 @@ async def listed(fetch: Fetch, original: Original, key: str, read: Callable[[Map
     items: list[T] = []
     notices: list[str] = []
     broken = 0
-    async for page in _pages(fetch, original, notices):
+    async for _, page in pages(fetch, original, notices):
         entries = page.get(key)
         for entry in entries if isinstance(entries, list) else ():
             item = read(entry) if isinstance(entry, Mapping) else None
@@ -59,13 +57,22 @@ async def listed(fetch: Fetch, original: Original, key: str, read: Callable[[Map
     return Listing(items=tuple(items[:MAX_ITEMS]), notices=tuple(notices))
 
 
-async def _pages(fetch: Fetch, original: Original, notices: list[str]) -> AsyncIterator[dict[str, Any]]:
+async def pages(
+    fetch: Callable[..., Awaitable[P]], original: Original, notices: list[str]
+) -> AsyncIterator[tuple[P, dict[str, Any]]]:
+    """Yield the pages of a list: as the SDK read them, and as they came.
+
+    Args:
+        fetch: a page, by its cursor.
+        original: returns a page as it came.
+        notices: gets a sentence if the list was not read to its end.
+    """
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(MAX_PAGES):
         answer = await fetch(cursor=cursor)
         page = original(answer.meta)
-        yield page
+        yield answer, page
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):  # "" is a cursor like any other
             return

@@ -1,0 +1,35 @@
+"""A person's TOML file, read with a limit of size; each mistake names the file, what was expected in it, and what came."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from .errors import UsageError
+
+__all__ = ["MOST_BYTES", "read_toml"]
+
+MOST_BYTES: Final = 64 * 1024
+_SHOWN: Final = 200  # characters of a message that others chose
+
+
+def read_toml(file: Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; nothing of its content is checked yet.
+
+    Args:
+        file: of at most `MOST_BYTES`.
+        what: is expected in it, for messages, such as `a profile`.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or is no TOML.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"expected {what} in {file}, got: {error.strerror or error}") from error
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"expected {what} in {file}, of {MOST_BYTES:,} bytes at most, got more")
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"expected TOML in {file}, got: {str(error)[:_SHOWN]}") from error
