@@ -237,7 +237,7 @@ def child(row: Row) -> None:
 
 def cell(texts: list[str]) -> str:
     """Write sentences into a cell of a table."""
-    shown = [text.replace("|", "\\|").replace("\n", " ")[:400] for text in texts]
+    shown = [text.replace(sys.executable, "python").replace("|", "\\|").replace("\n", " ")[:400] for text in texts]
     return "<br>".join(shown)
 
 
@@ -273,7 +273,7 @@ def report(lines: list[str], side_by_side: dict[str, Any]) -> str:
     return "\n".join(
         [
             "# Servers that fail\n",
-            f"Written by `python benchmarks/failing_servers.py` (see there), {machine}, other programs beside it.\n",
+            f"Written by `python benchmarks/failing_servers.py` (see there), {machine}.\n",
             "| server | s | MB | stall, ms | starts | the model is told | the person is told | loop alive |",
             "|---|---|---|---|---|---|---|---|",
             *lines,
@@ -282,7 +282,7 @@ def report(lines: list[str], side_by_side: dict[str, Any]) -> str:
             f"25 tools each, all started at once; one of the bad servers hangs, one dies. The first list of "
             f"{side_by_side['tools']} tools came after {side_by_side['listed']:.1f} s, with {side_by_side['megabytes']:.0f} MB "
             "more than before. The person is told:\n",
-            *(f"- {notice}" for notice in side_by_side["person"]),
+            *(f"- {notice.replace(sys.executable, 'python')}" for notice in side_by_side["person"]),
             "",
         ]
     )
