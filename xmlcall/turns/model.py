@@ -1,0 +1,361 @@
+"""What is shown of a turn: what the model was sent, what it wrote, how that was read, and what came of each call.
+
+A turn goes from somebody's words to an answer, reply by reply, as in `agent.turn`. The terminal, the page and JSON show these
+values and nothing else, so that they cannot say different things. All are plain data: `turn_to_json` writes them with the names
+of the fields, `turn_from_json` reads them again. Offsets are characters of the reply (Unicode code points), end exclusive.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+__all__ = [
+    "CallOutcome",
+    "CallRecord",
+    "MarkRecord",
+    "MessageRecord",
+    "ReplyRecord",
+    "SourceRecord",
+    "SpanRecord",
+    "TurnRecord",
+    "TurnSource",
+    "ValueRecord",
+    "summary_of",
+    "turn_from_json",
+    "turn_to_json",
+]
+
+TurnSource = Literal["proxy", "chat", "conversation", "run", "file"]
+
+CallOutcome = Literal[
+    "writing",  # its end has not come
+    "waiting",  # for a person's decision
+    "running",
+    "ok",
+    "error",  # of the tool
+    "failed",  # of its server
+    "denied",
+    "rejected",  # it cannot run as written; the issues tell why
+    "held",  # it waits for the results of those before it, and the model writes it again
+    "handed over",  # to the caller, who runs it
+    "unknown",  # it had started when the program ended
+    "not started",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRecord:
+    """A piece of a reply; those of one reply tile it.
+
+    Args:
+        start: offset of its first character.
+        end: offset behind its last.
+        kind: `text`, `reasoning`, `markup`, `name` (the opening of a call), `value`, `end` (of a call).
+        about: kind of markup, name of the tool or of the parameter; "" if there is nothing to say.
+        call: index of the call in the reply, from 0; None outside of calls.
+    """
+
+    start: int
+    end: int
+    kind: str
+    about: str = ""
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkRecord:
+    """A repair or conversion, or a mistake of a call.
+
+    Args:
+        code: of `errors.REPAIRS` or `errors.ISSUES`.
+        why: what that means, in a sentence; of an issue, what the model is told.
+        start: where it was noticed; None if at no place in the reply.
+        end: of that place.
+        path: JSON path of the value, "" for none.
+        expected: of an issue, what the schema asks for.
+        got: of an issue, what the model wrote.
+        readings: of an ambiguous call.
+    """
+
+    code: str
+    why: str
+    start: int | None = None
+    end: int | None = None
+    path: str = ""
+    expected: str = ""
+    got: str = ""
+    readings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """Where a value came from.
+
+    Args:
+        kind: as in `binding.provenance.SourceKind`.
+        call: number in the conversation of the call in whose result it was found, from 1.
+        tool: of that result, or of the schema.
+        message: index of the message of the reply's prompt where it was found.
+        start: of the value in that message, where its own text stands there; None if it was found in other words.
+        end: of it.
+    """
+
+    kind: str
+    call: int | None = None
+    tool: str = ""
+    message: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRecord:
+    """A value of a bound call.
+
+    Args:
+        path: JSON path, as `$.city`.
+        value: as bound, JSON; never an object or list with something in it.
+        start: where its parameter's text stands in the reply; None if that is not known.
+        end: of it.
+        source: where it came from; None if nobody asked.
+        repairs: codes of the conversions that made it.
+    """
+
+    path: str
+    value: Any
+    start: int | None = None
+    end: int | None = None
+    source: SourceRecord | None = None
+    repairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """A call, and what came of it.
+
+    Args:
+        id: of the call.
+        index: in its reply, from 0.
+        name: of the tool, as bound, or as written where it is not bound.
+        dialect: the wire format that it was written in; `native` if the model server found it.
+        start: where it stands in the reply; None if it does not.
+        end: of it.
+        text: as the model wrote it.
+        arguments: as bound; None if it cannot run or has not ended.
+        ran_with: the arguments that a person put in their place; None for none.
+        values: of the arguments, one by one.
+        issues: what is wrong with it.
+        repairs: tolerances and conversions that it needed.
+        outcome: what came of it.
+        server: that has the tool; "" if none of ours.
+        tool: the tool's own name there.
+        by: who or what allowed or denied it.
+        reason: of that.
+        result: text of the result; None if there is none.
+        result_size: characters of the whole result, of which `result` may be a part.
+        failure: what happened to the server.
+        seconds: that it ran.
+    """
+
+    id: str
+    index: int
+    name: str
+    dialect: str = ""
+    start: int | None = None
+    end: int | None = None
+    text: str = ""
+    arguments: dict[str, Any] | None = None
+    ran_with: dict[str, Any] | None = None
+    values: tuple[ValueRecord, ...] = ()
+    issues: tuple[MarkRecord, ...] = ()
+    repairs: tuple[MarkRecord, ...] = ()
+    outcome: CallOutcome = "not started"
+    server: str = ""
+    tool: str = ""
+    by: str = ""
+    reason: str = ""
+    result: str | None = None
+    result_size: int = 0
+    failure: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRecord:
+    """A message of a prompt.
+
+    Args:
+        role: of it.
+        content: as the model got it.
+        name: of a tool, if it is a result of one.
+    """
+
+    role: str
+    content: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyRecord:
+    """A reply of the model.
+
+    Args:
+        number: in its turn, from 1.
+        prompt: the messages that it answers, whole; empty if they were not kept.
+        raw: all that the model wrote as text; of a reply that was begun for it, with the beginning.
+        spans: how that was read.
+        repairs: tolerances at places outside of calls and inside.
+        calls: in order.
+        reasoning: that the server sent apart from the text.
+        finish_reason: why it ended; "" while it goes on.
+        is_kept: whether it stays in the conversation; if not, the model was asked again.
+        refusal: why it was no answer; "" if it is one.
+        prompt_tokens: of the request.
+        cached_tokens: of these, from the model server's cache; None if it does not say.
+        completion_tokens: of the reply.
+        first_token_seconds: from the request to the first piece.
+        seconds: from the request to the end.
+    """
+
+    number: int
+    prompt: tuple[MessageRecord, ...] = ()
+    raw: str = ""
+    spans: tuple[SpanRecord, ...] = ()
+    repairs: tuple[MarkRecord, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    reasoning: str = ""
+    finish_reason: str = ""
+    is_kept: bool = True
+    refusal: str = ""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    first_token_seconds: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord:
+    """A turn: a question or request, the replies to it, and how it ended.
+
+    Args:
+        id: unique where it comes from.
+        source: what it comes from.
+        began: in UTC, ISO 8601.
+        client: who asked: the name that a program gave of itself.
+        model: that was asked.
+        way: `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on).
+        dialect: the wire format that the model was asked to write calls in.
+        lang: of the prompt, `en` or `zh`.
+        family: how the prompt shows tools.
+        question: the person's last words.
+        tools: on offer, as MCP has them.
+        replies: in order.
+        outcome: why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left` (the caller did); "" while it goes on.
+        answer: the text that was shown in the end.
+        error: what went wrong.
+        first_token_seconds: from the request to the first piece of text.
+        seconds: from the request to the end.
+        verdict: of a measured run, what was wrong; "" if it is right or was not judged.
+    """
+
+    id: str
+    source: TurnSource
+    began: str = ""
+    client: str = ""
+    model: str = ""
+    way: str = ""
+    dialect: str = ""
+    lang: str = "en"
+    family: str = ""
+    question: str = ""
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    replies: tuple[ReplyRecord, ...] = ()
+    outcome: str = ""
+    answer: str = ""
+    error: str = ""
+    first_token_seconds: float | None = None
+    seconds: float | None = None
+    verdict: str = ""
+
+
+def turn_to_json(turn: TurnRecord) -> dict[str, Any]:
+    """Return a turn as a JSON object.
+
+    Args:
+        turn: whole, or under way.
+    """
+    return asdict(turn)
+
+
+def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
+    """Read what `turn_to_json` wrote.
+
+    Args:
+        told: the object.
+
+    Raises:
+        KeyError, TypeError: it is no such object.
+    """
+    return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
+
+
+def summary_of(turn: TurnRecord) -> dict[str, Any]:
+    """Return what a list shows of a turn, as a JSON object: no texts but the question's beginning, no tools, no replies.
+
+    Args:
+        turn: whole, or under way.
+    """
+    calls = [call for reply in turn.replies for call in reply.calls]
+    last = turn.replies[-1] if turn.replies else ReplyRecord(number=0)
+    fields = (
+        "id",
+        "source",
+        "began",
+        "client",
+        "model",
+        "way",
+        "dialect",
+        "outcome",
+        "seconds",
+        "first_token_seconds",
+        "verdict",
+    )
+    return {name: getattr(turn, name) for name in fields} | {
+        "question": turn.question[:_SHOWN],
+        "error": turn.error[:_SHOWN],
+        "replies": len(turn.replies),
+        "prompt_tokens": last.prompt_tokens,
+        "cached_tokens": last.cached_tokens,
+        "completion_tokens": sum(reply.completion_tokens or 0 for reply in turn.replies),
+        "calls": [{"name": call.name, "outcome": call.outcome} for call in calls],
+        "repairs": sorted({repair.code for each in (*turn.replies, *calls) for repair in each.repairs}),
+        "issues": sorted({issue.code for call in calls for issue in call.issues}),
+    }
+
+
+_SHOWN = 200  # characters
+
+
+def _reply(told: Mapping[str, Any]) -> ReplyRecord:
+    parts = {
+        "prompt": tuple(MessageRecord(**each) for each in told["prompt"]),
+        "spans": tuple(SpanRecord(**each) for each in told["spans"]),
+        "repairs": _marks(told["repairs"]),
+        "calls": tuple(map(_call, told["calls"])),
+    }
+    return ReplyRecord(**{**told, **parts})
+
+
+def _call(told: Mapping[str, Any]) -> CallRecord:
+    parts = {"values": tuple(map(_value, told["values"])), "issues": _marks(told["issues"]), "repairs": _marks(told["repairs"])}
+    return CallRecord(**{**told, **parts})
+
+
+def _value(told: Mapping[str, Any]) -> ValueRecord:
+    source = told["source"] and SourceRecord(**told["source"])
+    return ValueRecord(**{**told, "source": source, "repairs": tuple(told["repairs"])})
+
+
+def _marks(told: Any) -> tuple[MarkRecord, ...]:
+    return tuple(MarkRecord(**{**each, "readings": tuple(each["readings"])}) for each in told)
