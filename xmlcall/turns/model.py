@@ -329,12 +329,13 @@ def summary_of(turn: TurnRecord) -> dict[str, Any]:
         "cached_tokens": last.cached_tokens,
         "completion_tokens": sum(reply.completion_tokens or 0 for reply in turn.replies),
         "calls": [{"name": call.name, "outcome": call.outcome} for call in calls],
-        "repairs": sorted({repair.code for each in (*turn.replies, *calls) for repair in each.repairs}),
+        "repairs": sorted({repair.code for repair in repairs}),
         "issues": sorted({issue.code for call in calls for issue in call.issues}),
     }
 
 
 _SHOWN = 200  # characters
+_IN_LISTS = tuple("id source began client model way dialect outcome seconds first_token_seconds verdict".split())
 
 
 def _reply(told: Mapping[str, Any]) -> ReplyRecord:
