@@ -307,21 +307,9 @@ def summary_of(turn: TurnRecord) -> dict[str, Any]:
         turn: whole, or under way.
     """
     calls = [call for reply in turn.replies for call in reply.calls]
+    repairs = [mark for reply in turn.replies for mark in reply.repairs] + [mark for call in calls for mark in call.repairs]
     last = turn.replies[-1] if turn.replies else ReplyRecord(number=0)
-    fields = (
-        "id",
-        "source",
-        "began",
-        "client",
-        "model",
-        "way",
-        "dialect",
-        "outcome",
-        "seconds",
-        "first_token_seconds",
-        "verdict",
-    )
-    return {name: getattr(turn, name) for name in fields} | {
+    return {name: getattr(turn, name) for name in _IN_LISTS} | {
         "question": turn.question[:_SHOWN],
         "error": turn.error[:_SHOWN],
         "replies": len(turn.replies),
@@ -335,7 +323,10 @@ def summary_of(turn: TurnRecord) -> dict[str, Any]:
 
 
 _SHOWN = 200  # characters
-_IN_LISTS = tuple("id source began client model way dialect outcome seconds first_token_seconds verdict".split())
+_IN_LISTS = (
+    *("id", "source", "began", "client", "model", "way", "dialect"),
+    *("outcome", "seconds", "first_token_seconds", "verdict"),
+)
 
 
 def _reply(told: Mapping[str, Any]) -> ReplyRecord:
