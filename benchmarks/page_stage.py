@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, this folder alone is on the path
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # run as a program, this folder alone is on the path
 
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, reply
 from servers.run_server import run_server
@@ -42,6 +41,7 @@ __all__ = [
     "why_no_browser",
 ]
 
+ROOT: Final = Path(__file__).resolve().parents[1]
 SECONDS: Final = 30.0  # for whatever is waited for
 PIECE: Final = 7  # characters of a token
 DEMO: Final = {"demo": {"command": sys.executable, "args": ["-m", "xmlcall.hosts.demo_server"]}}
@@ -200,7 +200,8 @@ class Program:
             self.process = subprocess.Popen(argv, **pipes, env=_environment(self.home), cwd=self.home)
         end = time.monotonic() + SECONDS
         while not (found := _ADDRESS.search(self.log)):
-            assert time.monotonic() < end and self.process.poll() is None, f"no address of the page:\n{self.log}"
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError(f"no address of the page:\n{self.log}")
             time.sleep(0.02)
         self.page = found[0]
 
@@ -232,7 +233,8 @@ class Program:
     def restart(self) -> None:
         """Start it again on the port that it had, as a person would from the shell's history."""
         port = str(urlsplit(self.page).port)
-        self._arguments = [port if before == "--port" else each for before, each in zip(["", *self._arguments], self._arguments)]
+        place = list(self._arguments).index("--port") + 1
+        self._arguments = [*self._arguments[:place], port, *self._arguments[place + 1 :]]
         self._start()
 
 
