@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Lifespan
 
 from ..agent.tool_need import Threshold
@@ -96,13 +96,16 @@ def _opening(engine: Engine) -> Lifespan[Starlette]:
     return lifespan
 
 
-def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+def app_of(
+    engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None = None, beside: Iterable[BaseRoute] = ()
+) -> Starlette:
     """Make the app of an engine.
 
     Args:
         engine: open while the app answers.
         guard: who may call.
         lifespan: opens the engine; None if the caller does.
+        beside: routes of others, under paths of their own; they see to it themselves who may call.
     """
 
     def route(path: str, method: str, answer: Responder) -> Route:
@@ -124,7 +127,7 @@ def app_of(engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
-        routes=[*routes, route("/openapi.json", "GET", describe)],
+        routes=[*beside, *routes, route("/openapi.json", "GET", describe)],
         lifespan=lifespan,
         middleware=[] if engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},

@@ -9,16 +9,13 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 
 import asyncio
 import fnmatch
-import itertools
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
@@ -37,7 +34,7 @@ from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.router import Router
 from ...prompting import system as prompt
-from ...prompting.fit_context import Fitted, Scale
+from ...prompting.fit_context import Scale
 from ...prompting.format import PromptFormat
 from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
@@ -51,21 +48,23 @@ from .catalogs import Catalogs
 from .history import last_request, model_messages, said_by_others, system_first
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
-from .prefill import asked_to_begin, begun_by_caller, continued_or, without_beginning
+from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .reply_cache import Memory
+from .said_once import SaidOnce
 from .sampling import completion_of
 from .structured_output import formed, wordless
+
+if TYPE_CHECKING:
+    from ...turns.recorder import Recorder
+    from .recording import Recording
 
 __all__ = ["Engine", "ProxyMode"]
 
 ProxyMode = Literal["auto", "xml", "native"]
 
 log = logging.getLogger("xmlcall.proxy")
-
-NOTES_LIMIT: Final = 100  # of what was mended that are told
-_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # in the log, besides letters and digits
 
 
 class Engine:
@@ -90,6 +89,7 @@ class Engine:
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
+        recorder: of the turns of all requests; None records nothing.
     """
 
     def __init__(
@@ -110,13 +110,14 @@ class Engine:
         max_turns: int = 10,
         strict: bool = False,
         tool_tokens: int | None = None,
+        recorder: "Recorder | None" = None,
     ) -> None:
         self.backend = Retrying(backend)
-        self.strict = strict
-        self._said: set[str] = set()  # what was mended in requests, and told
-        self._cuts_told: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
+        self.strict, self.recorder = strict, recorder
+        said = SaidOnce()
+        self.say_once = said.note
         self._scale = Scale()
-        self._fitted = FittedBackend(self.backend, self._scale, lang=lang, on_cut=self._log_cut)
+        self._fitted = partial(FittedBackend, scale=self._scale, lang=lang, on_cut=said.cut)
         self.router = Router(hosts)
         self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
@@ -180,24 +181,6 @@ class Engine:
         """The model's name."""
         return self.backend.model
 
-    def say_once(self, note: str) -> None:
-        """Log what was put right in a request, the first time; in the log of a server nobody else chooses signs or sizes.
-
-        Args:
-            note: may hold words of the caller's.
-        """
-        if note not in self._said and len(self._said) < NOTES_LIMIT:
-            self._said.add(note)
-            log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
-
-    def _log_cut(self, fitted: Fitted) -> None:
-        """Tell whoever runs the proxy, once for each cut; without names, which others chose."""
-        told = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
-        if told not in self._cuts_told:
-            self._cuts_told.append(told)
-            what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
-            log.info(what, *told)
-
     @property
     def wire(self) -> str:
         """The wire format of the model server, `openai` or `ollama`."""
@@ -251,12 +234,15 @@ class Engine:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def respond(self, request: ChatRequest, *, is_streamed: bool = True) -> AsyncGenerator[ResponseEvent]:
+    async def respond(
+        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Recording | None" = None
+    ) -> AsyncGenerator[ResponseEvent]:
         """Answer a request.
 
         Args:
             request: from a wire format.
             is_streamed: the caller sees events as they come; if not, arguments come whole.
+            recording: of the request, if it is recorded.
 
         Yields:
             Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
@@ -269,11 +255,12 @@ class Engine:
         request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
-            events = self._plain(request, begun)
-        elif _is_simple(request) and not begun and not self.has_own_tools and await self.is_native():
-            events = self._natively(request)
+            events = self._plain(request, begun, recording)
+        elif request.is_simple and not begun and not self.has_own_tools and await self.is_native():
+            events = self._natively(request, recording)
         else:
-            events = await self._text(request, begun, offered, stream_arguments=self._stream_arguments and is_streamed)
+            in_pieces = self._stream_arguments and is_streamed
+            events = await self._text(request, begun, offered, recording, stream_arguments=in_pieces)
         async with aclosing(with_own_names(events, names)) as named:
             try:
                 async for event in named:
@@ -306,8 +293,18 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
 
+    def _backend(self, recording: "Recording | None") -> Backend:
+        """Return the model as it is asked: with what fits, and told to the recording as it goes out."""
+        return self._fitted(self.backend if recording is None else recording.on(self.backend))
+
     async def _text(
-        self, request: ChatRequest, begun: str, offered: tuple[Tool, ...], *, stream_arguments: bool
+        self,
+        request: ChatRequest,
+        begun: str,
+        offered: tuple[Tool, ...],
+        recording: "Recording | None",
+        *,
+        stream_arguments: bool,
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer with tools that are offered in the prompt."""
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
@@ -315,8 +312,11 @@ class Engine:
         allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
+        backend = self._backend(recording)
+        if recording is not None:
+            recording.goes("xml", allowed, self._format)
         turn = Turn(
-            Generation(backend=self._fitted, format=self._format_of(request), constrain=self._constrain),
+            Generation(backend=backend, format=self._format_of(request), constrain=self._constrain),
             Offer(
                 catalog=allowed,
                 calling=replace(self._calling, origins=origins, offered=prompts),
@@ -326,22 +326,29 @@ class Engine:
             ),
             self._limits,
             Words(request=last_request(request.messages), sources=self._sources(request, words)),
-            partial(self._first, request, begun, catalog, allowed, schema),
+            partial(self._first, backend, request, begun, catalog, allowed, schema),
         )
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=self._format.shows.unsaid)
-        events = prompted_answer(turn, sender, self._memory, is_strict=self.strict)
+        events = prompted_answer(turn, sender, self._memory, is_strict=self.strict, recording=recording)
         if schema is not None:
-            events = formed(events, schema, partial(self._constrained, turn, schema))
+            events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # of a required call the form is the tool's
             events = wordless(events)
         return without_beginning(events, begun) if begun and self._goes_on(request) else events
 
     async def _first(
-        self, request: ChatRequest, begun: str, catalog: Catalog, allowed: Catalog, schema: Mapping[str, Any] | None
+        self,
+        backend: Backend,
+        request: ChatRequest,
+        begun: str,
+        catalog: Catalog,
+        allowed: Catalog,
+        schema: Mapping[str, Any] | None,
     ) -> FirstRequest:
         """Decide how the first reply is asked for.
 
         Args:
+            backend: asked whether a tool is needed.
             request: from a wire format, without the beginning.
             begun: how the caller has begun the reply.
             catalog: what is on offer.
@@ -354,23 +361,26 @@ class Engine:
         reminded = self._completion(request, written(messages, reminder=reminder))
         first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
         if first is None:
-            is_open = bool(reminder) and self._needs is not None and _is_open_question(request)
+            is_open = bool(reminder) and self._needs is not None and request.is_open_question
             bare = replace(reminded, messages=written(request.messages)) if is_open else None
             shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
             first = await decided(
-                self._needs, self._fitted, allowed, self._format, reminded=reminded, bare=bare, shown=shown, lang=lang
+                self._needs, backend, allowed, self._format, reminded=reminded, bare=bare, shown=shown, lang=lang
             )
         if schema is None:
             return first
         words = prompt.json_answer(schema, self._format)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
-    def _constrained(self, turn: Turn, schema: Mapping[str, Any]) -> AsyncGenerator[ResponseEvent]:
+    def _constrained(
+        self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Recording | None"
+    ) -> AsyncGenerator[ResponseEvent]:
         """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
         request = turn.first.request
         messages = (*request.messages, *turn.added[:-1])
-        return plain_answer(self._fitted, replace(request, messages=messages, json_schema=schema))
+        completion = replace(request, messages=messages, json_schema=schema)
+        return plain_answer(backend, completion, recording, number=turn.count + 1)
 
     def _goes_on(self, request: ChatRequest) -> bool:
         """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
@@ -385,7 +395,7 @@ class Engine:
             return FirstRequest(request=completion, otherwise=asked, begun=begun)
         if request.wire == "anthropic":
             return FirstRequest(request=asked)
-        return FirstRequest(request=_with_beginning(completion, begun), otherwise=asked)
+        return FirstRequest(request=with_beginning(completion, begun), otherwise=asked)
 
     def _demanded(self, request: ChatRequest, completion: CompletionRequest) -> FirstRequest | None:
         """Begin the call for a model that has to make one, where the server goes on from there; None if it has not."""
@@ -416,29 +426,34 @@ class Engine:
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
 
-    def _plain(self, request: ChatRequest, begun: str) -> AsyncGenerator[ResponseEvent]:
+    def _plain(self, request: ChatRequest, begun: str, recording: "Recording | None") -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
+        backend = self._backend(recording)
+        if recording is not None:
+            recording.goes("plain", (), self._format)
         messages = model_messages(request.messages, self._catalogs.of(()), self._memory, format=self._format)
         completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
         if not begun:
-            return plain_answer(self._fitted, completion)
+            return plain_answer(backend, completion, recording)
 
         def asked() -> AsyncGenerator[ResponseEvent]:
             messages = asked_to_begin(completion.messages, begun, self._format)
-            return without_beginning(plain_answer(self._fitted, replace(completion, messages=messages)), begun)
+            return without_beginning(plain_answer(backend, replace(completion, messages=messages), recording), begun)
 
         if not self._goes_on(request) or self.backend.capabilities.continues:
-            return continued_or(plain_answer(self._fitted, _with_beginning(completion, begun)), asked)
+            return continued_or(plain_answer(backend, with_beginning(completion, begun), recording), asked)
         return asked()
 
-    def _natively(self, request: ChatRequest) -> AsyncGenerator[ResponseEvent]:
+    def _natively(self, request: ChatRequest, recording: "Recording | None") -> AsyncGenerator[ResponseEvent]:
         """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
         catalog, words = self._catalogs.with_words(request.tools)
         completion = self._completion(request, tuple(system_first(request.messages)))
         if request.wire == self.wire and not offered_names(request.tools):  # nothing that the caller says is lost on the way
             said = {name: value for name, value in request.whole.items() if name not in _OURS}
             completion = replace(completion, extra={**completion.extra, **said})
-        backend = WithWholeMessages(self._fitted, len(completion.messages), _MESSAGE_WRITERS[self.wire])
+        if recording is not None:
+            recording.goes("native", catalog, self._format)
+        backend = WithWholeMessages(self._backend(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
         turn = Turn(
             Generation(backend=backend, format=self._format_of(request), is_native=True, is_for_caller=True),
             Offer(catalog=catalog, calling=self._calling, of_caller=frozenset(catalog.names())),
@@ -447,7 +462,8 @@ class Engine:
             partial(_undecided, completion),
         )
         # What the model said is not remembered: it is written without its calls, and the server writes those itself.
-        return prompted_answer(turn, Sender(catalog, stream_arguments=False), Memory(), is_strict=self.strict)
+        sender = Sender(catalog, stream_arguments=False)
+        return prompted_answer(turn, sender, Memory(), is_strict=self.strict, recording=recording)
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -469,19 +485,3 @@ _MESSAGE_WRITERS: Final = {"openai": openai_wire.message_dict, "ollama": ollama_
 
 async def _undecided(completion: CompletionRequest) -> FirstRequest:
     return FirstRequest(request=completion)
-
-
-def _with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
-    return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
-
-
-def _is_open_question(request: ChatRequest) -> bool:
-    """Say whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
-    since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(request.messages))
-    return request.choice.mode == "auto" and {message.role for message in since} == {"user"}
-
-
-def _is_simple(request: ChatRequest) -> bool:
-    """Say whether a request asks for nothing that only the prompt can do: servers take choices in their own ways, or not."""
-    choice = request.choice
-    return choice.mode == "auto" and choice.allowed is None and request.parallel and request.sampling.json_schema is None

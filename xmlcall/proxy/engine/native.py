@@ -3,38 +3,59 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...agent.events import TurnEnded, TurnStarted
 from ...agent.generate import Binder, Generated
 from ...agent.native import generate_native
 from ...backends.base import Backend, KeptOpen
 from ...tools.catalog import Catalog
 from ...types.calls import Message
-from ...types.completion import Chunk, CompletionRequest
-from ...types.events import ReasoningDelta, TextDelta
+from ...types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress
+from ...types.events import Event, ReasoningDelta, TextDelta
 from ..formats.contract import ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
+
+if TYPE_CHECKING:
+    from .recording import Recording
 
 __all__ = ["WithWholeMessages", "plain_answer"]
 
 
-async def plain_answer(backend: Backend, completion: CompletionRequest) -> AsyncGenerator[ResponseEvent]:
+async def plain_answer(
+    backend: Backend, completion: CompletionRequest, recording: "Recording | None" = None, *, number: int = 1
+) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer without tools.
 
     Args:
         backend: open.
         completion: how to generate.
+        recording: told each event, if the request is recorded.
+        number: of the reply in its turn.
 
     Raises:
         BackendError: the model server failed.
     """
     if backend.capabilities.reasoning_open:  # the text would begin inside the thinking; the server is to part them
         completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
+    if recording is not None:
+        recording.note(TurnStarted(turn=number))
     async with aclosing(generate_native(backend, completion, Binder(catalog=Catalog()))) as events:
         async for event in events:
+            if recording is not None:
+                _record(recording, event, number)
             if isinstance(event, Generated):
                 yield ResponseEnded(finish_reason=event.reply.finish_reason, usage=event.usage)
             elif piece := _piece(event):
                 yield piece
+
+
+def _record(recording: "Recording", event: Event | PromptProgress | Generated, number: int) -> None:
+    if not isinstance(event, Generated):
+        recording.note(event)
+        return
+    reply, message = event.reply, Message(role="assistant", content=event.text)
+    recording.note(TurnEnded(turn=number, reply=reply, usage=event.usage, raw=event.raw, message=message))
+    recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
 
 
 class WithWholeMessages(KeptOpen):

@@ -15,9 +15,10 @@ from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_reminder
 from ...types.calls import Message
+from ...types.completion import CompletionRequest
 from ..formats.contract import CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece
 
-__all__ = ["asked_to_begin", "begun_by_caller", "continued_or", "without_beginning"]
+__all__ = ["asked_to_begin", "begun_by_caller", "continued_or", "with_beginning", "without_beginning"]
 
 
 def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
@@ -47,6 +48,16 @@ def asked_to_begin(messages: Sequence[Message], begun: str, format: PromptFormat
     if messages[-1].role == "user":
         return with_reminder(words, messages)
     return (*messages, Message(role="user", content=words))
+
+
+def with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
+    """Return a request with the beginning of the reply as its last message.
+
+    Args:
+        completion: without it.
+        begun: the beginning.
+    """
+    return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 
 async def continued_or(

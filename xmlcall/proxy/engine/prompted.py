@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...agent.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
 from ...agent.generate import REPETITION
@@ -23,6 +23,9 @@ from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, 
 from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .call_stream import Sender, broken_off
 from .reply_cache import Memory, Remembered
+
+if TYPE_CHECKING:
+    from .recording import Recording
 
 __all__ = ["prompted_answer"]
 
@@ -41,7 +44,9 @@ _FAILURES: Final[Mapping[str, str]] = {
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
 
-async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool) -> AsyncGenerator[ResponseEvent]:
+async def prompted_answer(
+    turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool, recording: "Recording | None" = None
+) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
 
     Args:
@@ -49,6 +54,7 @@ async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_stri
         sender: of the calls that the caller gets.
         memory: told what the model said, if calls go to the caller.
         is_strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
+        recording: told each event, if the request is recorded.
 
     Yields:
         Events for the caller, the end of the answer last.
@@ -58,9 +64,12 @@ async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_stri
         BackendError: the model server failed.
     """
     given = _Given(turn, sender)
+    note = None if recording is None else recording.note
     try:
         async with aclosing(turn.run()) as events:
             async for event in events:
+                if note is not None:
+                    note(event)
                 for piece in given.pieces(event):
                     yield piece
     except BackendError as error:
@@ -68,6 +77,9 @@ async def prompted_answer(turn: Turn, sender: Sender, memory: Memory, *, is_stri
             raise
         # Clients do not answer this by asking again: what ran would run twice.
         raise _failed(f"{error}; tools had run before", "failed_after_tools", is_strict=is_strict) from None
+    finally:
+        if recording is not None:
+            recording.answered(turn.stop_reason, given.visible)
     parting = list(_parting(turn, sender)) if turn.stop_reason in _FAILURES and not is_strict else []
     for piece in parting:
         yield piece

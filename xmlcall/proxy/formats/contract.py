@@ -5,6 +5,7 @@ makes events of a request; it knows no wire format. Nothing of a call is said be
 arguments as JSON text in one or more pieces, then its end. After an error nothing follows.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
@@ -113,6 +114,18 @@ class ChatRequest:
     sampling: Sampling = field(default_factory=Sampling)
     wire: str = "openai"
     whole: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_open_question(self) -> bool:
+        """Whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
+        since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(self.messages))
+        return self.choice.mode == "auto" and {message.role for message in since} == {"user"}
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it asks for nothing that only the prompt can do: servers take choices in their own ways, or not."""
+        choice = self.choice
+        return choice.mode == "auto" and choice.allowed is None and self.parallel and self.sampling.json_schema is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

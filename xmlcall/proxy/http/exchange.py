@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from starlette.types import Message, Receive, Send
@@ -20,6 +20,9 @@ from starlette.types import Message, Receive, Send
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
+
+if TYPE_CHECKING:
+    from ..engine.recording import Recording
 
 __all__ = ["Exchange", "api_error"]
 
@@ -90,6 +93,9 @@ class Exchange:
         self.status = 0  # what the caller got; 0 if it left before
         self._is_over = False
         self.failure = ""  # what went wrong, also after the status was sent; for the log
+        self.error: ApiError | None = None  # that the caller was told, or would have been
+        self.has_left = False  # the caller did, before its answer was whole
+        self.recording: Recording | None = None
 
     async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Write events as they come, until the last one, an error, or the caller's leaving."""
@@ -114,7 +120,7 @@ class Exchange:
                 if not self.status:
                     await self.fail(failed)
                     return
-                self.failure = _told(failed)
+                self.failure, self.error = _told(failed), failed
                 await self._body(writer.fail(failed), more=True)
             await self._body(b"", more=False)
 
@@ -146,21 +152,26 @@ class Exchange:
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
         """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
+        passed = self.recording.passed if self.recording is not None else None
 
         async def run() -> None:
             streamed, said = False, b""
             try:
                 async with opened as relayed:
+                    if self.recording is not None:
+                        self.recording.headed(relayed.status, relayed.media_type)
                     streamed = relayed.media_type.startswith(self._form.media_type)
                     await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
                         said = chunk[-4:] or said
+                        if passed is not None:
+                            passed(chunk)
             except Exception as error:
                 failed = api_error(error)
                 if not self.status:
                     await self.fail(failed)
-                self.failure = _told(failed)
+                self.failure, self.error = _told(failed), failed
                 if not (streamed and said.endswith(_ENDS[self._form.media_type])):
                     return  # an answer without its end: the server drops the connection, since half is not whole
                 await self._body(_failure(self._form, failed), more=True)
@@ -176,9 +187,18 @@ class Exchange:
 
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
-        self.failure = _told(error)
+        self.failure, self.error = _told(error), error
         headers = (_NO_RETRY,) if error.code in _FINAL else ()
         await self.json(self._form.error(error), error.status, headers)
+
+    def leave(self) -> None:
+        """Note that the caller left before its answer was whole."""
+        self.failure, self.has_left = self.failure or "the caller left", True
+
+    def recorded(self) -> None:
+        """Have the recording of this exchange end, if there is one."""
+        if self.recording is not None:
+            self.recording.over(error=self.error, form=self._form, status=self.status, has_left=self.has_left)
 
     async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
         self.status = status
@@ -202,7 +222,7 @@ class Exchange:
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
                 if not self._is_over:  # servers say so, too, when an answer is complete
-                    self.failure = self.failure or "the caller left"
+                    self.leave()
                 group.cancel_scope.cancel()
 
             for task in (leave, *beside):

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +33,9 @@ from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
 from .access import Guard
 from .exchange import Exchange, api_error
+
+if TYPE_CHECKING:
+    from ..engine.recording import Recording
 
 __all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
 
@@ -82,6 +85,8 @@ RELAYED: Final = (
     Question(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
 )
 
+_TEXTS: Final = frozenset({"/v1/completions"})  # of these, those that a text answers
+
 
 def format_of(path: str) -> Format:
     """Return the wire format in which a path's errors are written."""
@@ -114,11 +119,13 @@ class Handler:
             else:
                 await self._answer(self._engine, request, exchange)
         except ClientDisconnect:
-            exchange.failure = "the caller left"
+            exchange.leave()
         except Exception as error:
             failed = api_error(error)
             if not exchange.status:
                 await exchange.fail(failed)
+        finally:
+            exchange.recorded()
         failure = f": {exchange.failure}" if exchange.failure else ""
         path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
         log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
@@ -134,9 +141,12 @@ def asking(question: Question) -> Responder:
     """Make what answers a question."""
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
+        recording = exchange.recording = _recording(engine, question, request)
         content = await _content(request)
         data = _data(content)
         if opened := await _relayed(engine, question, content, data):
+            if recording is not None:
+                recording.relayed(data, question.form.name)
             await exchange.relay(_told_in_our_words(opened, question, data))
             return
         if not question.is_answered:
@@ -147,12 +157,24 @@ def asking(question: Question) -> Responder:
         chat = replace(asked.request, whole=body)
         if asked.shape.get("load"):
             await exchange.json(loaded(asked))
-        elif asked.stream:
-            await exchange.stream(engine.respond(chat), asked)
+            return
+        if recording is not None:
+            recording.asked(chat)
+        if asked.stream:
+            await exchange.stream(engine.respond(chat, recording=recording), asked)
         else:
-            await exchange.whole(engine.respond(chat, is_streamed=False), asked)
+            await exchange.whole(engine.respond(chat, is_streamed=False, recording=recording), asked)
 
     return answer
+
+
+def _recording(engine: Engine, question: Question, request: Request) -> "Recording | None":
+    """Record a request, if anything is recorded: of those that no text answers there may be thousands, and nothing to show."""
+    if engine.recorder is None or not (question.is_answered or question.path in _TEXTS):
+        return None
+    from ..engine.recording import Recording, client_of  # nobody else needs what it imports
+
+    return Recording(engine.recorder, client=client_of(request.headers.get("user-agent", "")), model=engine.model)
 
 
 def _missing(path: str, said: str = "") -> ApiError:

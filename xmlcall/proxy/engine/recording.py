@@ -1,0 +1,238 @@
+"""What is recorded of one request: who asked, which way it went, every event of the turn, and how it ended.
+
+A request is one turn of the `Recorder`. Where nobody records there is no `Recording`, and nothing of this runs. Its cost is what
+`benchmarks/recording.py` measures: it counts text in steps, keeps no bytes of pictures, and leaves all reading for later.
+
+No header is kept but the name of the program that asks. Keys that this program knows are cut out of what others say.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from ...agent.events import CallFinished, LoopEvent
+from ...backends.base import Backend
+from ...prompting.format import PromptFormat
+from ...tools.catalog import Catalog
+from ...turns.builder import TurnBuilder
+from ...turns.recorder import Recorder, new_id
+from ...turns.recording_backend import RecordingBackend
+from ...types.calls import Message
+from ...types.events import ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd
+from ..formats.contract import ApiError, ChatRequest, Format
+from .history import last_request
+from .relayed_turn import RelayedTurn, messages_in
+
+__all__ = ["Recording", "client_of"]
+
+LONGEST_CLIENT: Final = 80  # characters of a program's name
+LONGEST_QUESTION: Final = 20_000
+LONGEST_ERROR: Final = 4_000
+_STEP: Final = 8_192  # characters after which text is counted
+_EVENT: Final = 64  # characters that an event counts for besides its text
+_TEXTS: Final = (TextDelta, ReasoningDelta, ToolArgumentDelta)
+_ENDS: Final = ("", "end", "tool_calls")  # of turns in which nothing went wrong
+_TOO_LONG: Final = "the rest of this turn was too long to be recorded"
+
+
+@lru_cache(maxsize=64)
+def client_of(agent: str) -> str:
+    """Return the name that a program gave of itself, fit to be shown.
+
+    Args:
+        agent: the header `User-Agent`, as anybody may have written it.
+    """
+    plain = " ".join("".join(sign if sign.isprintable() else " " for sign in agent[: 4 * LONGEST_CLIENT]).split())
+    return plain if len(plain) <= LONGEST_CLIENT else f"{plain[: LONGEST_CLIENT - 1]}…"
+
+
+class Recording:
+    """The recording of one request.
+
+    Args:
+        recorder: that keeps it.
+        client: who asks.
+        model: that is asked.
+    """
+
+    def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
+        self._recorder = recorder
+        self._facts: dict[str, Any] = {"client": client, "model": model}
+        self._turn: TurnBuilder | None = None
+        self._room = recorder.room
+        self._uncounted = 0
+        self._prompt: tuple[Message, ...] = ()  # the last one, of which the next begins with the same messages
+        self._reason, self._shown = "", ""
+
+    # -- how it is asked -------------------------------------------------------------------------------------------------
+
+    def asked(self, request: ChatRequest) -> None:
+        """Note a request that the engine answers.
+
+        Args:
+            request: from a wire format.
+        """
+        question = _bounded(last_request(request.messages), LONGEST_QUESTION)
+        self._turn = self._recorder.begin(**self._facts, question=question)
+        self._count(len(question))
+
+    def relayed(self, data: Mapping[str, Any], wire: str) -> None:
+        """Note a request whose bytes are passed on.
+
+        Args:
+            data: its body.
+            wire: `openai` or `ollama`.
+        """
+        prompt = messages_in(data)
+        text = sum(len(message.content) for message in prompt)
+        question = next((message.content for message in reversed(prompt) if message.role == "user"), "")
+        facts = self._facts | {"way": "relayed", "question": _bounded(question, LONGEST_QUESTION), "source": "proxy"}
+        kept = prompt if text <= self._room else ()
+        turn = RelayedTurn(prompt=kept, wire=wire, room=self._room - (text if kept else 0), id=new_id(), **facts)
+        self._turn = self._recorder.add(turn)
+        self._count(text if kept else 0)
+
+    def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
+        """Note which way a request goes.
+
+        Args:
+            way: `xml`, `native` or `plain`.
+            tools: on offer.
+            format: of the prompt; it says nothing where there are no tools.
+        """
+        if self._turn is not None:
+            self._turn.know(way=way, tools=tools, lang=format.lang, **_asking(format) if way == "xml" else {})
+            self._recorder.changed(self._turn)
+
+    def on(self, backend: Backend) -> Backend:
+        """Return a backend that tells this recording what the model is sent.
+
+        Args:
+            backend: open.
+        """
+        return RecordingBackend(backend, self._sent)
+
+    def _sent(self, messages: Sequence[Message]) -> None:
+        if self._turn is None or self._room < 0:
+            return
+        before, self._prompt = self._prompt, tuple(messages)
+        known = sum(1 for old, new in zip(before, self._prompt, strict=False) if old is new or old.content is new.content)
+        self._count(sum(len(message.content) for message in self._prompt[known:]))
+        self._turn.prompt([_without_pictures(message) for message in messages] if self._room >= 0 else ())
+
+    # -- what comes ------------------------------------------------------------------------------------------------------
+
+    def note(self, event: LoopEvent) -> None:
+        """Note an event of the turn.
+
+        Args:
+            event: any.
+        """
+        if self._turn is None or self._room < 0:
+            return
+        self._turn.note(event)
+        self._uncounted += len(event.text) if isinstance(event, _TEXTS) else _size(event)
+        if self._uncounted >= _STEP:
+            self._count(0)
+        self._recorder.changed(self._turn)
+
+    def headed(self, status: int, media_type: str) -> None:
+        """Note the head of an answer that is passed on.
+
+        Args:
+            status: of HTTP.
+            media_type: as the model server named it.
+        """
+        if isinstance(self._turn, RelayedTurn):
+            self._turn.answered(status, media_type)
+
+    def passed(self, piece: bytes) -> None:
+        """Note a piece of an answer that is passed on.
+
+        Args:
+            piece: bytes of it.
+        """
+        if isinstance(self._turn, RelayedTurn) and (kept := self._turn.take(piece)):
+            self._uncounted += kept
+            if self._uncounted >= _STEP:
+                self._count(0)
+            self._recorder.changed(self._turn)
+
+    def _count(self, text: int) -> None:
+        if self._turn is not None:
+            self._room = self._recorder.grew(self._turn, self._uncounted + text)
+            self._uncounted = 0
+
+    # -- how it ends -----------------------------------------------------------------------------------------------------
+
+    def answered(self, reason: str, text: str) -> None:
+        """Note that the turn is over, before the caller has all of it; a later word counts.
+
+        Args:
+            reason: as in `Turn.stop_reason`.
+            text: that the caller was shown.
+        """
+        self._reason, self._shown = reason, text
+
+    def over(self, *, error: ApiError | None, form: Format, status: int, has_left: bool) -> None:
+        """Note that the caller has all, or is gone.
+
+        Args:
+            error: that the caller was told, if one was.
+            form: the caller's wire format.
+            status: of HTTP; 0 if the caller left before.
+            has_left: the caller left before the end.
+        """
+        if self._turn is None:
+            if error is None and not has_left:
+                return
+            self._turn = self._recorder.begin(**self._facts)
+        told = self._told(error, form, status) if error else self._refused(status)
+        self._count(len(told))
+        if self._room < 0:
+            told = f"{told}\n{_TOO_LONG}".strip()
+        self._turn.end(self._outcome(told if error or status >= 400 else "", has_left), answer=self._shown, error=told)
+        self._recorder.done(self._turn)
+
+    def _outcome(self, told: str, has_left: bool) -> str:
+        if has_left:
+            return "left"
+        if told:
+            return "error" if self._reason in _ENDS else self._reason
+        return self._reason or "end"
+
+    def _told(self, error: ApiError, form: Format, status: int) -> str:
+        """Return what went wrong, and in the line below how the caller was told."""
+        message = self._recorder.hide(_bounded(error.message, LONGEST_ERROR))
+        sent = self._recorder.hide(_bounded(json.dumps(form.error(error), ensure_ascii=False), LONGEST_ERROR))
+        return f"{message}\nsent to the caller with status {status}: {sent}"
+
+    def _refused(self, status: int) -> str:
+        """Return what the model server said to a request that was passed on, where it refused it or broke off."""
+        turn = self._turn
+        if status < 400 or not isinstance(turn, RelayedTurn):
+            return ""
+        return self._recorder.hide(f"the model server said, with status {status}: {_bounded(turn.failure, LONGEST_ERROR)}")
+
+
+def _asking(format: PromptFormat) -> dict[str, str]:
+    return {"dialect": format.dialect, "family": format.family}
+
+
+def _bounded(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _without_pictures(message: Message) -> Message:
+    return replace(message, images=()) if message.images else message
+
+
+def _size(event: LoopEvent) -> int:
+    """Estimate what an event keeps."""
+    if isinstance(event, ToolCallEnd):
+        return _EVENT + 3 * len(event.raw.text)  # as written, its arguments, and these as bound
+    if isinstance(event, CallFinished):
+        return _EVENT + sum(len(getattr(block, "text", None) or "") for block in event.result.content)
+    return _EVENT

@@ -1,0 +1,190 @@
+"""A turn whose bytes were passed on: what was asked and answered, read from the bytes when somebody looks.
+
+While the answer passes, each piece is only put into a list: to read one takes longer than to pass it on. A record reads the
+pieces that came since the last one and lets them go; nobody's answer waits for that. What cannot be read is left out, since the
+caller got it byte for byte anyway.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from ...backends.ollama_wire import stream_chunk
+from ...backends.openai_wire import StreamReader, mapping, mappings, read_error, read_json, text_of
+from ...backends.sse import EventDecoder
+from ...errors import BackendProtocolError
+from ...turns.builder import TurnBuilder
+from ...turns.model import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
+from ...types.completion import Chunk, Usage
+
+__all__ = ["RelayedTurn", "messages_in"]
+
+# A piece of text or thinking that is not empty, in any of the formats; the first one is the first token.
+_FIRST: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
+
+
+def messages_in(data: Mapping[str, Any]) -> tuple[MessageRecord, ...]:
+    """Return what a request says to the model, as far as it is text.
+
+    Args:
+        data: a body in OpenAI's or Ollama's format, as anybody may have written it.
+    """
+    said = [(text_of(each.get("role")) or "user", _text(each.get("content"))) for each in mappings(data.get("messages"))]
+    if not said:
+        said = [("system", _text(data.get("system")))] if data.get("system") else []
+        said.append(("user", _text(data.get("prompt"))))
+    return tuple(MessageRecord(role=role, content=text) for role, text in said)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(text_of(part.get("text")) for part in mappings(content)) if isinstance(content, list) else ""
+
+
+class RelayedTurn(TurnBuilder):
+    """A turn that is read when a record is asked for.
+
+    Args:
+        prompt: what the model was sent.
+        wire: `openai` or `ollama`.
+        room: bytes of the answer that are kept at most.
+        facts: of the turn, as a `TurnBuilder` takes them.
+    """
+
+    def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, room: int, **facts: Any) -> None:
+        super().__init__(**facts)
+        self._asked, self._wire, self._room = prompt, wire, room
+        self._began, self._first, self._last = time.monotonic(), None, None
+        self._pieces: list[bytes] = []  # not read yet
+        self._reading: _Reading | None = None
+
+    def answered(self, status: int, media_type: str) -> None:
+        """Note the head of the answer.
+
+        Args:
+            status: of HTTP.
+            media_type: as the server named it.
+        """
+        self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
+
+    def take(self, piece: bytes) -> int:
+        """Note a piece of the answer; return how many of its bytes are kept.
+
+        Args:
+            piece: as it was passed on.
+        """
+        self._last = time.monotonic()
+        if self._first is None and _FIRST.search(piece):
+            self._first = self._last
+        self._room -= len(piece)
+        if self._room < 0:
+            return 0
+        self._pieces.append(piece)
+        self.version += 1
+        return len(piece)
+
+    @property
+    def failure(self) -> str:
+        """What the model server said was wrong; "" if nothing."""
+        return self._read(is_over=True).failure
+
+    def record(self) -> TurnRecord:
+        """Make the record of what came until now."""
+        record = super().record()
+        reading = self._read(is_over=bool(record.outcome))
+        reply = replace(reading.reply(is_over=bool(record.outcome)), prompt=self._asked, **self._times())
+        record = replace(record, replies=(reply,) if self._reading else (), first_token_seconds=reply.first_token_seconds)
+        return replace(record, answer=record.answer or reading.text) if record.outcome else record
+
+    def _read(self, *, is_over: bool) -> "_Reading":
+        reading = self._reading or _Reading("openai", is_stream=False, is_error=False)
+        pieces, self._pieces = self._pieces, []
+        reading.feed(b"".join(pieces))
+        if is_over:
+            reading.close()
+        return reading
+
+    def _times(self) -> dict[str, float | None]:
+        since = (None if at is None else at - self._began for at in (self._first, self._last))
+        return dict(zip(("first_token_seconds", "seconds"), since, strict=True))
+
+
+class _Reading:
+    """An answer while it is read.
+
+    Args:
+        wire: `openai` or `ollama`.
+        is_stream: it comes as server-sent events; what does not is read by lines, or whole.
+        is_error: it is no reply.
+    """
+
+    def __init__(self, wire: str, *, is_stream: bool, is_error: bool) -> None:
+        self.text, self.reasoning, self.failure = "", "", ""
+        self._is_ollama, self._is_error = wire == "ollama", is_error
+        self._events = EventDecoder() if is_stream else None
+        self._reader = StreamReader()
+        self._rest = b""  # of a line, or of an answer that is one object
+        self._ending, self._usage = "", Usage()
+
+    def feed(self, data: bytes) -> None:
+        """Read more; what is not in the format is left out."""
+        if self._events is not None:
+            self._take_all(self._events.feed(data))
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n") if self._is_ollama else [self._rest + data]
+        self._take_all(line.decode("utf-8", "replace") for line in lines)
+
+    def close(self) -> None:
+        """Read the end: of a stream, or of an answer that is one object."""
+        rest, self._rest = self._rest, b""
+        self._take_all(self._events.close() if self._events is not None else iter([rest.decode("utf-8", "replace")]))
+
+    def _take_all(self, payloads: Iterator[str]) -> None:
+        with suppress(BackendProtocolError):  # an event without end
+            for payload in payloads:
+                with suppress(BackendProtocolError):
+                    self._take(read_json(payload))
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if self._is_error or "error" in data:
+            self.failure = read_error(data).message
+            return
+        chunk = self._ollama(data) if self._is_ollama else self._openai(data)
+        if chunk is not None:
+            self.text += chunk.text
+            self.reasoning += chunk.reasoning
+            self._usage = chunk.usage or self._usage
+            self._ending = chunk.finish_reason or self._ending
+
+    def _openai(self, data: dict[str, Any]) -> Chunk | None:
+        """Read a chunk of a chat or of a completion, or a whole answer, as if it were a chunk of a chat."""
+        choice = next((each for each in mappings(data.get("choices")) if each.get("index", 0) == 0), {})
+        delta = mapping(choice.get("delta") or choice.get("message")) or {"content": choice.get("text")}
+        return self._reader.feed({**data, "choices": [{**choice, "delta": delta}]})
+
+    def _ollama(self, data: dict[str, Any]) -> Chunk | None:
+        given = {"content": data.get("response"), "thinking": data.get("thinking")}
+        return stream_chunk({**data, "message": data.get("message") or given}, calls_before=0)
+
+    def reply(self, *, is_over: bool) -> ReplyRecord:
+        """Return what was read.
+
+        Args:
+            is_over: nothing follows.
+        """
+        last = self._reader.close()
+        usage = last.usage or self._usage
+        return ReplyRecord(
+            number=1,
+            raw=self.text,
+            spans=(SpanRecord(start=0, end=len(self.text), kind="text"),) if self.text else (),
+            reasoning=self.reasoning,
+            finish_reason=(self._ending or last.finish_reason or "") if is_over else "",
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            completion_tokens=usage.completion_tokens,
+        )
