@@ -16,8 +16,10 @@ from proxy_harness import add, ask, block, body, texts
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent import tool_need as toolneed
+from xmlcall.agent.asked_alone import LONGEST, alone
 from xmlcall.agent.events import LoopEvent
-from xmlcall.agent.tool_need import LEAST_SPREAD, LONGEST, NEEDS_NONE, SURE, Threshold, ToolNeeds, ask_need, log_odds
+from xmlcall.agent.tool_choice import ToolChoices
+from xmlcall.agent.tool_need import LEAST_SPREAD, NEEDS_NONE, SURE, Threshold, ToolNeeds, ask_need, log_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities
@@ -152,8 +154,37 @@ async def test_a_message_is_asked_about_alone() -> None:
     backend = ScriptedBackend([UNLIKELY], capabilities=CONTINUES)
     await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0)
     (asked,) = backend.requests
-    assert [(message.role, message.content) for message in asked.messages] == [("system", "Tools."), ("user", "1 + 2?")]
+    assert [(message.role, message.content) for message in asked.messages] == [("system", "\nTools."), ("user", "1 + 2?")]
     assert (asked.max_tokens, asked.temperature, asked.top_logprobs) == (1, 0.0, CONTINUES.most_logprobs)
+
+
+@pytest.mark.parametrize(
+    ("server", "said", "system"),
+    [
+        ("llama.cpp", ("Hi",), "Tools."),
+        ("llama.cpp", ("Hi", "Hey", "1 + 2?"), "Tools."),
+        ("llama.cpp", ("Hi", "Hello.", "1 + 2?"), "\nTools."),
+        ("ollama", ("Hi", "Hello.", "1 + 2?"), "Tools."),
+        ("openai-compatible", ("Hi", "Hello." * 100, "1 + 2?"), "Tools."),
+    ],
+)
+async def test_what_is_asked_alone_begins_in_its_own_way_where_a_cache_would_lose_the_conversation(
+    server: str, said: tuple[str, ...], system: str
+) -> None:
+    asked = alone(ScriptedBackend([], capabilities=replace(CONTINUES, server=server)), request_of(*said, system="Tools." * 2))
+    assert asked.messages[0].content == system + "Tools."
+    assert asked.messages[1:] == (Message(role="user", content=said[-1]),)
+
+
+async def test_a_habit_is_asked_about_in_the_same_way() -> None:
+    """Words that need no tool, behind the tool prompt alone, would else take the place of a long conversation."""
+    told = first_token(("plus", 0.5), ("ping", 0.3), ("echo", 0.2))
+    backend = ScriptedBackend([told, told], capabilities=CONTINUES)
+    await ToolChoices().choose(backend, request_of("Hi", "Hello." * 9, "1 + 2?"), TWO, DIALECT)
+    assert {request.messages[-2].content: request.messages[0].content for request in backend.requests} == {
+        "Thanks!": "\nTools.",
+        "1 + 2?": "Tools.",
+    }
 
 
 @pytest.mark.parametrize("length", [LONGEST, LONGEST + 1, 100 * LONGEST])
@@ -465,7 +496,7 @@ async def test_how_far_the_choice_of_a_tool_is_moved_counts(
     assert (need.needs_tool, need.moved) == expected
     assert need.tool == ("list" if need.needs_tool else "")
     if need.moved is not None:
-        assert [message.content for message in backend.requests[2].messages] == ["Tools.", "What is there?", beginning(DIALECT)]
+        assert [message.content for message in backend.requests[2].messages] == ["\nTools.", "What is there?", beginning(DIALECT)]
 
 
 @pytest.mark.parametrize(

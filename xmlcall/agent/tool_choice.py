@@ -39,6 +39,7 @@ from ..errors import BackendStatusError
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
+from .asked_alone import alone, in_place_of_last
 from .first_token import FirstToken, first_token
 from .generate import is_refused_beginning
 
@@ -194,12 +195,11 @@ class ToolChoices:
 
     async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
         """Return what the model goes on with where no tool is needed, and what it cost to ask."""
-        system = request.messages[:1] if request.messages[0].role == "system" else ()
-        key = (system[0].content if system else "", written)
+        idle = alone(backend, in_place_of_last(request, NEEDS_NONE))
+        key = (idle.messages[0].content, written)
         if key in self._habits:
             self._habits.move_to_end(key)
             return self._habits[key], Usage()
-        idle = replace(request, messages=(*system, Message(role="user", content=NEEDS_NONE)))
         told = await _told(backend, _begun(idle, written))
         self._habits[key] = told.candidates
         while len(self._habits) > KEPT:

@@ -23,7 +23,8 @@ counts instead, and can only speak against a call.
 **Thresholds.** `auto` asks the model about a few messages of which the answer is known, greetings on one side and spelled-out
 calls of the first and the last tool on the other, and takes the middle: once for each tool prompt.
 
-Costs one token, and reading the message twice; `auto` six tokens more for each tool prompt, and the choice of a tool a few. Only
+Costs one token, and reading the message twice (and the tool prompt, once: `asked_alone`); `auto` six tokens more for each tool
+prompt, and the choice of a tool a few. Only
 for a person's words: what follows a result was not measured. A reply that begins with thinking, or with half a character, decides
 nothing by its first token and counts as a call, so that the usual reminder stands.
 """
@@ -31,7 +32,7 @@ nothing by its first token and counts as a call, so that the usual reminder stan
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -41,8 +42,8 @@ from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.system import plain_request
 from ..tools.catalog import Catalog
-from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
+from .asked_alone import alone, in_place_of_last
 from .first_token import first_token
 from .tool_choice import ToolChoices
 
@@ -52,7 +53,6 @@ Threshold = float | Literal["auto"]
 
 SURE: Final = 16.0  # log-odds beyond which what was told makes no difference
 CALL_BEGINS: Final = ("<", "`", "{", "[")  # wire formats, in a fence or not
-LONGEST: Final = 4000  # characters of a message that are asked about: of a longer one, its beginning and its end
 NEEDS_NONE: Final = ("Hello!", "Thanks!", "你好", "谢谢")
 LEAST_SPREAD: Final = 3.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
 WEIGHT: Final = 3.0  # log-odds for each nat by which the words move the choice of a tool
@@ -162,19 +162,20 @@ class ToolNeeds:
         """Ask what the tool's name in a begun call says of the need, where that can change what was decided."""
         if not (need.is_sure and backend.capabilities.continues):
             return need
-        alone = replace(request, messages=_alone(request.messages))
+        by_itself = alone(backend, request)
         if len(catalog) == 1 and need.needs_tool:
-            named, usage = await self._choices.named(backend, alone, catalog, dialect)
+            named, usage = await self._choices.named(backend, by_itself, catalog, dialect)
             return replace(need, named=None if named is None else round(named, 3), usage=need.usage + usage)
         least, most = (need.threshold - _log_odds_of(nats) for nats in (MOST_MOVED, 0.0))
         if len(catalog) == 1 or not least < need.log_odds <= most:
             return need
-        moved, usage = await self._choices.moved(backend, alone, catalog, dialect)
+        moved, usage = await self._choices.moved(backend, by_itself, catalog, dialect)
         return replace(need, moved=None if moved is None else round(moved, 3), usage=need.usage + usage)
 
     async def _auto(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
         """Return the threshold of a tool prompt, and what it cost to find it."""
-        system = request.messages[0].content if request.messages[0].role == "system" else ""
+        first, *_ = alone(backend, request).messages
+        system = first.content if first.role == "system" else ""
         async with self._finding:
             if system in self._found:
                 self._found.move_to_end(system)
@@ -205,7 +206,7 @@ async def _between(backend: Backend, request: CompletionRequest, catalog: Catalo
     for messages in sides:
         asked: list[float] = []
         for text in messages:
-            need = await ask_need(backend, _with_last(request, text), 0.0)
+            need = await ask_need(backend, in_place_of_last(request, text), 0.0)
             if not need.is_sure:
                 return None, usage + need.usage
             usage = usage + need.usage
@@ -213,10 +214,6 @@ async def _between(backend: Backend, request: CompletionRequest, catalog: Catalo
         means.append(math.fsum(asked) / len(asked))
     none, one = means
     return (round((none + one) / 2, 2) if one - none >= LEAST_SPREAD else None), usage
-
-
-def _with_last(request: CompletionRequest, text: str) -> CompletionRequest:
-    return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
 
 
 async def ask_need(backend: Backend, request: CompletionRequest, threshold: float) -> ToolNeed:
@@ -233,7 +230,7 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
     undecided = ToolNeed(log_odds=SURE, threshold=threshold, usage=Usage(), is_sure=False)
     if backend.capabilities.reasoning_open:
         return undecided
-    told = await first_token(backend, replace(request, messages=_alone(request.messages)))
+    told = await first_token(backend, alone(backend, request))
     if told.reasoning or not (told.candidates or told.text):  # llama.cpp says nothing of a token that is half a character
         return replace(undecided, usage=told.usage)
     if not told.candidates:
@@ -242,14 +239,6 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
             f"{backend.model} came without: leave the threshold out"
         )
     return ToolNeed(log_odds=log_odds(told.candidates), threshold=threshold, usage=told.usage)
-
-
-def _alone(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the tool prompt and the last message, which is cut in its middle if it is long."""
-    *before, last = messages
-    if len(last.content) > LONGEST:
-        last = replace(last, content=f"{last.content[: LONGEST // 2]}\n...\n{last.content[-LONGEST // 2 :]}")
-    return (*before[:1], last) if before and before[0].role == "system" else (last,)
 
 
 def checked_threshold(threshold: Threshold) -> Threshold:
