@@ -115,3 +115,6 @@ async def test_the_oracle_is_right_and_the_share_of_the_cache_is_told(tmp_path: 
         verdict.row["rounds"][0]["usage"] = {"prompt_tokens": 1000, "cached_tokens": cached}
     run.about |= {"limit": None, "half": "all"}
     assert reported(run, {way: verdicts})["ways"][way]["cost"]["cached_share"] == 0.95
+    for verdict in verdicts:  # what was read to find out whether a tool is needed counts, too
+        verdict.row["rounds"][0]["need_usage"] = {"prompt_tokens": 1200, "cached_tokens": 700}
+    assert cached_share(verdicts) == pytest.approx(0.45)

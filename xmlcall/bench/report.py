@@ -116,15 +116,26 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
 def cached_share(verdicts: Iterable[Verdict]) -> float | None:
     """Return which part of a prompt came from the server's cache: the median over the replies; None if no server told it.
 
+    What was read to find out whether the question needs a tool counts as read for the reply: a decision that pushes the
+    conversation out of the cache would else look like a full cache, since it has just read it again.
     The first question behind a longer conversation reads what is new of that, so the mean tells how many questions there were.
 
     Args:
         verdicts: of one way.
     """
-    usages = (kept.get("usage") or {} for verdict in verdicts for kept in verdict.row["rounds"])
-    counts = [(usage.get("cached_tokens"), usage.get("prompt_tokens")) for usage in usages]
-    shares = [cached / prompt for cached, prompt in counts if cached is not None and prompt]
-    return statistics.median(shares) if shares else None
+    rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
+    shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
+    return statistics.median(max(share, 0.0) for share in shares) if shares else None
+
+
+def _tells_cache(usage: Mapping[str, Any] | None) -> bool:
+    return bool(usage and usage.get("prompt_tokens") and usage.get("cached_tokens") is not None)
+
+
+def _read_anew(kept: Mapping[str, Any]) -> int:
+    """Return how many tokens the server read for a reply and for what was asked before it."""
+    usages = [kept[name] for name in _USAGES if _tells_cache(kept.get(name))]
+    return sum(usage["prompt_tokens"] - usage["cached_tokens"] for usage in usages)
 
 
 def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:
