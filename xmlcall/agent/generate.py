@@ -43,6 +43,7 @@ __all__ = [
     "Binder",
     "Continued",
     "Generated",
+    "ReplyReader",
     "generate",
     "generate_begun",
     "is_refused_beginning",
@@ -156,7 +157,7 @@ async def generate(
     Raises:
         BackendError: from the stream.
     """
-    reading = _ReplyReader(binder, request, backend.capabilities, parallel=parallel, one_tool=one_tool)
+    reading = ReplyReader(binder, request, backend.capabilities, parallel=parallel, one_tool=one_tool)
     last, usage, reasoning = Chunk(), Usage(), ""
     for event in reading.feed(prefix):
         yield event
@@ -201,19 +202,34 @@ def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallI
     return CallInReasoning(name=name, span=(end, end)) if name else None
 
 
-class _ReplyReader:
+class ReplyReader:
     """A reply while it is read.
+
+    Args:
+        binder: binds its calls.
+        request: that it answers.
+        server: what is known of the model server.
+        parallel: whether a block may hold several calls.
+        one_tool: whether all calls have to be of one tool.
+        dialect: the wire format to read, or `auto` for all.
 
     Attributes:
         text: all that came, but reasoning in the server's own field.
     """
 
     def __init__(
-        self, binder: Binder, request: CompletionRequest, server: Capabilities, *, parallel: bool, one_tool: bool
+        self,
+        binder: Binder,
+        request: CompletionRequest,
+        server: Capabilities,
+        *,
+        parallel: bool = True,
+        one_tool: bool = False,
+        dialect: str = "auto",
     ) -> None:
         self.text = ""
         self._binder = binder
-        self._parser = Parser(binder.catalog, reasoning_open=server.reasoning_open)
+        self._parser = Parser(binder.catalog, dialect=dialect, reasoning_open=server.reasoning_open)
         leaks = Leaks(results_in(request.messages))
         self._watch = Watch(parallel=parallel, one_tool=one_tool, leaks=leaks, waits=binder.waits)
         self._repeats, self._thinks_again = Runaway(), Runaway()
@@ -235,7 +251,12 @@ class _ReplyReader:
         return self._repeats.end is not None or self._thinks_again.end is not None
 
     def feed(self, text: str, reasoning: str = "") -> list[Event]:
-        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes."""
+        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes.
+
+        Args:
+            text: a piece of the reply.
+            reasoning: that the server told apart from it.
+        """
         self._thinks_again.feed(reasoning)
         self._repeats.feed(text)
         end = self._repeats.end
@@ -244,7 +265,11 @@ class _ReplyReader:
         return self._watch.pass_on(self._binder.bound(self._parser.feed(read)))
 
     def close(self, finish_reason: str) -> list[Event]:
-        """Read the end: why there is none is told by the parser's last events, and by the reply."""
+        """Read the end: why there is none is told by the parser's last events, and by the reply.
+
+        Args:
+            finish_reason: the server's.
+        """
         watch = self._watch
         if self._repeats.end is not None and self._repeats.start + self._repeats.period <= (watch.end or 0):
             watch.done = True  # whole calls came again and again; the one that is open is one more of them
@@ -258,7 +283,12 @@ class _ReplyReader:
         return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
     def finished(self, reasoning: str, usage: Usage) -> Iterator[CallInReasoning | Generated]:
-        """Yield what came of it; to be called at its end."""
+        """Yield what came of it; to be called at its end.
+
+        Args:
+            reasoning: all that the server told apart from the text.
+            usage: its count.
+        """
         generated = self._generated()
         if lost := lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text)):
             yield lost

@@ -1,0 +1,482 @@
+"""From the events of a turn to its record, at any time while it goes on.
+
+`note` only appends what the parser says; what that means is worked out when somebody asks for the record, or when so much has
+come that it is worth folding together. Of a reply that has ended, no event is kept: its text, its spans and its bound calls say
+all. A reply is worked out once; after that only what changes of its calls is.
+
+The record of a turn under way shows the raw text as far as it is known: `wrote` takes what the model server sends, word by word.
+Where nobody calls it, the raw text is put together from the events, which do not have the text of markup, and stops there until
+the call or the reply has ended.
+
+Times are of `time.monotonic`, read at the beginning, at the first piece, and where a reply or a call begins and ends.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ..agent.events import (
+    Answer,
+    AskedAgain,
+    CallDenied,
+    CallFinished,
+    CallHeld,
+    CallRejected,
+    CallStarted,
+    LoopEvent,
+    RetryAsked,
+    StepEnded,
+    TurnEnded,
+    TurnStarted,
+)
+from ..prompting.results import result_text
+from ..records.as_json import tool_to_json
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from ..types.events import (
+    CallInReasoning,
+    Event,
+    Markup,
+    ReasoningDelta,
+    Repaired,
+    TextDelta,
+    ToolArgumentDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .model import CallRecord, ReplyRecord, TurnRecord, TurnSource
+from .places import Said
+from .reading import ReadCall, Reading, call_record, prompt_of
+
+__all__ = ["MOST_RESULT", "TurnBuilder"]
+
+MOST_RESULT: Final = 200_000
+"""Characters of a result that a record has."""
+
+_FOLD: Final = 4096  # events of a reply under way that are kept as they came
+_REFUSALS: Final = frozenset({"invented_results", "own_words"})
+_PARSED: Final = frozenset(
+    {CallInReasoning, Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart}
+)
+_FACTS: Final = frozenset(
+    {"model", "way", "dialect", "lang", "family", "client", "question", "tools", "conversation", "began", "source"}
+)
+
+
+@dataclass(slots=True)
+class _Fact:
+    """What came of a call.
+
+    Attributes:
+        shown: fields of its record.
+        call: as it was told last, where that differs from what was bound in the reply.
+        began: when it started, by the clock.
+    """
+
+    shown: dict[str, Any] = field(default_factory=dict)
+    call: ToolCall | InvalidCall | None = None
+    began: float | None = None
+
+
+class _Reply:
+    """A reply while it comes, and behind that."""
+
+    def __init__(self, number: int, now: float) -> None:
+        self.number = number
+        self.asked_at = now
+        self.first_at: float | None = None
+        self.ended_at: float | None = None
+        self.prompt: tuple[Message, ...] = ()
+        self.conversation: tuple[Message, ...] = ()
+        self.pending: list[Event] = []
+        self.reading = Reading()
+        self.begun = ""  # written for the model
+        self.wrote: list[str] = []
+        self.is_heard = False  # `wrote` is called
+        self.told: list[str] = []  # text put together from events
+        self.told_end = 0
+        self.raw = ""  # once it is known as a whole
+        self.finish_reason = ""
+        self.reasoning: str | None = None
+        self.is_kept = True
+        self.refusal = ""
+        self.tokens: dict[str, int | None] = {}
+        self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
+        self.said: Said | None = None
+        self.record: ReplyRecord | None = None  # until something changes
+
+    @property
+    def has_come(self) -> bool:
+        """Whether anything of it is there."""
+        return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
+
+    def fold(self) -> None:
+        """Work out what has come, and let go of it."""
+        events, self.pending = self.pending, []
+        self.reading.take(events)
+        if not self.is_heard and self.counting is None:
+            for event in events:
+                self._put_together(event)
+
+    def _put_together(self, event: Event) -> None:
+        start, end = event.raw.span if isinstance(event, ToolCallEnd) else event.span
+        if isinstance(event, ToolCallEnd) and start <= self.told_end < end and len(event.raw.text) == end - start:
+            text = event.raw.text[self.told_end - start :]
+        elif isinstance(event, TextDelta | ReasoningDelta | ToolArgumentDelta) and start == self.told_end:
+            text = event.text if len(event.text) == end - start else ""
+        else:
+            return
+        self.told.append(text)
+        self.told_end += len(text)
+
+    def text(self) -> str:
+        """Return its raw text, as far as it is known."""
+        if self.counting is not None:
+            return self.raw
+        pieces = self.wrote if self.is_heard else self.told
+        if len(pieces) > 1:
+            pieces[:] = ["".join(pieces)]
+        return self.begun + pieces[0] if pieces else (self.begun if self.is_heard else "")
+
+    def end(self, event: TurnEnded) -> None:
+        """Take in the end of the reply."""
+        self.fold()
+        self.raw = event.raw or self.text()
+        self.counting = frozenset(call.id for call in event.reply.calls)
+        self.reading.settle(event.reply)
+        own = sum(span.end - span.start for span in self.reading.spans(len(self.raw)) if span.kind == "reasoning")
+        if not self.reading.reasoning and event.reply.reasoning and not own:
+            self.reading.reasoning.append(event.reply.reasoning)
+        self.finish_reason, self.is_kept = event.reply.finish_reason, event.message is not None
+        usage = event.usage
+        self.tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        self.wrote, self.told, self.begun = [], [], ""
+
+
+class TurnBuilder:
+    """A turn under way, or one that has ended; `record` shows it.
+
+    Args:
+        id: unique where it comes from.
+        source: what it comes from.
+        model: that is asked.
+        way: as in `TurnRecord`.
+        dialect: the wire format that the model is asked to write.
+        lang: of the prompt.
+        family: how the prompt shows tools.
+        client: who asks.
+        question: the person's last words.
+        tools: on offer.
+        began: in UTC, ISO 8601; None for now.
+        conversation: what was said so far, without what this program puts into a prompt.
+
+    Attributes:
+        version: grows with each change.
+        is_over: whether it has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        source: TurnSource,
+        model: str = "",
+        way: str = "",
+        dialect: str = "",
+        lang: str = "en",
+        family: str = "",
+        client: str = "",
+        question: str = "",
+        tools: Catalog | Iterable[Tool] = (),
+        began: str | None = None,
+        conversation: Sequence[Message] = (),
+    ) -> None:
+        self.id, self.version, self.is_over = id, 0, False
+        self._facts: dict[str, Any] = {"source": source, "model": model, "way": way, "dialect": dialect, "lang": lang}
+        self._facts |= {"family": family, "client": client, "question": question}
+        self._facts["began"] = datetime.now(UTC).isoformat(timespec="milliseconds") if began is None else began
+        self._tools, self._conversation = tools, tuple(conversation)
+        self._catalog: Catalog | None = None
+        self._tools_told: tuple[Mapping[str, Any], ...] | None = None
+        self._replies: list[_Reply] = []
+        self._reply: _Reply | None = None  # under way
+        self._prompt: tuple[Message, ...] = ()
+        self._calls: dict[str, _Fact] = {}
+        self._begun_at = time.monotonic()
+        self._first_at: float | None = None
+        self._ended_at: float | None = None
+        self._times: dict[str, float | None] = {}
+        self._outcome = self._answer = self._error = ""
+
+    def know(self, **facts: Any) -> None:
+        """Take in what was not known when the turn began.
+
+        Args:
+            facts: by the names of the constructor's arguments; or `first_token_seconds` and `seconds`, in place of what the
+                clock says.
+
+        Raises:
+            TypeError: there is no fact of this name.
+        """
+        for name, value in facts.items():
+            if name == "tools":
+                self._tools, self._catalog, self._tools_told = value, None, None
+            elif name == "conversation":
+                self._conversation = tuple(value)
+            elif name in ("first_token_seconds", "seconds"):
+                self._times[name] = value
+            elif name in _FACTS:
+                self._facts[name] = value
+            else:
+                raise TypeError(f"a turn has no fact {name!r}")
+        self._changed_all()
+
+    def prompt(self, messages: Sequence[Message]) -> None:
+        """Take in what the next reply answers, as it is sent; a reply that goes on after a cut keeps what it answers.
+
+        Args:
+            messages: of the request.
+        """
+        self.version += 1
+        reply, sent = self._reply, tuple(messages)
+        begun = sent[-1].content if sent and sent[-1].role == "assistant" else ""
+        if reply is not None and (reply.has_come or (begun and reply.wrote and begun == reply.text())):
+            return
+        self._prompt = sent[:-1] if begun else sent
+        if reply is not None:
+            reply.prompt, reply.begun, reply.wrote, reply.record = self._prompt, begun, [], None
+            reply.asked_at = time.monotonic()
+
+    def wrote(self, text: str) -> None:
+        """Take in a piece of the raw reply, before the events that it gives.
+
+        Args:
+            text: as the model server sent it.
+        """
+        reply = self._reply
+        if reply is not None and text:
+            reply.is_heard = True
+            reply.wrote.append(text)
+
+    def note(self, event: LoopEvent) -> None:
+        """Take in what happened.
+
+        Args:
+            event: of the loop or of the parser, in order.
+        """
+        self.version += 1
+        kind = type(event)
+        if kind in _PARSED:
+            reply = self._reply or self._begin(len(self._replies) + 1)
+            if reply.first_at is None:
+                self._note_first(reply)
+            reply.record = None
+            reply.pending.append(event)  # type: ignore[arg-type]  # its type was looked up
+            if len(reply.pending) >= _FOLD:
+                reply.fold()
+        elif (take := _TAKES.get(kind)) is not None:
+            take(self, event)
+
+    def waiting(self, call_id: str) -> None:
+        """Say that a person is being asked about a call.
+
+        Args:
+            call_id: of it.
+        """
+        self._tell(call_id, outcome="waiting")
+
+    def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
+        """End the turn; what was said of its end before stays where nothing new is said.
+
+        Args:
+            outcome: as in `TurnRecord`.
+            answer: the text that was shown in the end.
+            error: what went wrong.
+        """
+        self._outcome = outcome or self._outcome
+        self._answer, self._error = answer or self._answer, error or self._error
+        self._ended_at = time.monotonic() if self._ended_at is None else self._ended_at
+        self.is_over = True
+        if self._reply is not None:
+            self._reply.fold()
+        for fact in self._calls.values():
+            if fact.shown.get("outcome") in ("running", "waiting"):
+                fact.shown["outcome"] = "unknown" if fact.shown["outcome"] == "running" else "not started"
+        self._changed_all()
+
+    def record(self) -> TurnRecord:
+        """Return the turn as it is by now."""
+        seconds = None if self._ended_at is None else self._ended_at - self._begun_at
+        first = None if self._first_at is None else self._first_at - self._begun_at
+        times: dict[str, Any] = {"first_token_seconds": first, "seconds": seconds, **self._times}
+        return TurnRecord(
+            id=self.id,
+            **self._facts,
+            tools=self._offered(),
+            replies=tuple(map(self._reply_record, self._replies)),
+            outcome=self._outcome,
+            answer=self._answer,
+            error=self._error,
+            **times,
+        )
+
+    # -- taking in -----------------------------------------------------------------------------------------------------------
+
+    def _begin(self, number: int) -> _Reply:
+        reply = _Reply(number, time.monotonic())
+        if self._replies and not self._replies[-1].has_come and self._replies[-1].counting is None:
+            self._replies.pop()  # an attempt of which nothing came
+        self._replies.append(reply)
+        self._reply, reply.prompt, reply.conversation = reply, self._prompt, self._conversation
+        return reply
+
+    def _note_first(self, reply: _Reply) -> None:
+        reply.first_at = time.monotonic()
+        if self._first_at is None:
+            self._first_at = reply.first_at
+
+    def _started(self, event: TurnStarted) -> None:
+        self._prompt = () if self._replies else self._prompt
+        self._begin(event.turn)
+
+    def _turn_ended(self, event: TurnEnded) -> None:
+        reply = self._reply or self._begin(event.turn)
+        reply.ended_at = time.monotonic()
+        reply.end(event)
+        reply.record = self._reply = None
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._conversation = event.messages
+
+    def _call_started(self, event: CallStarted) -> None:
+        fact = self._tell(
+            event.call.id, outcome="running", server=event.host, tool=event.host_tool, by=event.by, reason=event.reason
+        )
+        fact.began, fact.call = time.monotonic(), event.call
+
+    def _call_finished(self, event: CallFinished) -> None:
+        text = result_text(event.result)
+        outcome = "failed" if event.failure else "error" if event.result.is_error else "ok"
+        fact = self._tell(event.call.id, outcome=outcome, result=text[:MOST_RESULT], result_size=len(text), failure=event.failure)
+        if fact.began is not None:
+            fact.shown["seconds"] = time.monotonic() - fact.began
+
+    def _call_rejected(self, event: CallRejected) -> None:
+        self._tell(event.call.id, outcome="rejected").call = event.call
+
+    def _call_denied(self, event: CallDenied) -> None:
+        self._tell(event.call.id, outcome="denied", by=event.by, reason=event.reason).call = event.call
+
+    def _call_held(self, event: CallHeld) -> None:
+        """Take in a call that waits; its end is not among the events of its reply."""
+        self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
+        if self._replies and (begun := [call for call in self._replies[-1].reading.calls if call.call is None]):
+            begun[-1].call, begun[-1].dialect = event.call, event.call.raw.dialect
+
+    def _retry_asked(self, event: RetryAsked) -> None:
+        if self._replies:
+            self._replies[-1].refusal, self._replies[-1].record = event.refusal, None
+
+    def _asked_again(self, event: AskedAgain) -> None:
+        if self._replies:
+            self._replies[-1].is_kept, self._replies[-1].record = False, None
+
+    def _answered(self, event: Answer) -> None:
+        if event.stop_reason in _REFUSALS and self._replies:
+            self._replies[-1].refusal = event.stop_reason
+        self.end(event.stop_reason, answer=event.text)
+
+    def _tell(self, call_id: str, **facts: Any) -> _Fact:
+        self.version += 1
+        fact = self._calls.setdefault(call_id, _Fact())
+        fact.shown |= facts
+        if self._replies:
+            self._replies[-1].record = None
+        return fact
+
+    def _changed_all(self) -> None:
+        self.version += 1
+        for reply in self._replies:
+            reply.record = None
+
+    # -- showing -------------------------------------------------------------------------------------------------------------
+
+    def _offered(self) -> tuple[Mapping[str, Any], ...]:
+        if self._tools_told is None:
+            self._tools_told = tuple(map(tool_to_json, self._tools))
+        return self._tools_told
+
+    def _said_before(self, reply: _Reply) -> Said:
+        if reply.said is None:
+            if self._catalog is None:
+                self._catalog = self._tools if isinstance(self._tools, Catalog) else Catalog(self._tools)
+            reply.said = Said(reply.prompt or reply.conversation, reply.conversation, self._catalog)
+        return reply.said
+
+    def _reply_record(self, reply: _Reply) -> ReplyRecord:
+        if reply.record is not None:
+            return reply.record
+        reply.fold()
+        text = reply.text()
+        first = None if reply.first_at is None else reply.first_at - reply.asked_at
+        seconds = None if reply.ended_at is None else reply.ended_at - reply.asked_at
+        reply.record = ReplyRecord(
+            number=reply.number,
+            prompt=prompt_of(reply.prompt or reply.conversation),
+            raw=text,
+            spans=reply.reading.spans(len(text)),
+            repairs=reply.reading.marks(),
+            calls=tuple(self._call_record(read, text, reply) for read in reply.reading.calls),
+            reasoning="".join(reply.reading.reasoning),
+            finish_reason=reply.finish_reason,
+            is_kept=reply.is_kept,
+            refusal=reply.refusal,
+            **reply.tokens,
+            first_token_seconds=first,
+            seconds=seconds,
+        )
+        return reply.record
+
+    def _call_record(self, read: ReadCall, text: str, reply: _Reply) -> CallRecord:
+        call = read.call
+        fact = self._calls.get(call.id) if call is not None else None
+        said = self._said_before(reply) if isinstance(call, ToolCall) and read.values is None else None
+        facts = dict(fact.shown) if fact is not None else {}
+        if call is None:
+            return call_record(
+                read, text, None, **({"outcome": "not started"} if reply.counting is not None or self.is_over else {})
+            )
+        if fact is not None and isinstance(fact.call, InvalidCall) and isinstance(call, ToolCall):
+            call = read.call = replace(fact.call, raw=call.raw)  # the tool was taken away meanwhile
+        if fact is not None and isinstance(fact.call, ToolCall) and isinstance(call, ToolCall):
+            facts |= {"ran_with": fact.call.arguments} if _differ(fact.call.arguments, call.arguments) else {}
+        if isinstance(call, ToolCall) and fact is None and self._is_handed_over(call, read, reply):
+            facts["outcome"] = "handed over"
+        return call_record(read, text, said, **facts)
+
+    def _is_handed_over(self, call: ToolCall, read: ReadCall, reply: _Reply) -> bool:
+        if not self.is_over or not reply.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
+            return False
+        return self._facts["source"] == "proxy" or self._outcome == "tool_calls"
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell 1 and true apart, which Python takes for equal."""
+    return one is not other and repr(one) != repr(other)
+
+
+_TAKES: Final[dict[type, Callable[[TurnBuilder, Any], None]]] = {
+    TurnStarted: TurnBuilder._started,
+    TurnEnded: TurnBuilder._turn_ended,
+    StepEnded: TurnBuilder._step_ended,
+    CallStarted: TurnBuilder._call_started,
+    CallFinished: TurnBuilder._call_finished,
+    CallRejected: TurnBuilder._call_rejected,
+    CallDenied: TurnBuilder._call_denied,
+    CallHeld: TurnBuilder._call_held,
+    RetryAsked: TurnBuilder._retry_asked,
+    AskedAgain: TurnBuilder._asked_again,
+    Answer: TurnBuilder._answered,
+}

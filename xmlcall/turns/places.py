@@ -1,0 +1,198 @@
+"""The values of a call one by one: where each stands in the reply, and where it came from.
+
+A parameter of a tagged format has its own place in the reply. In JSON all arguments of a call share one; there a value's place is
+found by its text, if it stands there once, and is else that of all. The source is that of `binding.provenance`, looked for in the
+words that others said: what this program puts into a prompt (descriptions, examples, reminders) is no source, so the messages of
+the prompt are cut to the words of the conversation that are in them.
+
+Cost: one reading of the conversation for each reply with calls; linear.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..binding.provenance import SaidIndex, ValueSource, values_in
+from ..dialects import result_form_of
+from ..tools.catalog import Catalog
+from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
+from .marks import codes_of_value
+from .model import SourceRecord, ValueRecord
+
+__all__ = ["Said", "values_of"]
+
+_LONGEST: Final = 2000  # characters of a value that is looked for
+_CASES: Final = 200  # characters of a value that is looked for in other cases as well
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The words of somebody in a message of a prompt: the message with them alone, and where they begin in it."""
+
+    message: Message
+    start: int = 0
+
+
+class Said:
+    """What was said before a reply; read when it is first asked.
+
+    Args:
+        prompt: the messages that the reply answers.
+        conversation: the same as the caller said it, without what this program adds; empty if that is not known.
+        catalog: the tools on offer.
+    """
+
+    def __init__(self, prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> None:
+        self._prompt, self._conversation, self._catalog = prompt, conversation, catalog
+        self._index: SaidIndex | None = None
+        self._words: list[_Words] = []
+        self._results: dict[int, Span] = {}  # number of a call -> place of its result in its message
+
+    def sources(self, call: ToolCall) -> dict[str, SourceRecord]:
+        """Say where each value of a call came from.
+
+        Args:
+            call: as bound.
+
+        Returns:
+            JSON path -> source.
+        """
+        index = self._index or self._read()
+        tool = self._catalog.get(call.name)
+        told = values_in(call.arguments)
+        return {path: self._record(index.source_of(value, tool, name), value) for path, name, value in told}
+
+    def _read(self) -> SaidIndex:
+        self._words = list(_said_in(self._prompt, self._conversation))
+        self._index = SaidIndex()
+        messages = [words.message for words in self._words]
+        self._index.add_messages(messages)
+        self._results = dict(enumerate(_result_places(messages), start=1))
+        return self._index
+
+    def _record(self, source: ValueSource, value: Any) -> SourceRecord:
+        place = None
+        if source.message is not None:
+            words = self._words[source.message]
+            within = self._results.get(source.call or 0) or (0, len(words.message.content))
+            found = _found(value, words.message.content[slice(*within)])
+            place = found and (found[0] + within[0] + words.start, found[1] + within[0] + words.start)
+        start, end = place or (None, None)
+        return SourceRecord(kind=source.kind, call=source.call, tool=source.tool, message=source.message, start=start, end=end)
+
+
+def _said_in(prompt: Sequence[Message], conversation: Sequence[Message]) -> Iterator[_Words]:
+    """Yield for each message of a prompt what somebody said in it; nothing of a message that is ours."""
+    said = iter(conversation)
+    waiting = next(said, None)
+    for message in prompt:
+        at = -1
+        if waiting is not None and waiting.role == message.role and waiting.content:
+            at = message.content.rfind(waiting.content) if message.role == "system" else message.content.find(waiting.content)
+        if waiting is not None and at >= 0:
+            yield _Words(replace(message, content=waiting.content), at)
+            waiting = next(said, None)
+        else:
+            if waiting is not None and waiting.role == message.role and message.role != "system":
+                waiting = next(said, None)  # sent in part
+            yield _Words(replace(message, content="") if message.role == "system" else message)
+
+
+def _result_places(messages: Iterable[Message]) -> Iterator[Span]:
+    """Yield where the results stand in their messages, in the order in which an index counts them."""
+    for message in messages:
+        if message.role == "tool":
+            yield 0, len(message.content)
+        elif message.role == "user" and (form := result_form_of(message.content)):
+            for result in form.places(message.content):
+                yield result.start, result.end
+
+
+def values_of(call: ToolCall, text: str, said: Said | None) -> tuple[ValueRecord, ...]:
+    """Return the values of a call, with their places and sources.
+
+    Args:
+        call: as bound.
+        text: the reply.
+        said: before it; None where sources are not asked for.
+    """
+    sources = said.sources(call) if said is not None else {}
+    places = _Places(call, text)
+    return tuple(
+        ValueRecord(
+            path=path,
+            value=value,
+            **dict(zip(("start", "end"), places.of(path, name, value), strict=True)),
+            source=sources.get(path),
+            repairs=codes_of_value(path, name, call.repairs, call.raw),
+        )
+        for path, name, value in values_in(call.arguments)
+    )
+
+
+class _Places:
+    """Where the values of a call stand in a reply."""
+
+    def __init__(self, call: ToolCall, text: str) -> None:
+        self._text = text
+        self._whole = _whole(call.raw, text)
+        self._arguments: dict[str, RawArgument] = {}
+        meant = {repair.span: repair.path[2:] for repair in call.repairs if repair.code == "parameter-name"}
+        for each in call.raw.arguments:
+            self._arguments.setdefault(meant.get(each.span, each.name), each)
+        self._shared = Counter(each.span for each in call.raw.arguments)
+
+    def of(self, path: str, name: str, value: Any) -> Span | tuple[None, None]:
+        """Return the place of a value; that of its parameter if it is not found in there."""
+        argument = self._arguments.get(name)
+        span = argument.span if argument is not None and argument.span[0] < argument.span[1] else self._whole
+        if span is None:
+            return None, None
+        is_own = argument is not None and self._shared[argument.span] == 1 and path in (f"$.{name}", f"$['{name}']")
+        if is_own and argument is not None and span != self._whole:
+            within = self._text[slice(*span)]
+            if not within.lstrip().startswith("{") or (isinstance(value, str) and value == argument.text == within):
+                return span
+        return _only_place(value, self._text, span) or span
+
+
+def _whole(raw: RawCall, text: str) -> Span | None:
+    start, end = raw.span
+    return raw.span if start < end <= len(text) and raw.dialect != "native" else None
+
+
+def _only_place(value: Any, text: str, span: Span) -> Span | None:
+    """Return where a value's text stands in a part of a reply, if it stands there once."""
+    for written in _writings(value):
+        pattern = re.compile(_as_word(written))
+        found = [match.span() for match, _ in zip(pattern.finditer(text, *span), range(2), strict=False)]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _writings(value: Any) -> list[str]:
+    """Return how a value may be written, inside of its quotation marks."""
+    if not isinstance(value, str):
+        return [json.dumps(value)]
+    if not value or len(value) > _LONGEST:
+        return []
+    return list(dict.fromkeys([value, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(value)[1:-1]]))
+
+
+def _as_word(text: str) -> str:
+    before, after = (r"(?<!\w)" if text[0].isalnum() else ""), (r"(?!\w)" if text[-1].isalnum() else "")
+    return f"{before}{re.escape(text)}{after}"
+
+
+def _found(value: Any, text: str) -> Span | None:
+    """Return where a value's own text stands first in somebody's words."""
+    written = value if isinstance(value, str) else json.dumps(value)
+    if not written or len(written) > _LONGEST:
+        return None
+    cases = re.IGNORECASE if len(written) <= _CASES else 0
+    found = re.search(_as_word(written), text, cases) or re.search(re.escape(written), text, cases)
+    return found.span() if found else None

@@ -1,0 +1,310 @@
+"""A reply of a model, read: spans that tile its text, its calls with their values, and what had to be tolerated.
+
+`Reading` takes the events of the parser as they come and keeps what is shown of them; a piece of the text that no event covers
+was left out by what stands above the parser (text behind the last call, invented results) and becomes a span of markup
+`dropped`. `read_reply` reads a text as the loop does, by the same `ReplyReader`; so a live turn and its text read again give the
+same record.
+
+Cost: each event is looked at once; a record of a reply under way copies what is there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..agent.generate import Binder, Generated, ReplyReader
+from ..backends.base import Capabilities
+from ..binding.bind import bind
+from ..parsing.repeated_calls import once
+from ..tools.catalog import Catalog, Tools
+from ..types.calls import InvalidCall, Message, Repair, Reply, Span, ToolCall
+from ..types.completion import CompletionRequest, Usage
+from ..types.events import (
+    CallInReasoning,
+    Event,
+    Markup,
+    ReasoningDelta,
+    Repaired,
+    TextDelta,
+    ToolArgumentDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .marks import issues_of, lost_call, repairs_of
+from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
+from .places import Said, values_of
+
+__all__ = ["DROPPED", "ReadCall", "Reading", "as_messages", "call_record", "prompt_of", "read_reply"]
+
+DROPPED: Final = "dropped"
+_REMARKS: Final = (Repaired, CallInReasoning)
+
+
+@dataclass(slots=True)
+class ReadCall:
+    """A call while it is read.
+
+    Attributes:
+        index: in its reply.
+        name: as written.
+        dialect: of it.
+        start: where it begins in the reply.
+        end: where it ends, as far as it was read.
+        call: as bound; None until its end has come.
+        is_left_out: it stood in the reply before.
+    """
+
+    index: int
+    name: str
+    dialect: str
+    start: int
+    end: int
+    call: ToolCall | InvalidCall | None = None
+    is_left_out: bool = False
+    values: tuple[ValueRecord, ...] | None = field(default=None, repr=False)  # made once
+
+    @property
+    def place(self) -> Span | None:
+        """Where it stands in the reply; None if it does not."""
+        span = self.call.raw.span if self.call is not None else (self.start, self.end)
+        return span if span[0] < span[1] and self.dialect != "native" else None
+
+
+class Reading:
+    """The events of a reply as they come, made into spans, calls and remarks.
+
+    Attributes:
+        calls: in order.
+        end: offset until which the reply is covered.
+        repairs: told so far.
+        lost: calls that nobody hears.
+        reasoning: pieces that the server told apart from the text.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[ReadCall] = []
+        self.end = 0
+        self.repairs: list[Repair] = []
+        self.lost: list[CallInReasoning] = []
+        self.reasoning: list[str] = []
+        self._spans: list[SpanRecord] = []
+        self._last: tuple[str, str, int | None] | None = None  # what the span is that may still grow
+        self._last_start = 0
+        self._by_index: dict[int, ReadCall] = {}
+        self._open: ReadCall | None = None
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Read more of the reply.
+
+        Args:
+            events: of the parser, in order; calls may be bound.
+        """
+        for event in events:
+            if isinstance(event, Repaired):
+                self.repairs.append(Repair(code=event.code, span=event.span))
+            elif isinstance(event, CallInReasoning):
+                self.lost.append(event)
+            elif isinstance(event, ReasoningDelta) and event.text and event.span[0] == event.span[1]:
+                self.reasoning.append(event.text)
+            else:
+                self._cover(event.span, *self._kind(event))
+
+    def spans(self, length: int) -> tuple[SpanRecord, ...]:
+        """Return what each piece of the reply was read as.
+
+        Args:
+            length: of the reply so far; what was not read by then is left out of it.
+        """
+        spans = [span for span in self._spans if span.start < length]
+        if self._last is not None and self._last_start < self.end:
+            spans.append(self._span(self._last_start, self.end, self._last))
+        if spans and spans[-1].end > length:
+            last = spans[-1]
+            spans[-1] = self._span(last.start, length, (last.kind, last.about, last.call))
+        if self.end < length:
+            spans.append(SpanRecord(start=self.end, end=length, kind="markup", about=DROPPED))
+        return tuple(spans)
+
+    def settle(self, reply: Reply) -> None:
+        """Take in what the reply is as a whole: which of its calls count, and what was tolerated.
+
+        Args:
+            reply: read and bound.
+        """
+        told = {repair.span for repair in reply.repairs if repair.code == "repeated-call"}
+        counting = {call.id for call in reply.calls}
+        for read in self.calls:
+            read.is_left_out = read.call is not None and read.call.id not in counting and read.call.raw.span in told
+        self.repairs = list(reply.repairs)
+
+    def marks(self) -> tuple[MarkRecord, ...]:
+        """Return what was tolerated, in words."""
+        return (*repairs_of(self.repairs), *map(lost_call, self.lost))
+
+    def _kind(self, event: Event) -> tuple[str, str, int | None]:
+        """Say what the span of an event is; calls begin and end with that."""
+        match event:
+            case TextDelta():
+                return "text", "", None
+            case ReasoningDelta():
+                return "reasoning", "", None
+            case ToolArgumentDelta(index=index, parameter=parameter):
+                call = self._by_index.get(index)
+                return "value", parameter, call.index if call else None
+            case ToolCallStart():
+                return "name", event.name, self._begin(event).index
+            case ToolCallEnd():
+                return "end", event.raw.name, self._finish(event).index
+        assert isinstance(event, Markup)
+        return "markup", event.kind, self._open.index if self._open else None
+
+    def _begin(self, event: ToolCallStart) -> ReadCall:
+        call = ReadCall(len(self.calls), event.name, event.dialect, *event.span)
+        self.calls.append(call)
+        self._by_index[event.index] = self._open = call
+        return call
+
+    def _finish(self, event: ToolCallEnd) -> ReadCall:
+        raw = event.raw
+        call = self._by_index.pop(raw.index, None)
+        if call is None:
+            call = ReadCall(len(self.calls), raw.name, raw.dialect, *raw.span)
+            self.calls.append(call)
+        call.call, call.dialect = event.call or bind(raw, Catalog(())), raw.dialect
+        self._open = None
+        return call
+
+    def _cover(self, span: Span, kind: str, about: str, call: int | None) -> None:
+        start, end = span
+        if end <= self.end:
+            return
+        if start > self.end:
+            self._grow(self.end, start, ("markup", DROPPED, self._open.index if self._open else None))
+        self._grow(max(start, self.end), end, (kind, about, call))
+        if self._open is not None:
+            self._open.end = end
+
+    def _grow(self, start: int, end: int, what: tuple[str, str, int | None]) -> None:
+        if what != self._last:
+            if self._last is not None and self._last_start < self.end:
+                self._spans.append(self._span(self._last_start, self.end, self._last))
+            self._last, self._last_start = what, start
+        self.end = end
+
+    @staticmethod
+    def _span(start: int, end: int, what: tuple[str, str, int | None]) -> SpanRecord:
+        kind, about, call = what
+        return SpanRecord(start=start, end=end, kind=kind, about=about, call=call)
+
+
+def call_record(read: ReadCall, text: str, said: Said | None, **facts: Any) -> CallRecord:
+    """Return a call as it is shown.
+
+    Args:
+        read: the call, or its beginning.
+        text: the reply so far.
+        said: before the reply; None where sources are not asked for.
+        facts: what came of it, as fields of the record.
+    """
+    call, place = read.call, read.place
+    start, end = place or (None, None)
+    written = call.raw.text if call is not None else text[read.start : read.end]
+    named: dict[str, Any] = {"index": read.index, "dialect": read.dialect, "start": start, "end": end, "text": written}
+    if call is None:
+        return CallRecord(**{"id": f"call_{read.index}", "name": read.name, "outcome": "writing"} | named | facts)
+    named |= {"id": call.id, "name": call.name}
+    made = call.repairs if isinstance(call, ToolCall) else call.raw.repairs
+    if read.is_left_out:
+        made = (*made, Repair(code="repeated-call", span=call.raw.span))
+    named["repairs"] = repairs_of(made)
+    if isinstance(call, InvalidCall):
+        return CallRecord(**named | {"issues": issues_of(call, place), "outcome": "rejected"} | facts)
+    if read.values is None:
+        read.values = values_of(call, text, said)
+    return CallRecord(**named | {"arguments": call.arguments, "values": read.values} | facts)
+
+
+def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
+    """Return the messages of a prompt as they are shown.
+
+    Args:
+        messages: as sent.
+    """
+    return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
+
+
+def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return messages of a conversation, in whatever form they were kept.
+
+    Args:
+        told: messages, records of them, or objects with `role` and `content`.
+    """
+    return tuple(map(_message, told))
+
+
+def _message(told: Message | MessageRecord | Mapping[str, Any]) -> Message:
+    if isinstance(told, Message):
+        return told
+    if isinstance(told, MessageRecord):
+        return Message(role=_role(told.role), content=told.content, name=told.name or None)
+    content, name = told.get("content"), told.get("name")
+    return Message(
+        role=_role(told.get("role")),
+        content=content if isinstance(content, str) else "",
+        name=name if isinstance(name, str) and name else None,
+    )
+
+
+def _role(role: Any) -> Any:
+    return role if role in ("system", "user", "assistant", "tool") else "user"
+
+
+def read_reply(
+    text: str,
+    tools: Tools,
+    *,
+    dialect: str = "auto",
+    reasoning_open: bool = False,
+    finish_reason: str = "stop",
+    number: int = 1,
+    conversation: Iterable[Message | MessageRecord | Mapping[str, Any]] = (),
+    unsaid: str = "",
+) -> ReplyRecord:
+    """Read a reply as the loop would.
+
+    Args:
+        text: all that the model wrote.
+        tools: that were on offer.
+        dialect: the wire format to read, or `auto` for all.
+        reasoning_open: the prompt ended in an open `<think>`.
+        finish_reason: the server's.
+        number: of the reply in its turn.
+        conversation: the messages that it answers.
+        unsaid: the word that stands for "not given", where the prompt asked for one.
+
+    Raises:
+        UsageError: unknown dialect, or `tools` are not tools; never because of the text.
+    """
+    catalog, messages = Catalog.of(tools), as_messages(conversation)
+    server = Capabilities(server="", reasoning_open=reasoning_open)
+    reader = ReplyReader(Binder(catalog=catalog, unsaid=unsaid), CompletionRequest(messages=messages), server, dialect=dialect)
+    reading = Reading()
+    reading.take(reader.feed(text))
+    reading.take(reader.close(finish_reason))
+    [*lost, generated] = reader.finished("", Usage())
+    assert isinstance(generated, Generated)
+    reading.take(event for event in lost if isinstance(event, CallInReasoning))
+    asked = next((each.content for each in reversed(messages) if each.role == "user"), "")
+    reply, _ = once(generated.reply, asked)
+    reading.settle(reply)
+    said = Said(messages, (), catalog)
+    return ReplyRecord(
+        number=number,
+        prompt=prompt_of(messages),
+        raw=text,
+        spans=reading.spans(len(text)),
+        repairs=reading.marks(),
+        calls=tuple(call_record(read, text, said, id=f"call_{read.index}") for read in reading.calls),
+        finish_reason=reply.finish_reason,
+        refusal=generated.refusal,
+    )
