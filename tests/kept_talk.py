@@ -20,10 +20,10 @@ from typing import Any
 
 from xmlcall import Answer, Chunk, CompletionRequest, LocalHost, Message, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.cli.keeping import Keeper
-from xmlcall.cli.resuming import recovered
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.store import Store
+from xmlcall.turns.keeping import Keeper
+from xmlcall.turns.resuming import recovered
 
 
 def append(path: Path, line: str) -> None:

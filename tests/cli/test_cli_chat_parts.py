@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from xmlcall import parse
 from xmlcall.agent.events import Answer, CallFinished, CallStarted, TurnEnded, TurnStarted
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
-from xmlcall.cli.conversation import Conversation
 from xmlcall.cli.status_line import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
 from xmlcall.hosts.router import HostState
+from xmlcall.turns.conversation import Conversation
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from xmlcall.types.completion import Usage
 from xmlcall.types.events import TextDelta

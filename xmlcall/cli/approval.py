@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from ..agent.changes import file_change, passages
 from ..agent.policy import Decision, Policy, Proposal
 from ..agent.policy_file import own_file
 from ..agent.rules import Rules, Ruling
@@ -21,7 +22,6 @@ from ..prompting.format import PromptFormat
 from ..prompting.results import denial
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
-from .changes import file_change, passages
 from .display import Display
 from .lines import LineReader, forget_typed, is_interactive
 from .plain import visible

@@ -17,11 +17,11 @@ from ..agent.events import Answer
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
+from ..turns.conversation import Conversation
 from ..types.calls import Message
 from ..types.served import Prompt
 from .call_panel import CallLog
 from .chat_commands import COMMANDS, LEAVING, completions, is_command
-from .conversation import Conversation
 from .exits import FAILED, OK, complain, run_async
 from .inputs import checked_text
 from .keeping import add_record_options

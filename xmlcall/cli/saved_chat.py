@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..prompting.result_frame import is_result_message
+from ..turns.conversation import Conversation
 from ..types.calls import Message
-from .conversation import Conversation
 from .jsonform import json_text
 from .plain import plain
 

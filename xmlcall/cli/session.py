@@ -15,12 +15,13 @@ from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
 from ..backends.connect import connect
 from ..prompting.grades import ToolPrompt
+from ..turns.keeping import Keeper
 from ..types.calls import Message
 from .approval import approval, approval_of_repeats
 from .call_panel import CallLog
 from .display import Display
 from .inputs import checked_text
-from .keeping import Keeper, chosen, kept
+from .keeping import chosen, kept
 from .lines import is_interactive
 from .notices import model_notices
 from .options import asking_of, constrain_of

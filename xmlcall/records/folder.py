@@ -6,7 +6,7 @@ from typing import Final
 
 from ..errors import UsageError
 
-__all__ = ["FILE_MODE", "folder", "private_folder"]
+__all__ = ["FILE_MODE", "audit_path", "folder", "private_folder", "store_path"]
 
 FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
@@ -37,3 +37,13 @@ def private_folder() -> Path:
             "Choose another with XMLCALL_RECORDS; --no-record keeps nothing"
         ) from error
     return path
+
+
+def store_path() -> Path:
+    """Return where conversations are, in a folder that is there."""
+    return private_folder() / "conversations.db"
+
+
+def audit_path() -> Path:
+    """Return where the audit is, in a folder that is there."""
+    return private_folder() / "audit.jsonl"

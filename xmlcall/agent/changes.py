@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..agent.policy import Proposal
-from ..agent.rules import Rules
 from ..errors import ToolHostError
 from ..prompting.results import result_text
+from .policy import Proposal
+from .rules import Rules
 
 __all__ = ["difference", "file_change", "passages"]
 

@@ -1,0 +1,137 @@
+"""What is kept of a conversation, saved as it happens: from what a loop tells to the events and messages of the store.
+
+A conversation has no record before its first question, so that a chat in which nothing is asked leaves nothing behind.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..agent.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, StepEnded, TurnEnded
+from ..prompting.results import result_text
+from ..records.as_json import message_to_json, raw_to_json, tool_to_json
+from ..records.audit import AuditFile
+from ..records.store import Store, new_id
+from ..types.calls import InvalidCall, Message, Tool, ToolCall
+
+__all__ = ["Keeper"]
+
+
+class Keeper:
+    """Saves a conversation as it happens; without a store it keeps nothing.
+
+    Args:
+        store: of conversations; None to keep nothing.
+        audit: of calls; None for none.
+
+    Attributes:
+        id: of the conversation.
+        is_resumed: whether it was there before.
+    """
+
+    def __init__(self, store: Store | None, audit: AuditFile | None) -> None:
+        self.store, self.audit = store, audit
+        self.is_resumed = self._is_held = False
+        self.id = ""
+        self.new()
+
+    def new(self) -> None:
+        """Begin another conversation, with the next question."""
+        self._use(new_id())
+
+    def resume(self, conversation: str) -> None:
+        """Go on with a conversation.
+
+        Raises:
+            UsageError: another program does so just now.
+        """
+        assert self.store is not None
+        self.store.hold(conversation)
+        self._use(conversation)
+        self._is_held = self.is_resumed = True
+
+    def asked(self, messages: Sequence[Message], tools: Iterable[Tool], model: str, how: dict[str, Any]) -> None:
+        """Save a question.
+
+        Args:
+            messages: the conversation, the question last.
+            tools: on offer.
+            model: that is asked.
+            how: replies are read, for `xmlcall log replay`.
+        """
+        if self.store is None:
+            return
+        if not self._is_held:
+            self.store.hold(self.id)
+            self._is_held = True
+        offered = [tool_to_json(tool) for tool in tools]
+        sha256 = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()
+        self.store.keep_tools(sha256, offered)
+        self.store.write(self.id, "asked", {"text": messages[-1].content, "tools": sha256, **how}, messages, model=model)
+
+    def note(self, event: LoopEvent) -> None:
+        """Save what happened, if it is kept; a call that starts is saved before it runs."""
+        if self.store is None:
+            return
+        if isinstance(event, StepEnded):
+            self.store.write(self.id, "step", {"turn": event.turn}, event.messages)
+        elif body := _body(event):
+            self.store.write(self.id, *body)
+
+    def keep(self, messages: Sequence[Message], kind: str = "kept", **body: Any) -> None:
+        """Save the conversation as it is between two questions.
+
+        Args:
+            messages: all of them.
+            kind: of the event.
+            body: of the event.
+        """
+        if self.store is not None:
+            self.store.write(self.id, kind, body, messages)
+
+    def _use(self, conversation: str) -> None:
+        if self.store is not None and self._is_held:
+            self.store.free(self.id)
+        self.id, self._is_held = conversation, False
+        if self.audit is not None:
+            self.audit.conversation = conversation
+
+
+def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and the body of an event that is kept; None for one that is not."""
+    match event:
+        case TurnEnded(reply=reply, message=message):
+            calls = [_call(call) for call in reply.calls]
+            repairs = [repair.code for repair in reply.repairs]
+            told = {"turn": event.turn, "raw": event.raw, "message": message and message_to_json(message), "calls": calls}
+            told |= {"text": reply.text, "reasoning": reply.reasoning, "finish_reason": reply.finish_reason, "repairs": repairs}
+            return "reply", told | {"usage": asdict(event.usage)}
+        case CallStarted(call=call):
+            told = {"id": call.id, "name": call.name, "server": event.host, "tool": event.host_tool, "arguments": call.arguments}
+            return "started", told | {"by": event.by}
+        case CallFinished(call=call, result=result, failure=failure):
+            outcome = "failed" if failure else "error" if result.is_error else "ok"
+            return "ended", _ended(call, outcome, result_text(result))
+        case CallDenied(call=call, reason=reason, by=by):
+            return "ended", _ended(call, "denied", reason) | {"by": by}
+        case CallRejected(call=call):
+            return "ended", _ended(call, "rejected", " ".join(issue.message for issue in call.issues))
+        case CallHeld(call=call, paths=paths):
+            return "ended", _ended(call, "held", ", ".join(paths))
+        case Answer(stop_reason=stop_reason, usage=usage):
+            return "answer", {"stop_reason": stop_reason, "usage": asdict(usage)}
+    return None
+
+
+def _call(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": call.id, "name": call.name, "raw": raw_to_json(call.raw)}
+    if isinstance(call, InvalidCall):
+        repairs, issues = call.raw.repairs, [asdict(issue) for issue in call.issues]
+        return told | {"issues": issues, "repairs": [repair.code for repair in repairs]}
+    return told | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
+
+
+def _ended(call: ToolCall | InvalidCall, outcome: str, text: str) -> dict[str, Any]:
+    return {"id": call.id, "name": call.name, "outcome": outcome, "text": text}
