@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..backends.connect import connect
@@ -31,6 +31,7 @@ from .options import (
 )
 from .plain import visible
 from .profile_option import profile_words, use_profile
+from .serve_page import add_page_options, page_beside, recording
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus, error_console
 from .words import speaker
@@ -96,6 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
     _add_network_options(parser.add_argument_group("who may call"))
+    add_page_options(parser.add_argument_group("what is recorded"))
 
 
 def _add_network_options(network: argparse._ArgumentGroup) -> None:
@@ -158,21 +160,23 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     servers = servers_of(options) if options.mcp else ()
     for server in servers:
         complain(described(server))
-    engine = Engine(
-        backend,
-        hosts_of(servers, options),
-        allowed=options.allow,
-        stream_arguments=options.stream_arguments,
-        strict=options.strict,
-        lang=options.lang,
-        reminder=options.reminder,
-        tool_tokens=options.tool_tokens,
-        **asking_of(options, "auto"),
-    )
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
     with _listening(options.host, options.port) as listener:
         async with contextlib.AsyncExitStack() as stack:
+            recorder = await stack.enter_async_context(recording(options, [key]))
+            engine = Engine(
+                backend,
+                hosts_of(servers, options),
+                allowed=options.allow,
+                stream_arguments=options.stream_arguments,
+                strict=options.strict,
+                lang=options.lang,
+                reminder=options.reminder,
+                tool_tokens=options.tool_tokens,
+                recorder=recorder,
+                **asking_of(options, "auto"),
+            )
             async with opening:
                 await stack.enter_async_context(engine)
             if found := use_profile(options, engine.backend.capabilities.fingerprints):
@@ -185,8 +189,9 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             if servers:
                 complain(await _own_tools(engine))
             gc.freeze()  # what lives as long as the server need not be looked at again and again
-            _announce(engine.model, listener)
-            await _run(app_of(engine, guard), listener)
+            url = _announce(engine.model, listener)
+            routes = page_beside(engine, guard, url) if options.ui else ()
+            await _run(app_of(engine, guard, beside=routes), listener, recorder.close if recorder else None)
     return OK
 
 
@@ -217,15 +222,16 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _announce(model: str, listener: socket.socket) -> None:
+def _announce(model: str, listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     complain(f"serving {visible(model)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
     print(url, flush=True)
+    return url
 
 
-async def _run(app: "Starlette", listener: socket.socket) -> None:
-    """Serve until a signal; a second one does not wait for the answers under way."""
+async def _run(app: "Starlette", listener: socket.socket, on_stop: Callable[[], None] | None) -> None:
+    """Serve until a signal, of which is told; a second one does not wait for the answers under way."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -250,6 +256,8 @@ async def _run(app: "Starlette", listener: socket.socket) -> None:
     def stop() -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
+        if on_stop is not None:
+            on_stop()
 
     loop = asyncio.get_running_loop()
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -182,6 +182,11 @@ class Engine:
         return self.backend.model
 
     @property
+    def format(self) -> PromptFormat:
+        """How prompts are written, and in which format calls are asked for."""
+        return self._format
+
+    @property
     def wire(self) -> str:
         """The wire format of the model server, `openai` or `ollama`."""
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"

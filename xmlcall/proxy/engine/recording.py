@@ -74,9 +74,12 @@ class Recording:
         Args:
             request: from a wire format.
         """
+        text = sum(len(message.content) for message in request.messages)
+        said = _without_pictures(request.messages) if text <= self._room else ()
         question = _bounded(last_request(request.messages), LONGEST_QUESTION)
-        self._turn = self._recorder.begin(**self._facts, question=question)
-        self._count(len(question))
+        self._turn = self._recorder.begin(**self._facts, question=question, conversation=said)
+        self._prompt = request.messages  # whose texts the prompt has, too
+        self._count(text if said else len(question))
 
     def relayed(self, data: Mapping[str, Any], wire: str) -> None:
         """Note a request whose bytes are passed on.
@@ -112,17 +115,33 @@ class Recording:
         Args:
             backend: open.
         """
-        return RecordingBackend(backend, self._sent)
+        return RecordingBackend(backend, self)
 
-    def _sent(self, messages: Sequence[Message]) -> None:
+    def prompt(self, messages: Sequence[Message]) -> None:
+        """Note what goes to the model; one that is too long is not kept.
+
+        Args:
+            messages: of the request.
+        """
         if self._turn is None or self._room < 0:
             return
-        before, self._prompt = self._prompt, tuple(messages)
-        known = sum(1 for old, new in zip(before, self._prompt, strict=False) if old is new or old.content is new.content)
-        self._count(sum(len(message.content) for message in self._prompt[known:]))
-        self._turn.prompt([_without_pictures(message) for message in messages] if self._room >= 0 else ())
+        known = {id(message.content) for message in self._prompt}  # most of a prompt is what was sent before
+        self._prompt = tuple(messages)
+        text = sum(len(message.content) for message in messages if id(message.content) not in known)
+        is_kept = text <= self._room
+        self._count(text if is_kept else 0)
+        self._turn.prompt(_without_pictures(messages) if is_kept else ())
 
     # -- what comes ------------------------------------------------------------------------------------------------------
+
+    def wrote(self, text: str) -> None:
+        """Note a piece of what the model writes, before it is read.
+
+        Args:
+            text: not empty.
+        """
+        if self._room >= 0 and self._turn is not None:
+            self._turn.wrote(text)
 
     def note(self, event: LoopEvent) -> None:
         """Note an event of the turn.
@@ -225,8 +244,8 @@ def _bounded(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _without_pictures(message: Message) -> Message:
-    return replace(message, images=()) if message.images else message
+def _without_pictures(messages: Sequence[Message]) -> tuple[Message, ...]:
+    return tuple(replace(message, images=()) if message.images else message for message in messages)
 
 
 def _size(event: LoopEvent) -> int:

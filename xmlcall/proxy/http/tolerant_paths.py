@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 __all__ = ["TolerantPaths", "tidy"]
 
 _VERSION: Final = "/v1"
+_PAGES: Final = "/ui/"  # pages for people, whose links have the paths that were meant
 _WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/rerank", "/responses")
 
 
@@ -38,6 +39,6 @@ class TolerantPaths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] == "http" and (path := tidy(scope["path"])) != scope["path"]:
+        if scope["type"] == "http" and not scope["path"].startswith(_PAGES) and (path := tidy(scope["path"])) != scope["path"]:
             scope = {**scope, "path": path, "raw_path": path.encode()}
         await self._app(scope, receive, send)
