@@ -233,7 +233,7 @@ class Recording:
         turn = self._turn
         if status < 400 or not isinstance(turn, RelayedTurn):
             return ""
-        return self._recorder.hide(f"the model server said, with status {status}: {_bounded(turn.failure, LONGEST_ERROR)}")
+        return self._recorder.hide(f"the model server said, with status {status}: {_bounded(turn.failure(), LONGEST_ERROR)}")
 
 
 def _asking(format: PromptFormat) -> dict[str, str]:

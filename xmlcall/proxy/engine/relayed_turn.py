@@ -57,10 +57,7 @@ class RelayedTurn(TurnBuilder):
 
     def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, room: int, **facts: Any) -> None:
         super().__init__(**facts)
-        self._asked, self._wire, self._room = prompt, wire, room
-        self._began, self._first, self._last = time.monotonic(), None, None
-        self._pieces: list[bytes] = []  # not read yet
-        self._reading: _Reading | None = None
+        self._answer_bytes = _AnswerBytes(prompt, wire, room)
 
     def answered(self, status: int, media_type: str) -> None:
         """Note the head of the answer.
@@ -69,7 +66,8 @@ class RelayedTurn(TurnBuilder):
             status: of HTTP.
             media_type: as the server named it.
         """
-        self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
+        self._answer_bytes.begin(status, media_type)
+        self.version += 1
 
     def take(self, piece: bytes) -> int:
         """Note a piece of the answer; return how many of its bytes are kept.
@@ -77,40 +75,71 @@ class RelayedTurn(TurnBuilder):
         Args:
             piece: as it was passed on.
         """
+        self.version += 1
+        return self._answer_bytes.take(piece)
+
+    def failure(self) -> str:
+        """Return what the model server said was wrong; "" if nothing. To be asked at the end."""
+        return self._answer_bytes.read(is_over=True).failure
+
+    def record(self) -> TurnRecord:
+        """Make the record of what came until now."""
+        record = super().record()
+        reply = self._answer_bytes.reply(is_over=self.is_over)
+        if reply is None:
+            return record
+        answer = record.answer or (reply.raw if self.is_over else "")
+        return replace(record, replies=(reply,), answer=answer, first_token_seconds=reply.first_token_seconds)
+
+
+class _AnswerBytes:
+    """An answer that passes.
+
+    Args:
+        prompt: that it answers.
+        wire: `openai` or `ollama`.
+        room: bytes that are kept at most.
+    """
+
+    def __init__(self, prompt: tuple[MessageRecord, ...], wire: str, room: int) -> None:
+        self._prompt, self._wire, self._room = prompt, wire, room
+        self._began = time.monotonic()
+        self._first: float | None = None
+        self._last: float | None = None
+        self._unread: list[bytes] = []
+        self._reading: _Reading | None = None
+
+    def begin(self, status: int, media_type: str) -> None:
+        """Take the head."""
+        self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
+
+    def take(self, piece: bytes) -> int:
+        """Take a piece; return how much of it is kept."""
         self._last = time.monotonic()
         if self._first is None and _FIRST.search(piece):
             self._first = self._last
         self._room -= len(piece)
         if self._room < 0:
             return 0
-        self._pieces.append(piece)
-        self.version += 1
+        self._unread.append(piece)
         return len(piece)
 
-    @property
-    def failure(self) -> str:
-        """What the model server said was wrong; "" if nothing."""
-        return self._read(is_over=True).failure
-
-    def record(self) -> TurnRecord:
-        """Make the record of what came until now."""
-        record = super().record()
-        reading = self._read(is_over=bool(record.outcome))
-        reply = replace(reading.reply(is_over=bool(record.outcome)), prompt=self._asked, **self._times())
-        record = replace(record, replies=(reply,) if self._reading else (), first_token_seconds=reply.first_token_seconds)
-        return replace(record, answer=record.answer or reading.text) if record.outcome else record
-
-    def _read(self, *, is_over: bool) -> "_Reading":
-        reading = self._reading or _Reading("openai", is_stream=False, is_error=False)
-        pieces, self._pieces = self._pieces, []
+    def read(self, *, is_over: bool) -> "_Reading":
+        """Read what came since the last time."""
+        reading = self._reading or _Reading(self._wire, is_stream=False, is_error=False)
+        pieces, self._unread = self._unread, []
         reading.feed(b"".join(pieces))
         if is_over:
             reading.close()
         return reading
 
-    def _times(self) -> dict[str, float | None]:
-        since = (None if at is None else at - self._began for at in (self._first, self._last))
-        return dict(zip(("first_token_seconds", "seconds"), since, strict=True))
+    def reply(self, *, is_over: bool) -> ReplyRecord | None:
+        """Return the reply so far; None if the model server has not begun."""
+        if self._reading is None:
+            return None
+        first, last = (None if at is None else at - self._began for at in (self._first, self._last))
+        reply = self.read(is_over=is_over).reply(is_over=is_over)
+        return replace(reply, prompt=self._prompt, first_token_seconds=first, seconds=last if is_over else None)
 
 
 class _Reading:
