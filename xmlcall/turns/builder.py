@@ -92,7 +92,8 @@ class _Reply:
         self.conversation: tuple[Message, ...] = ()
         self.pending: list[Event] = []
         self.reading = Reading()
-        self.begun = ""  # written for the model
+        self.begun = ""  # the model's own words at the end of the prompt
+        self.is_begun = False  # they are the beginning of the reply, and not words that a caller put there
         self.wrote: list[str] = []
         self.is_heard = False  # `wrote` is called
         self.told: list[str] = []  # text put together from events
@@ -138,7 +139,18 @@ class _Reply:
         pieces = self.wrote if self.is_heard else self.told
         if len(pieces) > 1:
             pieces[:] = ["".join(pieces)]
-        return self.begun + pieces[0] if pieces else (self.begun if self.is_heard else "")
+        written = pieces[0] if pieces else ""
+        return self.begun + written if self.is_begun and self.is_heard else written
+
+    def note_first(self, event: Event, now: float) -> None:
+        """Take in the first event: a reply that was begun for the model begins with the markup of a call."""
+        self.first_at = now
+        if self.begun and isinstance(event, Markup | ToolCallStart) and event.span[1] <= len(self.begun):
+            self.is_begun = not "".join(self.wrote).startswith(self.begun[: event.span[1]])
+
+    def goes_on(self, begun: str) -> bool:
+        """Say whether a request asks for the rest of this reply."""
+        return self.has_come or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
 
     def end(self, event: TurnEnded) -> None:
         """Take in the end of the reply."""
@@ -152,6 +164,8 @@ class _Reply:
         self.finish_reason, self.is_kept = event.reply.finish_reason, event.message is not None
         usage = event.usage
         self.tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        if self.is_begun and self.raw.startswith(self.begun):
+            self.prompt = self.prompt[:-1]
         self.wrote, self.told, self.begun = [], [], ""
 
 
@@ -242,11 +256,10 @@ class TurnBuilder:
         self.version += 1
         reply, sent = self._reply, tuple(messages)
         begun = sent[-1].content if sent and sent[-1].role == "assistant" else ""
-        if reply is not None and (reply.has_come or (begun and reply.wrote and begun == reply.text())):
-            return
-        self._prompt = sent[:-1] if begun else sent
-        if reply is not None:
-            reply.prompt, reply.begun, reply.wrote, reply.record = self._prompt, begun, [], None
+        if reply is None:
+            self._prompt = sent
+        elif not reply.goes_on(begun):
+            reply.prompt, reply.begun, reply.wrote, reply.record = sent, begun, [], None
             reply.asked_at = time.monotonic()
 
     def wrote(self, text: str) -> None:
@@ -270,10 +283,11 @@ class TurnBuilder:
         kind = type(event)
         if kind in _PARSED:
             reply = self._reply or self._begin(len(self._replies) + 1)
+            parsed: Any = event  # its type was looked up
             if reply.first_at is None:
-                self._note_first(reply)
+                self._note_first(reply, parsed)
             reply.record = None
-            reply.pending.append(event)  # type: ignore[arg-type]  # its type was looked up
+            reply.pending.append(parsed)
             if len(reply.pending) >= _FOLD:
                 reply.fold()
         elif (take := _TAKES.get(kind)) is not None:
@@ -329,16 +343,17 @@ class TurnBuilder:
         if self._replies and not self._replies[-1].has_come and self._replies[-1].counting is None:
             self._replies.pop()  # an attempt of which nothing came
         self._replies.append(reply)
-        self._reply, reply.prompt, reply.conversation = reply, self._prompt, self._conversation
+        self._reply, reply.prompt, reply.conversation, self._prompt = reply, self._prompt, self._conversation, ()
+        if reply.prompt and reply.prompt[-1].role == "assistant":
+            reply.begun = reply.prompt[-1].content
         return reply
 
-    def _note_first(self, reply: _Reply) -> None:
-        reply.first_at = time.monotonic()
+    def _note_first(self, reply: _Reply, event: Event) -> None:
+        reply.note_first(event, time.monotonic())
         if self._first_at is None:
             self._first_at = reply.first_at
 
     def _started(self, event: TurnStarted) -> None:
-        self._prompt = () if self._replies else self._prompt
         self._begin(event.turn)
 
     def _turn_ended(self, event: TurnEnded) -> None:
@@ -426,7 +441,7 @@ class TurnBuilder:
             number=reply.number,
             prompt=prompt_of(reply.prompt or reply.conversation),
             raw=text,
-            spans=reply.reading.spans(len(text)),
+            spans=reply.reading.spans(len(text), is_whole=reply.counting is not None or self.is_over),
             repairs=reply.reading.marks(),
             calls=tuple(self._call_record(read, text, reply) for read in reply.reading.calls),
             reasoning="".join(reply.reading.reasoning),

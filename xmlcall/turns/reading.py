@@ -34,10 +34,11 @@ from .marks import issues_of, lost_call, repairs_of
 from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 from .places import Said, values_of
 
-__all__ = ["DROPPED", "ReadCall", "Reading", "as_messages", "call_record", "prompt_of", "read_reply"]
+__all__ = ["DROPPED", "UNDECIDED", "ReadCall", "Reading", "as_messages", "call_record", "prompt_of", "read_reply"]
 
 DROPPED: Final = "dropped"
-_REMARKS: Final = (Repaired, CallInReasoning)
+UNDECIDED: Final = "undecided"
+"""What a span is about that may still become anything: the parser holds it back."""
 
 
 @dataclass(slots=True)
@@ -109,20 +110,23 @@ class Reading:
             else:
                 self._cover(event.span, *self._kind(event))
 
-    def spans(self, length: int) -> tuple[SpanRecord, ...]:
+    def spans(self, length: int, *, is_whole: bool = True) -> tuple[SpanRecord, ...]:
         """Return what each piece of the reply was read as.
 
         Args:
-            length: of the reply so far; what was not read by then is left out of it.
+            length: of the reply so far.
+            is_whole: it has ended; if not, what no event covers is not decided yet, and else it was left out.
         """
-        spans = [span for span in self._spans if span.start < length]
+        spans = list(self._spans)
         if self._last is not None and self._last_start < self.end:
             spans.append(self._span(self._last_start, self.end, self._last))
-        if spans and spans[-1].end > length:
-            last = spans[-1]
-            spans[-1] = self._span(last.start, length, (last.kind, last.about, last.call))
+        while spans and spans[-1].end > length:  # the text of markup is not known yet
+            last = spans.pop()
+            if last.start < length:
+                spans.append(self._span(last.start, length, (last.kind, last.about, last.call)))
         if self.end < length:
-            spans.append(SpanRecord(start=self.end, end=length, kind="markup", about=DROPPED))
+            kind, about = ("markup", DROPPED) if is_whole else ("text", UNDECIDED)
+            spans.append(SpanRecord(start=self.end, end=length, kind=kind, about=about))
         return tuple(spans)
 
     def settle(self, reply: Reply) -> None:
