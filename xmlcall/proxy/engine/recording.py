@@ -76,7 +76,7 @@ class Recording:
         """
         text = sum(len(message.content) for message in request.messages)
         said = _without_pictures(request.messages) if text <= self._room else ()
-        question = _bounded(last_request(request.messages), LONGEST_QUESTION)
+        question = self._question(last_request(request.messages))
         self._turn = self._recorder.begin(**self._facts, question=question, conversation=said)
         self._prompt = request.messages  # whose texts the prompt has, too
         self._count(text if said else len(question))
@@ -91,11 +91,14 @@ class Recording:
         prompt = messages_in(data)
         text = sum(len(message.content) for message in prompt)
         question = next((message.content for message in reversed(prompt) if message.role == "user"), "")
-        facts = self._facts | {"way": "relayed", "question": _bounded(question, LONGEST_QUESTION), "source": "proxy"}
+        facts = self._facts | {"way": "relayed", "question": self._question(question), "source": "proxy"}
         kept = prompt if text <= self._room else ()
         turn = RelayedTurn(prompt=kept, wire=wire, room=self._room - (text if kept else 0), id=new_id(), **facts)
         self._turn = self._recorder.add(turn)
         self._count(text if kept else 0)
+
+    def _question(self, text: str) -> str:
+        return _bounded(text, min(LONGEST_QUESTION, self._recorder.room // 4))
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
         """Note which way a request goes.
@@ -210,7 +213,7 @@ class Recording:
             self._turn = self._recorder.begin(**self._facts)
         told = self._told(error, form, status) if error else self._refused(status)
         self._count(len(told))
-        if self._room < 0:
+        if self._room < 0 or (isinstance(self._turn, RelayedTurn) and self._turn.is_cut):
             told = f"{told}\n{_TOO_LONG}".strip()
         self._turn.end(self._outcome(told if error or status >= 400 else "", has_left), answer=self._shown, error=told)
         self._recorder.done(self._turn)

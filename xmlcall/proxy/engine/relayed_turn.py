@@ -42,7 +42,7 @@ def messages_in(data: Mapping[str, Any]) -> tuple[MessageRecord, ...]:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(text_of(part.get("text")) for part in mappings(content)) if isinstance(content, list) else ""
+    return "\n".join(filter(None, (text_of(part.get("text")) for part in mappings(content))))
 
 
 class RelayedTurn(TurnBuilder):
@@ -78,6 +78,11 @@ class RelayedTurn(TurnBuilder):
         self.version += 1
         return self._answer_bytes.take(piece)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether some of the answer is not kept."""
+        return self._answer_bytes.room < 0
+
     def failure(self) -> str:
         """Return what the model server said was wrong; "" if nothing. To be asked at the end."""
         return self._answer_bytes.read(is_over=True).failure
@@ -99,10 +104,13 @@ class _AnswerBytes:
         prompt: that it answers.
         wire: `openai` or `ollama`.
         room: bytes that are kept at most.
+
+    Attributes:
+        room: bytes that may still come; below 0 if some were not kept.
     """
 
     def __init__(self, prompt: tuple[MessageRecord, ...], wire: str, room: int) -> None:
-        self._prompt, self._wire, self._room = prompt, wire, room
+        self._prompt, self._wire, self.room = prompt, wire, room
         self._began = time.monotonic()
         self._first: float | None = None
         self._last: float | None = None
@@ -118,8 +126,8 @@ class _AnswerBytes:
         self._last = time.monotonic()
         if self._first is None and _FIRST.search(piece):
             self._first = self._last
-        self._room -= len(piece)
-        if self._room < 0:
+        self.room -= len(piece)
+        if self.room < 0:
             return 0
         self._unread.append(piece)
         return len(piece)
