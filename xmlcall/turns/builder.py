@@ -363,7 +363,12 @@ class TurnBuilder:
         reply.record = self._reply = None
 
     def _step_ended(self, event: StepEnded) -> None:
-        self._conversation = event.messages
+        """Take in the conversation so far; a reminder behind the words of a person is not theirs."""
+        known = self._conversation
+        self._conversation = tuple(
+            known[place] if place < len(known) and _is_said_in(known[place], message) else message
+            for place, message in enumerate(event.messages)
+        )
 
     def _call_started(self, event: CallStarted) -> None:
         fact = self._tell(
@@ -387,8 +392,9 @@ class TurnBuilder:
     def _call_held(self, event: CallHeld) -> None:
         """Take in a call that waits; its end is not among the events of its reply."""
         self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
-        if self._replies and (begun := [call for call in self._replies[-1].reading.calls if call.call is None]):
-            begun[-1].call, begun[-1].dialect = event.call, event.call.raw.dialect
+        raw, reading = event.call.raw, self._replies[-1].reading if self._replies else Reading()
+        if any(call.call is None for call in reading.calls):
+            reading.take([ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call)])
 
     def _retry_asked(self, event: RetryAsked) -> None:
         if self._replies:
@@ -475,6 +481,10 @@ class TurnBuilder:
         if not self.is_over or not reply.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
             return False
         return self._facts["source"] == "proxy" or self._outcome == "tool_calls"
+
+
+def _is_said_in(said: Message, message: Message) -> bool:
+    return said.role == message.role and message.content.startswith(said.content)
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ found by its text, if it stands there once, and is else that of all. The source 
 words that others said: what this program puts into a prompt (descriptions, examples, reminders) is no source, so the messages of
 the prompt are cut to the words of the conversation that are in them.
 
-Cost: one reading of the conversation for each reply with calls; linear.
+Cost: one reading of the conversation for each reply with calls; linear, and bounded for each message and value.
 """
 
 import json
@@ -24,7 +24,9 @@ from .model import SourceRecord, ValueRecord
 
 __all__ = ["Said", "values_of"]
 
-_LONGEST: Final = 2000  # characters of a value that is looked for
+_BEGINNING: Final = 20_000  # characters of a value by which its source is found
+_READ: Final = 200_000  # characters of a message in which sources are looked for
+_LONGEST: Final = 2000  # characters of a value of which the place is looked for
 _CASES: Final = 200  # characters of a value that is looked for in other cases as well
 
 
@@ -63,12 +65,12 @@ class Said:
         index = self._index or self._read()
         tool = self._catalog.get(call.name)
         told = values_in(call.arguments)
-        return {path: self._record(index.source_of(value, tool, name), value) for path, name, value in told}
+        return {path: self._record(index.source_of(_beginning(value), tool, name), value) for path, name, value in told}
 
     def _read(self) -> SaidIndex:
-        self._words = list(_said_in(self._prompt, self._conversation))
+        self._words = list(_said_in(self._prompt, self._conversation, self._catalog))
         self._index = SaidIndex()
-        messages = [words.message for words in self._words]
+        messages = [replace(words.message, content=words.message.content[:_READ]) for words in self._words]
         self._index.add_messages(messages)
         self._results = dict(enumerate(_result_places(messages), start=1))
         return self._index
@@ -84,7 +86,7 @@ class Said:
         return SourceRecord(kind=source.kind, call=source.call, tool=source.tool, message=source.message, start=start, end=end)
 
 
-def _said_in(prompt: Sequence[Message], conversation: Sequence[Message]) -> Iterator[_Words]:
+def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> Iterator[_Words]:
     """Yield for each message of a prompt what somebody said in it; nothing of a message that is ours."""
     said = iter(conversation)
     waiting = next(said, None)
@@ -93,12 +95,19 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message]) -> Iter
         if waiting is not None and waiting.role == message.role and waiting.content:
             at = message.content.rfind(waiting.content) if message.role == "system" else message.content.find(waiting.content)
         if waiting is not None and at >= 0:
-            yield _Words(replace(message, content=waiting.content), at)
+            is_ours = waiting.role == "system" and _is_tool_prompt(waiting.content, catalog)
+            yield _Words(replace(message, content="" if is_ours else waiting.content), at)
             waiting = next(said, None)
         else:
             if waiting is not None and waiting.role == message.role and message.role != "system":
                 waiting = next(said, None)  # sent in part
             yield _Words(replace(message, content="") if message.role == "system" else message)
+
+
+def _is_tool_prompt(content: str, catalog: Catalog) -> bool:
+    """Say whether a system message describes the tools, as this program's own does."""
+    described = (f"{tool.name} {line}" for tool in catalog for line in tool.description.strip().splitlines()[:1])
+    return len(catalog) > 0 and all(part in content for each in described for part in each.split(" ", 1))
 
 
 def _result_places(messages: Iterable[Message]) -> Iterator[Span]:
@@ -131,6 +140,10 @@ def values_of(call: ToolCall, text: str, said: Said | None) -> tuple[ValueRecord
         )
         for path, name, value in values_in(call.arguments)
     )
+
+
+def _beginning(value: Any) -> Any:
+    return value[:_BEGINNING] if isinstance(value, str) else value
 
 
 class _Places:

@@ -8,7 +8,7 @@ same record.
 Cost: each event is looked at once; a record of a reply under way copies what is there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from ..agent.generate import Binder, Generated, ReplyReader
 from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..parsing.repeated_calls import once
+from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import InvalidCall, Message, Repair, Reply, Span, ToolCall
 from ..types.completion import CompletionRequest, Usage
@@ -34,7 +35,18 @@ from .marks import issues_of, lost_call, repairs_of
 from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 from .places import Said, values_of
 
-__all__ = ["DROPPED", "UNDECIDED", "ReadCall", "Reading", "as_messages", "call_record", "prompt_of", "read_reply"]
+__all__ = [
+    "DROPPED",
+    "UNDECIDED",
+    "ReadCall",
+    "ReadText",
+    "Reading",
+    "as_messages",
+    "call_record",
+    "prompt_of",
+    "read_reply",
+    "read_text",
+]
 
 DROPPED: Final = "dropped"
 UNDECIDED: Final = "undecided"
@@ -141,6 +153,17 @@ class Reading:
             read.is_left_out = read.call is not None and read.call.id not in counting and read.call.raw.span in told
         self.repairs = list(reply.repairs)
 
+    def cut(self, end: int) -> None:
+        """Take back what was read behind a place: the loop had ended the reply there.
+
+        Args:
+            end: the place, not before the beginning of the last span.
+        """
+        spans = list(self.spans(self.end))
+        self._spans = [span for span in spans if span.end <= end]
+        self._last, self._last_start, self.end = None, end, min(end, self.end)
+        self.calls = [call for call in self.calls if call.start < end or not call.end]
+
     def marks(self) -> tuple[MarkRecord, ...]:
         """Return what was tolerated, in words."""
         return (*repairs_of(self.repairs), *map(lost_call, self.lost))
@@ -228,6 +251,60 @@ def call_record(read: ReadCall, text: str, said: Said | None, **facts: Any) -> C
     return CallRecord(**named | {"arguments": call.arguments, "values": read.values} | facts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadText:
+    """A text that was read.
+
+    Args:
+        reading: its spans and calls.
+        reply: what counts of it.
+        refusal: why it is no answer; "" if it is one.
+    """
+
+    reading: Reading
+    reply: Reply
+    refusal: str
+
+
+def read_text(
+    text: str,
+    catalog: Catalog,
+    messages: Sequence[Message],
+    *,
+    dialect: str = "auto",
+    reasoning_open: bool = False,
+    finish_reason: str = "stop",
+    unsaid: str = "",
+) -> ReadText:
+    """Read a reply as the loop would.
+
+    Args:
+        text: all that the model wrote.
+        catalog: the tools on offer.
+        messages: that it answers.
+        dialect: the wire format to read, or `auto` for all.
+        reasoning_open: the prompt ended in an open `<think>`.
+        finish_reason: the server's.
+        unsaid: the word that stands for "not given", where the prompt asked for one.
+
+    Raises:
+        UsageError: unknown dialect.
+    """
+    server = Capabilities(server="", reasoning_open=reasoning_open)
+    request, binder = CompletionRequest(messages=tuple(messages)), Binder(catalog=catalog, unsaid=unsaid)
+    reader, reading = ReplyReader(binder, request, server, dialect=dialect), Reading()
+    reading.take(reader.feed(text))
+    reading.take(reader.close(finish_reason))
+    [*lost, generated] = reader.finished("", Usage())
+    assert isinstance(generated, Generated)
+    reading.take(event for event in lost if isinstance(event, CallInReasoning))
+    words = (each.content for each in reversed(messages) if each.role == "user" and not is_result_message(each.content))
+    asked = next(words, "")
+    reply, _ = once(generated.reply, asked)
+    reading.settle(reply)
+    return ReadText(reading=reading, reply=reply, refusal=generated.refusal)
+
+
 def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
     """Return the messages of a prompt as they are shown.
 
@@ -290,25 +367,17 @@ def read_reply(
         UsageError: unknown dialect, or `tools` are not tools; never because of the text.
     """
     catalog, messages = Catalog.of(tools), as_messages(conversation)
-    server = Capabilities(server="", reasoning_open=reasoning_open)
-    reader = ReplyReader(Binder(catalog=catalog, unsaid=unsaid), CompletionRequest(messages=messages), server, dialect=dialect)
-    reading = Reading()
-    reading.take(reader.feed(text))
-    reading.take(reader.close(finish_reason))
-    [*lost, generated] = reader.finished("", Usage())
-    assert isinstance(generated, Generated)
-    reading.take(event for event in lost if isinstance(event, CallInReasoning))
-    asked = next((each.content for each in reversed(messages) if each.role == "user"), "")
-    reply, _ = once(generated.reply, asked)
-    reading.settle(reply)
-    said = Said(messages, (), catalog)
+    read = read_text(
+        text, catalog, messages, dialect=dialect, reasoning_open=reasoning_open, finish_reason=finish_reason, unsaid=unsaid
+    )
+    said = Said(messages, messages, catalog)
     return ReplyRecord(
         number=number,
         prompt=prompt_of(messages),
         raw=text,
-        spans=reading.spans(len(text)),
-        repairs=reading.marks(),
-        calls=tuple(call_record(read, text, said, id=f"call_{read.index}") for read in reading.calls),
-        finish_reason=reply.finish_reason,
-        refusal=generated.refusal,
+        spans=read.reading.spans(len(text)),
+        repairs=read.reading.marks(),
+        calls=tuple(call_record(each, text, said, id=f"call_{each.index}") for each in read.reading.calls),
+        finish_reason=read.reply.finish_reason,
+        refusal=read.refusal,
     )

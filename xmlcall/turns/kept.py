@@ -1,0 +1,393 @@
+"""Kept conversations as the same records as those of turns under way.
+
+A turn is what follows a question among the events of the store. Each reply is read again from its raw text, so that every piece
+of it has its place; what its calls were, and what came of them, is what the events say, whatever the parser of now makes of the
+text. A call that is not in the text (the model server found it) stands at no place. What an older version did not keep is left
+empty: nothing here raises because of what is in a store.
+
+The prompt of a reply is the conversation before it, without the description of the tools, which is not kept; a conversation that
+was changed later has no prompt for what was taken out of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from ..binding.bind import bind
+from ..errors import REPAIRS, UsageError
+from ..prompting.families import FAMILIES
+from ..records.as_json import raw_from_json, tool_to_json
+from ..records.store import Conversation, KeptEvent, Store
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, Tool, ToolCall
+from ..types.events import TextDelta
+from .builder import MOST_RESULT
+from .marks import repairs_of
+from .model import CallRecord, MarkRecord, ReplyRecord, TurnRecord
+from .places import Said
+from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text
+
+__all__ = ["turns_of"]
+
+_OUTCOMES: Final = frozenset({"ok", "error", "failed", "denied", "rejected", "held"})
+_NOT_KEPT_BEHIND: Final = ("reply", "answer")
+
+
+def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
+    """Return the turns of a kept conversation, the first one first.
+
+    Args:
+        store: has it.
+        conversation_id: the whole id, or its beginning.
+
+    Raises:
+        UsageError: there is no such conversation.
+        XmlcallError: the store cannot be read.
+    """
+    found = store.find(conversation_id)
+    events, messages = store.events(found.id), _Messages(store.messages(found.id))
+    catalogs: dict[str, Catalog] = {}
+    turns = []
+    for number, (asked, behind) in enumerate(_split(events), start=1):
+        sha256 = _text(asked.body, "tools")
+        if sha256 not in catalogs:
+            catalogs[sha256] = Catalog(_tools(store, sha256))
+        turns.append(_Turn(asked, behind, catalogs[sha256], messages).record(f"{found.id}.{number}", found))
+    return turns
+
+
+def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, list[KeptEvent]]]:
+    """Yield each question with what happened until the next one."""
+    asked: KeptEvent | None = None
+    behind: list[KeptEvent] = []
+    for event in events:
+        if event.kind == "asked":
+            if asked is not None:
+                yield asked, behind
+            asked, behind = event, []
+        else:
+            behind.append(event)
+    if asked is not None:
+        yield asked, behind
+
+
+def _tools(store: Store, sha256: str) -> list[Tool]:
+    """Return the tools that can be read of those that were on offer."""
+    tools: dict[str, Tool] = {}
+    for told in store.tools(sha256) if sha256 else ():
+        try:
+            tool = Tool.from_mcp(told)
+        except (UsageError, TypeError, AttributeError, KeyError):
+            continue
+        tools[tool.name] = tool
+    return list(tools.values())
+
+
+class _Messages:
+    """The messages that a conversation has by now, in which those of its turns are looked up, forwards.
+
+    Args:
+        all: of them.
+    """
+
+    def __init__(self, all: Sequence[Message]) -> None:
+        self._all = tuple(all)
+        self._next = 0
+        self._questions: dict[int, str] = {}
+
+    def said(self, prompt: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages of a prompt without what stands behind the words of a person, such as a reminder."""
+        if not _begins(self._all, prompt):
+            return tuple(prompt)
+        words = (self._questions.get(place, message.content) for place, message in enumerate(prompt))
+        return tuple(replace(message, content=content) for message, content in zip(prompt, words, strict=True))
+
+    def asked(self, question: str, at: Any) -> tuple[Message, ...]:
+        """Return the conversation until a question; that alone if it is no longer there."""
+        if not isinstance(at, int) or not self._is_asked(at, question):
+            at = next((place for place in range(self._next, len(self._all)) if self._is_asked(place, question)), None)
+        if at is None:
+            return (Message(role="user", content=question),)
+        self._next, self._questions[at] = at + 1, question
+        return self._all[: at + 1]
+
+    def before(self, reply: Any) -> tuple[Message, ...]:
+        """Return the conversation before a kept reply; what is there until now if it is not kept."""
+        content = reply.get("content") if isinstance(reply, Mapping) else None
+        if isinstance(content, str):
+            for place in range(self._next, len(self._all)):
+                if self._all[place].role == "assistant" and self._all[place].content == content:
+                    self._next = place + 1
+                    return self._all[:place]
+        return self._all[: self._next]
+
+    def _is_asked(self, place: int, question: str) -> bool:
+        inside = 0 <= place < len(self._all)
+        return inside and self._all[place].role == "user" and self._all[place].content.startswith(question)
+
+
+class _Turn:
+    """A kept turn while its record is made.
+
+    Args:
+        asked: its question.
+        events: behind it.
+        catalog: the tools on offer.
+        messages: of the conversation.
+    """
+
+    def __init__(self, asked: KeptEvent, events: Sequence[KeptEvent], catalog: Catalog, messages: _Messages) -> None:
+        self._asked, self._events, self._catalog = asked, events, catalog
+        self._question = _text(asked.body, "text")
+        self._mode = _text(asked.body, "mode") or "xml"
+        self._messages = messages
+        self._begun = messages.asked(self._question, asked.body.get("at"))
+        self._facts = _facts_of(events)
+
+    def record(self, id: str, found: Conversation) -> TurnRecord:
+        """Return the record of the turn."""
+        replies = tuple(self._reply(number, place) for number, place in enumerate(self._places(), start=1))
+        answer = next((event for event in self._events if event.kind == "answer"), None)
+        last = self._events[self._places()[-1]].body if replies else {}
+        outcome = _text(answer.body, "stop_reason") if answer is not None else "left" if self._was_left() else ""
+        return TurnRecord(
+            id=id,
+            source="conversation",
+            began=self._asked.time,
+            model=found.model,
+            way="xml" if self._mode == "xml" else "native",
+            dialect=_text(self._asked.body, "dialect"),
+            lang=_text(self._asked.body, "lang") or "en",
+            family=_text(self._asked.body, "family"),
+            question=self._question,
+            tools=tuple(map(tool_to_json, self._catalog)),
+            replies=replies,
+            outcome=outcome,
+            answer=_text(last, "text") if answer is not None else "",
+            seconds=_between(self._asked, answer) if answer is not None else None,
+        )
+
+    def _places(self) -> list[int]:
+        return [place for place, event in enumerate(self._events) if event.kind == "reply"]
+
+    def _was_left(self) -> bool:
+        """Say whether something tells that the turn had no answer; else it may go on."""
+        return any(event.kind in ("kept", "recovered") for event in self._events)
+
+    def _reply(self, number: int, place: int) -> ReplyRecord:
+        event, body = self._events[place], self._events[place].body
+        message = body.get("message")
+        prompt = self._begun if number == 1 else self._messages.before(message)
+        if number == 1:
+            self._messages.before(message)
+        raw = _text(body, "raw") or ("" if "raw" in body else _text(message, "content"))
+        calls = [call for call in _list(body, "calls") if isinstance(call, Mapping)]
+        read = self._read(raw, body, prompt, calls)
+        said = Said(prompt, self._messages.said(prompt), self._catalog)
+        tokens = {name: _count(body.get("usage"), name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        reasoning = "" if any(span.kind == "reasoning" for span in read.reading.spans(len(raw))) else _text(body, "reasoning")
+        marks = read.reading.marks()
+        is_kept = message is not None and not self._is_empty_attempt(place)
+        return ReplyRecord(
+            number=number,
+            prompt=prompt_of(prompt),
+            raw=raw,
+            spans=read.reading.spans(len(raw)) if raw else (),
+            repairs=(*marks, *_more_marks(body, marks, read.reading)),
+            calls=tuple(self._call(each, raw, said) for each in read.reading.calls),
+            reasoning=reasoning,
+            finish_reason=_text(body, "finish_reason") or read.reply.finish_reason,
+            is_kept=is_kept,
+            refusal=read.refusal,
+            **tokens,
+            seconds=_between(self._before(place), event),
+        )
+
+    def _before(self, place: int) -> KeptEvent:
+        """Return what happened before a reply was asked for."""
+        return self._events[place - 1] if place else self._asked
+
+    def _is_empty_attempt(self, place: int) -> bool:
+        """Say whether a reply was empty and asked for again."""
+        body = self._events[place].body
+        is_empty = not _text(body, "text").strip() and not _list(body, "calls")
+        return is_empty and any(event.kind == "reply" for event in self._events[place + 1 :])
+
+    def _read(self, raw: str, body: Mapping[str, Any], prompt: Sequence[Message], calls: Sequence[Mapping[str, Any]]) -> ReadText:
+        """Read a reply again, with its calls as they were."""
+        family = _text(self._asked.body, "family")
+        unsaid = FAMILIES[family].unsaid if self._mode == "xml" and family in FAMILIES else ""
+        read = read_text(
+            raw,
+            self._catalog,
+            prompt,
+            reasoning_open=bool(self._asked.body.get("reasoning_open")),
+            finish_reason=_text(body, "finish_reason") or "stop",
+            unsaid=unsaid,
+        )
+        if self._mode != "xml" and not any(_stands_in(call, raw) for call in calls):
+            read = ReadText(reading=_as_text(raw), reply=read.reply, refusal="")
+        _settle(read.reading, calls, self._catalog, self._held_of(body))
+        return read
+
+    def _held_of(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the end of the call of a reply that waits: it is not among the calls that were kept with it."""
+        place = next(place for place, event in enumerate(self._events) if event.body is body)
+        for event in self._events[place + 1 :]:
+            if event.kind in _NOT_KEPT_BEHIND:
+                break
+            if event.kind == "ended" and event.body.get("outcome") == "held":
+                return event.body
+        return None
+
+    def _call(self, read: ReadCall, text: str, said: Said) -> CallRecord:
+        assert read.call is not None
+        facts = dict(self._facts.get(read.call.id, {}))
+        ran = facts.pop("arguments", None)
+        if isinstance(read.call, ToolCall) and isinstance(ran, dict) and repr(ran) != repr(read.call.arguments):
+            facts["ran_with"] = ran
+        return call_record(read, text, said, **facts)
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------------
+
+
+def _facts_of(events: Sequence[KeptEvent]) -> dict[str, dict[str, Any]]:
+    """Return what came of each call, as fields of its record; `arguments` are those that it ran with."""
+    facts: dict[str, dict[str, Any]] = {}
+    started: dict[str, KeptEvent] = {}
+    for event in events:
+        body, id = event.body, _text(event.body, "id")
+        if event.kind == "started":
+            started[id] = event
+            named = {name: _text(body, name) for name in ("server", "tool", "by", "reason")}
+            facts[id] = {**named, "arguments": body.get("arguments"), "outcome": "unknown"}
+        elif event.kind == "ended":
+            facts.setdefault(id, {}).update(_ended(body))
+            if id in started:
+                facts[id]["seconds"] = _between(started[id], event)
+    return facts
+
+
+def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
+    outcome, text = _text(body, "outcome"), _text(body, "text")
+    told: dict[str, Any] = {"outcome": outcome if outcome in _OUTCOMES else "unknown"}
+    if outcome in ("ok", "error", "failed"):
+        return told | {"result": text[:MOST_RESULT], "result_size": len(text), "failure": _text(body, "failure")}
+    if outcome == "denied":
+        return told | {"reason": text, "by": _text(body, "by")}
+    return told | ({"reason": text} if outcome == "held" else {})
+
+
+def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catalog, held: Mapping[str, Any] | None) -> None:
+    """Make the calls of a reply what they were: each that was read is one that was kept, in order, or did not count."""
+    waiting = [call for call in reading.calls if not call.is_left_out]
+    for kept in calls:
+        raw = _raw(kept)
+        found = next((each for each in waiting if each.call is not None and each.call.raw.text == raw.text and raw.text), None)
+        if found is None:
+            found = ReadCall(len(reading.calls), raw.name, raw.dialect, 0, 0, bind(raw, catalog))
+            reading.calls.append(found)
+        else:
+            waiting = waiting[waiting.index(found) + 1 :]
+        assert found.call is not None
+        found.call = _as_kept(found.call, kept)
+    if held is not None:
+        found = next((each for each in waiting if each.call is not None and each.call.name == held.get("name")), None)
+        if found is not None and found.call is not None:
+            found.call = _with_id(found.call, _text(held, "id"))
+            if (place := found.place) is not None:
+                reading.cut(place[1])
+
+
+def _as_kept(call: ToolCall | InvalidCall, kept: Mapping[str, Any]) -> ToolCall | InvalidCall:
+    """Return a call as it was bound then."""
+    id, name = _text(kept, "id") or call.id, _text(kept, "name") or call.name
+    arguments = kept.get("arguments")
+    if isinstance(arguments, dict):
+        is_same = isinstance(call, ToolCall) and repr(call.arguments) == repr(arguments)
+        known = call.repairs if isinstance(call, ToolCall) and is_same else ()
+        left = Counter(_codes(kept)) - Counter(repair.code for repair in known)
+        more = (Repair(code=code, span=call.raw.span) for code in left.elements())
+        return ToolCall(id=id, name=name, arguments=arguments, repairs=(*known, *more), raw=call.raw)
+    issues = tuple(_issue(told) for told in _list(kept, "issues") if isinstance(told, Mapping))
+    return InvalidCall(id=id, name=name, issues=issues, raw=call.raw)
+
+
+def _codes(kept: Mapping[str, Any]) -> list[str]:
+    return [code for code in _list(kept, "repairs") if isinstance(code, str)]
+
+
+def _more_marks(body: Mapping[str, Any], marks: Iterable[MarkRecord], reading: Reading) -> Iterator[MarkRecord]:
+    """Yield the repairs of a reply that were told then and are not found now; at the place of the call that has them, if one."""
+    left = Counter(_codes(body)) - Counter(mark.code for mark in marks)
+    made = [repair for each in reading.calls if isinstance(each.call, ToolCall) for repair in each.call.repairs]
+    for code in left.elements():
+        repair = next((each for each in made if each.code == code), None)
+        yield from repairs_of([repair]) if repair else [MarkRecord(code=code, why=REPAIRS.get(code, ""))]
+
+
+def _with_id(call: ToolCall | InvalidCall, id: str) -> ToolCall | InvalidCall:
+    if isinstance(call, InvalidCall):
+        return InvalidCall(id=id, name=call.name, issues=call.issues, raw=call.raw)
+    return ToolCall(id=id, name=call.name, arguments=call.arguments, repairs=call.repairs, raw=call.raw)
+
+
+def _issue(told: Mapping[str, Any]) -> Issue:
+    texts = {name: _text(told, name) for name in ("code", "expected", "got", "message")}
+    readings = tuple(each for each in _list(told, "readings") if isinstance(each, str))
+    return Issue(**texts, path=_text(told, "path") or "$", readings=readings)
+
+
+def _raw(kept: Mapping[str, Any]) -> RawCall:
+    told = kept.get("raw")
+    try:
+        return raw_from_json(told if isinstance(told, Mapping) else {})
+    except (KeyError, TypeError, AttributeError):
+        text = _text(told, "text")
+        return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(told, "dialect"))
+
+
+def _stands_in(call: Mapping[str, Any], raw: str) -> bool:
+    text = _raw(call).text
+    return bool(text) and text in raw
+
+
+def _as_text(raw: str) -> Reading:
+    """Return a reply of which nothing was read but text."""
+    reading = Reading()
+    if raw:
+        reading.take([TextDelta(text=raw, span=(0, len(raw)))])
+    return reading
+
+
+def _begins(whole: Sequence[Message], part: Sequence[Message]) -> bool:
+    return len(part) <= len(whole) and all(one is other for one, other in zip(whole, part, strict=False))
+
+
+# -- what may be missing -----------------------------------------------------------------------------------------------------
+
+
+def _text(body: Any, name: str) -> str:
+    value = body.get(name) if isinstance(body, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _count(body: Any, name: str) -> int | None:
+    value = body.get(name) if isinstance(body, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _between(one: KeptEvent, other: KeptEvent) -> float | None:
+    """Return the seconds between two events; None if their times cannot be read."""
+    try:
+        return max((datetime.fromisoformat(other.time) - datetime.fromisoformat(one.time)).total_seconds(), 0.0)
+    except (TypeError, ValueError):
+        return None
