@@ -21,11 +21,12 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..proxy.formats.contract import ApiError
 from ..proxy.http.access import Guard
+from .answers import json_answer
 
 __all__ = ["Door", "new_token", "port_of"]
 
@@ -120,7 +121,7 @@ class Door:
 
 
 def _refused(status: int, message: str) -> Response:
-    return JSONResponse({"error": {"message": message}}, status)
+    return json_answer({"error": {"message": message}}, status)
 
 
 def port_of(url: str) -> int:

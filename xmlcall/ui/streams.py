@@ -9,7 +9,6 @@ it. So the cost of a long reply is its length, and not its length at each step.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, replace
@@ -19,6 +18,7 @@ from starlette.responses import StreamingResponse
 
 from ..turns.model import ReplyRecord, SpanRecord, TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
+from .answers import json_text
 
 __all__ = ["Told", "change", "event_stream", "merged", "turn_events"]
 
@@ -40,7 +40,7 @@ def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
         yield _RETRY
         async with aclosing(events):
             async for told in events:
-                yield f"event: {told[0]}\ndata: {json.dumps(told[1])}\n\n" if told else ": still here\n\n"
+                yield f"event: {told[0]}\ndata: {json_text(told[1])}\n\n" if told else ": still here\n\n"
 
     return StreamingResponse(written(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 

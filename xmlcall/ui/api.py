@@ -1,0 +1,286 @@
+"""What the page asks for: facts of the program, its turns, a text read anew. All JSON; what goes wrong is JSON, too.
+
+A handler is a function of the page's `Shown` and a request. Nothing here changes anything but in the memory of this program; what
+runs tools is in `chat`.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from ..dialects import DIALECTS
+from ..errors import ISSUES, REPAIRS, UsageError, XmlcallError
+from ..prompting.families import FAMILIES
+from ..proxy.formats.contract import ApiError
+from ..schema.references import deeper_than
+from ..turns.copied import as_bench_case, as_corpus_case, as_curl
+from ..turns.model import TurnRecord, summary_of, turn_to_json
+from ..turns.reading import read_reply
+from ..turns.recorder import Recorder
+from .answers import json_answer
+from .streams import Told, event_stream, merged, turn_events
+
+__all__ = ["MATCHES", "Handler", "Shown", "body_of", "guarded", "matching", "number_of", "routes"]
+
+BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
+DEPTH_LIMIT: Final = 100
+LIST_LIMIT: Final = 500  # turns in one answer
+
+Handler = Callable[[Request], Awaitable[Response]]
+Summary = Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shown:
+    """What a page shows.
+
+    Args:
+        recorder: has the turns of the running program.
+        about: gives the facts of the program (see `about`).
+        url: of the server, for commands that are copied.
+        instance: of this program: another one's turns are others.
+        news: gives what a chat tells its pages, for each stream; None without a chat.
+        find: gives a turn that the recorder has not, by its id; None if there is no such turn.
+    """
+
+    recorder: Recorder
+    about: Callable[[], Mapping[str, Any]]
+    url: str
+    instance: str
+    news: Callable[[], AsyncIterator[Told]] | None = None
+    find: Callable[[str], TurnRecord | None] = lambda id: None
+    summaries: dict[str, tuple[int, Summary]] = field(default_factory=dict)
+
+    def turn(self, id: str) -> TurnRecord:
+        """Return a turn.
+
+        Raises:
+            ApiError: there is none.
+        """
+        builder = self.recorder.find(id)
+        found = builder.record() if builder else self.find(id)
+        if found is None:
+            raise ApiError(f"there is no turn {id[:80]!r}; only the newest ones are kept", status=404)
+        return found
+
+    def summary(self, id: str) -> Summary | None:
+        """Return what a list shows of a turn of the running program, made anew only if it changed; None if it is gone."""
+        if (builder := self.recorder.find(id)) is None:
+            self.summaries.pop(id, None)
+            return None
+        kept = self.summaries.get(id)
+        if kept is None or kept[0] != builder.version:
+            kept = self.summaries[id] = (builder.version, summary_of(builder.record()))
+        return kept[1]
+
+
+def routes(shown: Shown) -> list[Route]:
+    """Return the routes of the running program.
+
+    Args:
+        shown: what they show.
+    """
+    answers: tuple[tuple[str, str, Callable[[Shown, Request], Awaitable[Response]]], ...] = (
+        ("GET", "about", _about),
+        ("GET", "events", _events),
+        ("GET", "turns", _turns),
+        ("GET", "turns/{id}", _turn),
+        ("GET", "turns/{id}/events", _turn_events),
+        ("GET", "turns/{id}/copy", _copy),
+        ("POST", "read", _read),
+    )
+    return [Route(f"/api/{path}", guarded(_with(answer, shown)), methods=[method]) for method, path, answer in answers]
+
+
+def _with(answer: Callable[[Shown, Request], Awaitable[Response]], shown: Shown) -> Handler:
+    return lambda request: answer(shown, request)
+
+
+def guarded(answer: Handler) -> Handler:
+    """Make a handler whose errors are JSON.
+
+    Args:
+        answer: may raise an `ApiError` or any error of ours.
+    """
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except ApiError as error:
+            return json_answer({"error": {"message": error.message}}, error.status)
+        except UsageError as error:
+            return json_answer({"error": {"message": str(error)}}, 422)
+        except XmlcallError as error:
+            return json_answer({"error": {"message": str(error)}}, 502)
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    return handle
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """Read the JSON object that a request brings.
+
+    Args:
+        request: with a body of at most 8 MiB.
+
+    Raises:
+        ApiError: it is too large, or no JSON object.
+    """
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > BODY_LIMIT:
+            raise ApiError(f"expected at most {BODY_LIMIT} bytes", status=413)
+    try:
+        data = json.loads(bytes(content) or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise ApiError(f"expected a JSON object: {str(error)[:200]}") from error
+    if not isinstance(data, dict) or deeper_than(DEPTH_LIMIT, data):
+        raise ApiError(f"expected a JSON object of at most {DEPTH_LIMIT} levels")
+    return data
+
+
+def number_of(request: Request, name: str, default: int, most: int) -> int:
+    """Return a whole number of the address, at least 0.
+
+    Args:
+        request: whose query has it.
+        name: of the number.
+        default: without it.
+        most: that it may be; larger ones become this.
+
+    Raises:
+        ApiError: it is no such number.
+    """
+    given = request.query_params.get(name, "")
+    if given and not (given.isdecimal() and given.isascii() and len(given) < 10):
+        raise ApiError(f"{name}: expected a whole number, got {given[:40]!r}")
+    return min(int(given), most) if given else default
+
+
+_FAILED: Final = frozenset(
+    [
+        *("error", "left", "invalid_calls", "tool_errors", "repeated_call", "invented_results"),
+        *("own_words", "no_tool_call", "max_turns", "repetition"),
+    ]
+)
+MATCHES: Final[Mapping[str, Callable[[Summary], bool]]] = {
+    "": lambda row: True,
+    "calls": lambda row: bool(row["calls"]),
+    "repairs": lambda row: bool(row["repairs"]),
+    "issues": lambda row: bool(row["issues"]),
+    "errors": lambda row: bool(row["error"] or row["verdict"] or row["outcome"] in _FAILED),
+}
+"""What `only` may say -> which turns it leaves."""
+
+
+def matching(request: Request, rows: Iterable[Summary]) -> Iterable[Summary]:
+    """Leave the turns that a list asks for.
+
+    Args:
+        request: with `only` and `text`, both or neither.
+        rows: of the list.
+
+    Raises:
+        ApiError: `only` is no word of `MATCHES`.
+    """
+    only, text = request.query_params.get("only", ""), request.query_params.get("text", "").casefold()
+    if only not in MATCHES:
+        raise ApiError(f"only: expected one of {', '.join(filter(None, MATCHES))}, got {only[:40]!r}")
+    return (row for row in rows if MATCHES[only](row) and (not text or text in _searched(row)))
+
+
+def _searched(row: Summary) -> str:
+    calls = (call["name"] for call in row["calls"])
+    return "\n".join((row["question"], row["client"], row["model"], row["error"], *calls)).casefold()
+
+
+async def _about(shown: Shown, request: Request) -> Response:
+    known = {"repairs": REPAIRS, "issues": ISSUES, "dialects": list(DIALECTS), "families": list(FAMILIES)}
+    return json_answer({"instance": shown.instance, **known, **shown.about()})
+
+
+async def _events(shown: Shown, request: Request) -> Response:
+    async def told() -> AsyncGenerator[Told]:
+        yield "hello", {"instance": shown.instance}
+        async for ids in shown.recorder.watch():
+            for id in ids:
+                if (row := shown.summary(id)) is not None:
+                    yield "turn", row
+
+    return event_stream(merged(told(), *([shown.news()] if shown.news else [])))
+
+
+async def _turns(shown: Shown, request: Request) -> Response:
+    ids = [builder.id for builder in shown.recorder.turns()]
+    for gone in shown.summaries.keys() - set(ids):
+        del shown.summaries[gone]
+    if (before := request.query_params.get("before")) in ids:
+        ids = ids[ids.index(before) + 1 :]
+    limit = number_of(request, "limit", 100, LIST_LIMIT)
+    found: list[Summary] = []
+    for row in matching(request, (row for id in ids if (row := shown.summary(id)) is not None)):
+        if len(found) == limit:
+            return json_answer({"turns": found, "more": True})
+        found.append(row)
+    return json_answer({"turns": found, "more": False})
+
+
+async def _turn(shown: Shown, request: Request) -> Response:
+    return json_answer(turn_to_json(shown.turn(request.path_params["id"])))
+
+
+async def _turn_events(shown: Shown, request: Request) -> Response:
+    id = request.path_params["id"]
+    if shown.recorder.find(id) is not None:
+        return event_stream(merged(turn_events(shown.recorder, id)))
+    told = turn_to_json(shown.turn(id))
+
+    async def kept() -> AsyncGenerator[Told]:
+        yield "turn", told
+        yield "end", {"id": id}
+
+    return event_stream(merged(kept()))
+
+
+async def _copy(shown: Shown, request: Request) -> Response:
+    turn, number = shown.turn(request.path_params["id"]), number_of(request, "reply", 1, 10_000)
+    if not 1 <= number <= len(turn.replies):
+        raise ApiError(f"the turn has {len(turn.replies)} replies, and no number {number}", status=404)
+    wanted = request.query_params.get("as", "")
+    if wanted == "curl":
+        return PlainTextResponse(as_curl(turn, number, shown.url))
+    written = {"corpus": as_corpus_case, "bench": as_bench_case}.get(wanted)
+    if written is None:
+        raise ApiError(f"as: expected corpus, curl or bench, got {wanted[:40]!r}")
+    return PlainTextResponse(written(turn, number))
+
+
+async def _read(shown: Shown, request: Request) -> Response:
+    asked = await body_of(request)
+    text = asked.get("text")
+    if not isinstance(text, str):
+        raise ApiError("text: expected the reply, a string")
+    turn = shown.turn(str(asked["turn"])) if asked.get("turn") else None
+    tools = asked.get("tools", turn.tools if turn else [])
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
+        raise ApiError("tools: expected a list of tools as MCP has them, each an object with a name and an inputSchema")
+    reply = await asyncio.to_thread(
+        read_reply,
+        text,
+        tools,
+        dialect=str(asked.get("dialect") or "auto"),
+        reasoning_open=asked.get("reasoning_open") is True,
+        finish_reason=str(asked.get("finish_reason") or "stop"),
+        conversation=turn.replies[0].prompt if turn and turn.replies else (),
+    )
+    told = asdict(reply) | {"prompt": []}
+    calls = [{"name": call["name"], "arguments": call["arguments"]} for call in told["calls"] if call["arguments"] is not None]
+    return json_answer({"reply": told, "calls_as_json": calls})

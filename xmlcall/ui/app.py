@@ -1,0 +1,162 @@
+"""The page as routes of an ASGI app: its files, what it asks for, and the door before both."""
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+
+from .. import __version__
+from ..proxy.engine.engine import Engine
+from ..proxy.http.access import Guard
+from ..turns.recorder import Recorder
+from . import api
+from .access import Door, new_token, port_of
+from .answers import json_answer
+
+__all__ = ["Page", "app_of_page", "page_of", "page_routes"]
+
+_TYPES: Final[Mapping[str, str]] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+    ".md": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page.
+
+    Args:
+        token: that its address has to hold.
+        routes: of it, under `/ui`.
+    """
+
+    token: str
+    routes: Sequence[BaseRoute]
+
+    def address(self, url: str) -> str:
+        """Return where the page is opened.
+
+        Args:
+            url: of the server.
+        """
+        return f"{url}/ui/?token={self.token}"
+
+
+def page_of(shown: api.Shown, guard: Guard, more: Iterable[Route] = ()) -> Page:
+    """Make the page.
+
+    Args:
+        shown: what it shows.
+        guard: of the server.
+        more: routes beside those of the running program, under `/api/`; they need not see to who may call.
+    """
+    token = new_token()
+    static = _static()
+    inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
+    door = Middleware(Door, guard=guard, token=token, port=port_of(shown.url))
+    return Page(token=token, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
+
+
+def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str) -> Page:
+    """Make the page of a proxy.
+
+    Args:
+        recorder: of its requests.
+        guard: of it.
+        engine: open.
+        url: of the server.
+    """
+    from .asking import routes as asking_routes
+
+    shown = api.Shown(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
+    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend))
+
+
+def app_of_page(page: Page) -> Starlette:
+    """Make an app that has the page alone.
+
+    Args:
+        page: with its routes.
+    """
+    app = Starlette(routes=[*page.routes, Route("/", _to_the_page)], exception_handlers={HTTPException: _error})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _about(engine: Engine) -> dict[str, Any]:
+    format = engine.format
+    return {
+        "version": __version__,
+        "model": engine.model,
+        "way": engine.mode,
+        "dialect": format.dialect,
+        "lang": format.lang,
+        "family": format.family,
+        "can_chat": False,
+        "can_ask": True,
+        "recorded": False,
+        "servers": [],
+    }
+
+
+def _static() -> Callable[[Request], Awaitable[Response]]:
+    """Answer with the files of the page; they are few, and read once."""
+    kept: dict[str, tuple[bytes, str, str]] = {}
+    root = files(__package__).joinpath("static")
+
+    def read(path: str) -> tuple[bytes, str, str]:
+        parts = PurePosixPath(path).parts
+        media_type = _TYPES.get(PurePosixPath(path).suffix)
+        if media_type is None or any(part in ("..", "/") or part.startswith(".") for part in parts):
+            raise HTTPException(404)
+        found = root.joinpath(*parts)
+        if not found.is_file():
+            raise HTTPException(404)
+        content = found.read_bytes()
+        return content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+    async def answer(request: Request) -> Response:
+        path = request.path_params.get("path", "index.html")
+        if path not in kept:
+            kept[path] = read(path)
+        content, media_type, tag = kept[path]
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=media_type, headers=headers)
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except HTTPException:
+            return json_answer({"error": {"message": "the page has no such file"}}, 404)
+
+    return handle
+
+
+async def _to_the_page(request: Request) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/ui/{query}", 303)
+
+
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    await json_answer({"error": {"message": "the page has nothing under this address"}}, 404)(scope, receive, send)
+
+
+async def _error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_answer({"error": {"message": f"{error.detail}: the page is under /ui/"}}, error.status_code)
