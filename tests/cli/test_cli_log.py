@@ -1,6 +1,7 @@
 """`xmlcall log`, and conversations that are gone on with: real processes, a scripted model."""
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -53,7 +54,10 @@ def test_a_conversation_is_shown(here: Path) -> None:
     done = run_here("log", "show", the_id()[:5])
     assert done.returncode == 0
     assert "## The person, " in done.stdout
-    assert 'Call of `demo.calculator`: ok (allow demo.*)\n\n```json\n{\n  "operation": "add"' in done.stdout
+    shown = r'Call of `demo\.calculator`: ok \(allow demo\.\*\), \d\.\d\d s\n\n```json\n\{\n  "operation": "add"'
+    assert re.search(shown, done.stdout)
+    assert "- `$.a`: said by the person" in done.stdout
+    assert "- Mistake `missing-argument`" in done.stdout
     assert "Call of `calculator`: rejected" in done.stdout
     assert "It is **3**." in done.stdout
     assert "\x1b" not in done.stdout

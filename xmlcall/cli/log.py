@@ -8,10 +8,12 @@ from typing import Any
 
 from ..errors import UsageError
 from ..records.as_json import message_to_json
+from ..records.folder import audit_path, store_path
 from ..records.store import Conversation, Store
+from ..turns.kept import turns_of
+from ..turns.model import turn_to_json
 from .exits import FAILED, OK
 from .jsonform import json_text
-from .keeping import audit_path, store_path
 from .log_markdown import markdown
 from .plain import plain, shortened, visible
 
@@ -77,7 +79,7 @@ def _show(options: argparse.Namespace, store: Store) -> int:
         print(json_text(_all_of(found, store)))
     else:
         lines = _SHOWN if options.action == "show" else None
-        print(markdown(found, store.events(found.id), lines=lines), end="")
+        print(markdown(found, turns_of(store, found.id), lines=lines), end="")
     return OK
 
 
@@ -85,7 +87,8 @@ def _all_of(found: Conversation, store: Store) -> dict[str, Any]:
     events = store.events(found.id)
     tools = {event.body["tools"]: store.tools(event.body["tools"]) for event in events if event.kind == "asked"}
     messages = [message_to_json(message) for message in store.messages(found.id)]
-    return asdict(found) | {"messages": messages, "events": [asdict(event) for event in events], "tools": tools}
+    turns = [turn_to_json(turn) for turn in turns_of(store, found.id)]
+    return asdict(found) | {"messages": messages, "turns": turns, "events": [asdict(event) for event in events], "tools": tools}
 
 
 def _search(options: argparse.Namespace, store: Store) -> int:
@@ -148,7 +151,11 @@ def _path(options: argparse.Namespace, store: Store) -> int:
 # Action -> what runs it, its summary, what it takes.
 _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]] = {
     "list": (_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words", ""),
-    "show": (_show, "show a conversation: what was asked, what was called and what came of it", "ID"),
+    "show": (
+        _show,
+        "show a conversation: what was asked, what was called, how it was read, where values came from, what came of it",
+        "ID",
+    ),
     "search": (_search, "find messages by words", "WORD"),
     "export": (_show, "print a conversation as Markdown, or with --json with all that is kept of it", "ID"),
     "replay": (_replay, "read the kept replies of a conversation again, and say what differs; exit 1 if something does", "ID"),
