@@ -78,7 +78,7 @@ def _script(body: Mapping[str, Any]) -> Script:
 
 
 def _texts(script: Script) -> list[str]:
-    words = [WORD] + [f" {WORD}"] * (script.tokens - 1)
+    words = [WORD, *(f" {WORD}{number}" for number in range(1, script.tokens))]  # a text that repeats itself is ended early
     return [*_cut(BEGIN_CALL), *words, *_cut(END_CALL)] if script.call else words
 
 

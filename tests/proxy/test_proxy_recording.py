@@ -377,7 +377,8 @@ def test_a_caller_that_leaves(tools: list[Any], proxies: Proxies) -> None:
     fake = play(proxies, [chunk({"content": "Hello, "}), 60.0])
     content = {"model": "x", "messages": HI, "stream": True, "tools": tools}
     with httpx.stream("POST", proxies.urls["xml"] + CHAT, json=content, headers=HEADERS, timeout=SECONDS) as response:
-        assert next(response.iter_bytes())
+        pieces = response.iter_bytes()  # to be kept: a reader that is let go hangs up
+        assert next(pieces)
         wait_until(lambda: bool(proxies.recorder.turns()[0].record().replies))
         wait_until(lambda: proxies.recorder.turns()[0].record().replies[0].raw == "Hello, ")
         (under_way,) = (turn.record() for turn in proxies.recorder.turns())

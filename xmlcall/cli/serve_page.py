@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
+    from ..turns.line_thread import LineThread
     from ..turns.recorder import Recorder
 
 __all__ = ["add_page_options", "page_beside", "recording"]
@@ -58,10 +59,9 @@ async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIt
     if not options.ui and not options.record:
         yield None
         return
-    from ..turns.line_thread import LineThread
     from ..turns.recorder import MOST_TURNS, Recorder
 
-    lines = LineThread(_file_in(Path(options.record)), complain) if options.record else None
+    lines = _lines_in(Path(options.record)) if options.record else None
     hidden = [*keys, *(os.environ.get(name, "") for name in _KEYS)]
     recorder = Recorder(most_turns=MOST_TURNS if options.ui else 1, keep=lines.append if lines else None, hidden=hidden)
     try:
@@ -72,15 +72,17 @@ async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIt
             await asyncio.to_thread(lines.close)
 
 
-def _file_in(folder: Path) -> Path:
-    """Return a new file's path in a folder that is there and can be written."""
+def _lines_in(folder: Path) -> "LineThread":
+    """Begin a new file in a folder that is there, or can be made, and can be written."""
+    from ..turns.line_thread import LineThread
+
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--record {folder}: {error.strerror or error}: expected a folder") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--record {folder}: nothing can be written there: choose another folder")
-    return folder / f"turns-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.jsonl"
+    return LineThread(folder / f"turns-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.jsonl", complain)
 
 
 def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
