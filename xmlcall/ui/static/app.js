@@ -1,0 +1,154 @@
+/* The frame: header, language, theme, keys, and which view is shown.
+
+   The address behind `#/` says what is shown; each view is a module with `mount(container, parts) -> {unmount}` that is loaded when
+   it is first needed. */
+
+import { get, stream } from "./api.js";
+import { fill, h } from "./dom.js";
+import { chooseLanguage, language, t } from "./i18n.js";
+
+const VIEWS = {
+  live: () => import("./live.js"),
+  turn: () => import("./one_turn.js"),
+  chat: () => import("./chat.js"),
+  recorded: () => import("./recorded.js"),
+  try: () => import("./try_again.js"),
+};
+const IN_MENU = ["live", "chat", "recorded", "try"];
+const THEME = "xmlcall.theme";
+
+/** What is known of the program, as the server says it. */
+export let about = {};
+
+const listeners = new Set();
+let shown = null;
+let turnOfMount = 0;
+
+/** Be told of every event of the program. @returns {function()} ends it */
+export function listen(handle) {
+  listeners.add(handle);
+  return () => listeners.delete(handle);
+}
+
+/** Say something that a screen reader reads out. */
+export function say(text) {
+  document.getElementById("status").textContent = text;
+}
+
+/** Go to another view. */
+export function go(path) {
+  location.hash = `#/${path}`;
+}
+
+function parts() {
+  const given = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  return given.length && given[0] in VIEWS ? given : [about.can_chat ? "chat" : "live"];
+}
+
+async function show() {
+  const [name, ...rest] = parts();
+  const mine = ++turnOfMount;
+  drawHeader(name);
+  const view = await VIEWS[name]();
+  if (mine !== turnOfMount) return;
+  shown?.unmount();
+  const main = fill(document.getElementById("main"));
+  shown = view.mount(main, rest);
+  document.title = `${t(`view.${name}`)} · xmlcall`;
+}
+
+function drawHeader(name) {
+  const names = IN_MENU.filter((each) => each !== "chat" || about.can_chat);
+  const link = (each) => h("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, t(`view.${each}`));
+  const facts = h("div", { className: "facts" },
+    h("span", { className: "model", title: about.model }, about.model ?? ""),
+    about.way ? h("span", { className: "chip" }, about.way) : null,
+    h("button", { className: "plain", onclick: switchLanguage, "aria-label": t("switch.language") }, language() === "zh" ? "EN" : "中文"),
+    h("button", { className: "plain", onclick: switchTheme, "aria-label": t("switch.theme") }, isDark() ? "☀" : "☾"),
+    h("button", { className: "plain", onclick: showKeys, "aria-label": t("keys.title") }, "?"));
+  const lost = h("div", { className: "lost", id: "lost", hidden: true }, t("lost"));
+  fill(document.getElementById("header"), h("span", { className: "brand" }, "xmlcall"),
+    h("nav", { "aria-label": t("menu") }, names.map(link)), facts, lost);
+  document.getElementById("skip").textContent = t("skip");
+}
+
+function switchLanguage() {
+  chooseLanguage(language() === "zh" ? "en" : "zh");
+  show();
+}
+
+const isDark = () => document.documentElement.dataset.theme === "dark";
+
+function switchTheme() {
+  const theme = isDark() ? "light" : "dark";
+  localStorage.setItem(THEME, theme);
+  document.documentElement.dataset.theme = theme;
+  drawHeader(parts()[0]);
+}
+
+function followTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    document.documentElement.dataset.theme = localStorage.getItem(THEME) ?? (system.matches ? "dark" : "light");
+  };
+  system.addEventListener("change", apply);
+  apply();
+}
+
+function showKeys() {
+  const rows = ["g l", "g c", "g r", "g t", "j k", "Enter", "?", "Esc"].map((keys) => [
+    h("dt", null, keys.split(" ").map((key) => [h("kbd", null, key), " "])), h("dd", null, t(`keys.${keys.replace(" ", "")}`))]);
+  const dialog = h("dialog", { "aria-labelledby": "keys-title", onclose: () => dialog.remove() },
+    h("h2", { id: "keys-title" }, t("keys.title")), h("dl", { className: "keys" }, rows),
+    h("button", { className: "main", onclick: () => dialog.close() }, t("close")));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+let afterG = 0;
+
+function onKey(event) {
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const target = { l: "live", c: "chat", r: "recorded", t: "try" }[event.key];
+  if (event.timeStamp - afterG < 1200 && target) {
+    event.preventDefault();
+    go(target);
+  }
+  afterG = event.key === "g" ? event.timeStamp : 0;
+  if (event.key === "?") showKeys();
+}
+
+function tell(name, data) {
+  for (const handle of [...listeners]) handle(name, data);
+}
+
+function follow() {
+  const showLost = (isLost) => {
+    const element = document.getElementById("lost");
+    if (element) element.hidden = !isLost;
+  };
+  const names = ["turn", "question", "answered", "servers", "notice", "request"];
+  stream("events", {
+    ...Object.fromEntries(names.map((name) => [name, (data) => tell(name, data)])),
+    lost: () => showLost(true),
+    found: () => showLost(false),
+    hello: async ({ instance }) => {
+      if (about.instance === instance) return tell("again", null);
+      about = await get("about");
+      show();
+    },
+  });
+}
+
+followTheme();
+chooseLanguage(language());
+addEventListener("hashchange", show);
+addEventListener("keydown", onKey);
+try {
+  about = await get("about");
+  await show();
+  follow();
+} catch (error) {
+  fill(document.getElementById("main"), h("p", { className: "error", role: "alert" }, String(error.message)));
+}
