@@ -1,0 +1,113 @@
+/* A call beside the reply it stands in: what it is, where each value came from, what was mended, who allowed it, what came of it. */
+
+import { fill, h } from "./dom.js";
+import { count, has, seconds, t } from "./i18n.js";
+import { beginning, visible } from "./visible.js";
+
+const SHOWN = 1200; // UTF-16 units of a result that are shown at once
+const GOOD = new Set(["ok", "handed over"]);
+const BAD = new Set(["rejected", "failed", "error", "unknown"]);
+const UNDER_WAY = new Set(["writing", "running", "waiting"]);
+const SOURCES = { person: "good", result: "info", schema: "", system: "", assistant: "", trivial: "", invented: "warn" };
+
+/** Return the chip that says what came of a call. */
+export function outcomeChip(outcome) {
+  const kind = GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : UNDER_WAY.has(outcome) ? "info running" : "warn";
+  return h("span", { className: `chip ${kind}` }, t(`outcome.${outcome}`));
+}
+
+/** Return what a code means, in the chosen language. */
+export const whyOf = (mark) => (has(`code.${mark.code}`) ? t(`code.${mark.code}`) : mark.why);
+
+/** Draw a call.
+ *  @param {object} call a CallRecord
+ *  @param {{onPoint(value|null, scrolls), opened: Set<string>}} ties shows a value's places; remembers what was folded open */
+export function callCard(call, ties) {
+  const target = call.server ? `${call.server}.${call.tool}` : call.name;
+  const head = h("div", { className: "row" },
+    h("h3", { className: "mono break" }, visible(target)), outcomeChip(call.outcome),
+    call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
+    h("span", { className: "soft small push" }, call.dialect));
+  return h("article", { className: "card call", "aria-label": t("call.label", { name: target }) },
+    h("div", { className: "pad column" }, head, approval(call), issues(call), values(call, ties), repairs(call), changed(call), result(call, ties)));
+}
+
+function approval(call) {
+  if (!call.by && !call.reason && !call.failure) return null;
+  const key = call.outcome === "denied" ? "call.denied_by" : "call.allowed_by";
+  return h("div", { className: "small break" },
+    call.by ? h("div", null, t(key, { who: visible(call.by) })) : null,
+    call.reason ? h("div", { className: "soft" }, visible(call.reason)) : null,
+    call.failure ? h("div", { className: "error" }, visible(call.failure)) : null);
+}
+
+function issues(call) {
+  if (!call.issues.length) return null;
+  return h("ul", { className: "marks bad", "aria-label": t("call.issues") }, call.issues.map((issue) => h("li", null,
+    h("span", { className: "chip bad mono" }, issue.code), " ", whyOf(issue),
+    issue.path && issue.path !== "$" ? h("div", { className: "small" }, h("code", null, visible(issue.path))) : null,
+    issue.expected ? h("div", { className: "small" }, `${t("issue.expected")} `, h("code", null, visible(issue.expected))) : null,
+    issue.got ? h("div", { className: "small" }, `${t("issue.got")} `, h("code", null, visible(issue.got))) : null,
+    issue.readings.map((reading) => h("pre", { className: "reading" }, visible(reading))),
+    issue.why && whyOf(issue) !== issue.why ? h("details", { className: "small" }, h("summary", null, t("issue.told")), visible(issue.why)) : null)));
+}
+
+function values(call, ties) {
+  if (!call.values.length) return call.arguments ? h("div", { className: "soft small" }, t("call.no_arguments")) : null;
+  return h("div", { className: "scroll" }, h("table", { className: "values" },
+    h("thead", null, h("tr", null, h("th", null, t("value.path")), h("th", null, t("value.value")), h("th", null, t("value.source")))),
+    h("tbody", null, call.values.map((value) => valueRow(value, ties)))));
+}
+
+function valueRow(value, ties) {
+  const point = (scrolls) => () => ties.onPoint(value, scrolls);
+  const show = h("button", { className: "plain path mono", onclick: point(true), onfocus: point(false), onblur: () => ties.onPoint(null, false),
+    title: t("value.show") }, visible(value.path.replace(/^\$\.?/, "") || "$"));
+  return h("tr", { onmouseenter: point(false), onmouseleave: () => ties.onPoint(null, false) },
+    h("td", null, show),
+    h("td", { className: "mono" }, valueText(value.value), value.repairs.map((code) => [" ", h("span", { className: "chip warn mono" }, code)])),
+    h("td", null, sourceChip(value.source)));
+}
+
+function valueText(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const short = beginning(text, 400);
+  return [h("span", { className: typeof value === "string" ? "string" : "literal" }, visible(short)),
+    short.length < text.length ? h("span", { className: "soft" }, ` … ${t("characters", { count: count(text.length) })}`) : null];
+}
+
+function sourceChip(source) {
+  if (!source) return h("span", { className: "soft" }, "–");
+  const what = { number: source.call ?? "", tool: visible(source.tool ?? "") };
+  const key = source.kind === "result" && source.call === null ? "source.some_result" : `source.${source.kind}`;
+  return h("span", { className: `chip ${SOURCES[source.kind] ?? ""}` }, t(key, what));
+}
+
+function repairs(call) {
+  if (!call.repairs.length) return null;
+  return h("ul", { className: "marks warn", "aria-label": t("call.repairs") }, call.repairs.map((repair) => h("li", null,
+    h("span", { className: "chip warn mono" }, repair.code), " ", whyOf(repair),
+    repair.path ? h("span", { className: "soft mono small" }, ` ${visible(repair.path)}`) : null)));
+}
+
+function changed(call) {
+  if (!call.ran_with) return null;
+  return h("div", { className: "small" }, h("strong", null, t("call.ran_with")),
+    h("pre", { className: "result" }, visible(JSON.stringify(call.ran_with, null, 2))));
+}
+
+function result(call, ties) {
+  if (call.result === null) return null;
+  const key = `result ${call.id}`;
+  const text = h("pre", { className: "result", tabIndex: 0, "aria-label": t("call.result") });
+  const whole = visible(call.result);
+  const more = h("button", { onclick: () => { ties.opened.add(key); draw(); } });
+  function draw() {
+    const isShort = whole.length > SHOWN && !ties.opened.has(key);
+    fill(text, isShort ? `${beginning(whole, SHOWN)} …` : whole);
+    more.hidden = !isShort;
+    more.textContent = t("show.all", { count: count(call.result_size || whole.length) });
+  }
+  draw();
+  return h("div", null, h("div", { className: "small soft" }, t("call.result")), text, more);
+}
