@@ -130,7 +130,7 @@ function headOf(reply, options) {
 }
 
 function buttonsOf(reply, options) {
-  const copied = (name, text) => h("button", { className: "plain", onclick: async (event) => copy(await text(), event.currentTarget ?? event.target, t("copied")) }, t(`copy.${name}`));
+  const copied = (name, text) => h("button", { className: "plain", onclick: ({ currentTarget }) => text().then((each) => copy(each, currentTarget, t("copied"))) }, t(`copy.${name}`));
   const from = (kind) => () => get(`turns/${encodeURIComponent(options.turn().id)}/copy`, { as: kind, reply: reply.number });
   return [
     copied("raw", async () => reply.raw),

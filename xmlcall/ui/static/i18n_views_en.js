@@ -1,0 +1,3 @@
+/* English words of chat, recorded turns and reading anew. */
+
+export const EN_VIEWS = {};

@@ -1,0 +1,3 @@
+/* Chinese words of chat, recorded turns and reading anew. */
+
+export const ZH_VIEWS = {};
