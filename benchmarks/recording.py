@@ -6,8 +6,8 @@
 Four servers run side by side: `xmlcall serve` as it is; with the page (`--ui`), which records; the same while a page watches; and
 the same with a file of all turns (`--record`). Every round starts all four anew, because two processes of one program differ by
 some percent in speed. It puts each load on each of them by turns and begins with another one each time, so that what disturbs
-the machine disturbs all. A round gives a ratio to the server that records nothing; reported are the mean of these ratios and its 95 %
-interval (bootstrap over rounds). At last more turns than are ever kept go through each server while its memory is measured.
+the machine disturbs all. A round gives a ratio to the server that records nothing; reported are the mean of these ratios and its
+95 % interval (bootstrap over rounds). At last more turns than are ever kept go through each server while its memory is measured.
 """
 
 import argparse

@@ -97,5 +97,5 @@ def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRou
 
     assert engine.recorder is not None
     page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url)
-    complain(f"the page: {url}/ui/?token={page.token} (keep it to yourself: whoever has it sees all requests)")
+    complain(f"the page: {page.address(url)} (who has this address sees all requests)")
     return page.routes

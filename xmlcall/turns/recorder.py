@@ -107,9 +107,10 @@ class Recorder:
         Args:
             builder: of a turn that is kept.
         """
-        for watcher in self._watchers:
-            watcher.ids.add(builder.id)
-            watcher.called.set()
+        if self._watchers:
+            for watcher in self._watchers:
+                watcher.ids.add(builder.id)
+                watcher.called.set()
 
     def grew(self, builder: TurnBuilder, text: int) -> int:
         """Count text of a turn; turns that are over leave if it is too much.

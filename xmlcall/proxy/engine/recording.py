@@ -61,6 +61,7 @@ class Recording:
         self._recorder = recorder
         self._facts: dict[str, Any] = {"client": client, "model": model}
         self._turn: TurnBuilder | None = None
+        self._passing: RelayedTurn | None = None  # the same, if bytes are passed on
         self._room = recorder.room
         self._uncounted = 0
         self._prompt: tuple[Message, ...] = ()  # the last one, of which the next begins with the same messages
@@ -93,8 +94,8 @@ class Recording:
         question = next((message.content for message in reversed(prompt) if message.role == "user"), "")
         facts = self._facts | {"way": "relayed", "question": self._question(question), "source": "proxy"}
         kept = prompt if text <= self._room else ()
-        turn = RelayedTurn(prompt=kept, wire=wire, room=self._room - (text if kept else 0), id=new_id(), **facts)
-        self._turn = self._recorder.add(turn)
+        self._passing = RelayedTurn(prompt=kept, wire=wire, id=new_id(), **facts)
+        self._turn = self._recorder.add(self._passing)
         self._count(text if kept else 0)
 
     def _question(self, text: str) -> str:
@@ -167,8 +168,8 @@ class Recording:
             status: of HTTP.
             media_type: as the model server named it.
         """
-        if isinstance(self._turn, RelayedTurn):
-            self._turn.answered(status, media_type)
+        if self._passing is not None:
+            self._passing.answered(status, media_type)
 
     def passed(self, piece: bytes) -> None:
         """Note a piece of an answer that is passed on.
@@ -176,11 +177,18 @@ class Recording:
         Args:
             piece: bytes of it.
         """
-        if isinstance(self._turn, RelayedTurn) and (kept := self._turn.take(piece)):
-            self._uncounted += kept
-            if self._uncounted >= _STEP:
-                self._count(0)
-            self._recorder.changed(self._turn)
+        turn = self._passing
+        if turn is None or turn.is_cut:
+            return
+        turn.version += 1
+        turn.unread += piece
+        if turn.token_at is None:
+            turn.look_for_token(piece)
+        self._uncounted += len(piece)
+        if self._uncounted >= _STEP:
+            self._count(0)
+            turn.is_cut = self._room < 0
+        self._recorder.changed(turn)
 
     def _count(self, text: int) -> None:
         if self._turn is not None:
@@ -213,7 +221,7 @@ class Recording:
             self._turn = self._recorder.begin(**self._facts)
         told = self._told(error, form, status) if error else self._refused(status)
         self._count(len(told))
-        if self._room < 0 or (isinstance(self._turn, RelayedTurn) and self._turn.is_cut):
+        if self._room < 0:
             told = f"{told}\n{_TOO_LONG}".strip()
         self._turn.end(self._outcome(told if error or status >= 400 else "", has_left), answer=self._shown, error=told)
         self._recorder.done(self._turn)
@@ -233,10 +241,10 @@ class Recording:
 
     def _refused(self, status: int) -> str:
         """Return what the model server said to a request that was passed on, where it refused it or broke off."""
-        turn = self._turn
-        if status < 400 or not isinstance(turn, RelayedTurn):
+        if status < 400 or self._passing is None:
             return ""
-        return self._recorder.hide(f"the model server said, with status {status}: {_bounded(turn.failure(), LONGEST_ERROR)}")
+        said = _bounded(self._passing.failure(), LONGEST_ERROR)
+        return self._recorder.hide(f"the model server said, with status {status}: {said}")
 
 
 def _asking(format: PromptFormat) -> dict[str, str]:

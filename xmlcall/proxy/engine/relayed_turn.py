@@ -1,7 +1,7 @@
 """A turn whose bytes were passed on: what was asked and answered, read from the bytes when somebody looks.
 
-While the answer passes, each piece is only put into a list: to read one takes longer than to pass it on. A record reads the
-pieces that came since the last one and lets them go; nobody's answer waits for that. What cannot be read is left out, since the
+While the answer passes, its bytes are only copied: to read one piece takes longer than to pass it on. A record reads what came
+since the last one and lets the bytes go; nobody's answer waits for that. What cannot be read is left out, since the
 caller got it byte for byte anyway.
 """
 
@@ -51,13 +51,23 @@ class RelayedTurn(TurnBuilder):
     Args:
         prompt: what the model was sent.
         wire: `openai` or `ollama`.
-        room: bytes of the answer that are kept at most.
         facts: of the turn, as a `TurnBuilder` takes them.
+
+    Attributes:
+        unread: bytes of the answer since it was read last; whoever passes them on adds to it.
+        token_at: when the first token came, by `time.monotonic`; None before.
+        is_cut: whether some of the answer is not kept.
     """
 
-    def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, room: int, **facts: Any) -> None:
+    def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, **facts: Any) -> None:
         super().__init__(**facts)
-        self._answer_bytes = _AnswerBytes(prompt, wire, room)
+        self.unread = bytearray()  # one that grows costs less than many small ones that stay
+        self.token_at: float | None = None
+        self.is_cut = False
+        self._asked, self._wire = prompt, wire
+        self._asked_at = time.monotonic()
+        self._over_at: float | None = None
+        self._reading: _Reading | None = None
 
     def answered(self, status: int, media_type: str) -> None:
         """Note the head of the answer.
@@ -66,88 +76,47 @@ class RelayedTurn(TurnBuilder):
             status: of HTTP.
             media_type: as the server named it.
         """
-        self._answer_bytes.begin(status, media_type)
+        self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
         self.version += 1
 
-    def take(self, piece: bytes) -> int:
-        """Note a piece of the answer; return how many of its bytes are kept.
+    def look_for_token(self, piece: bytes) -> None:
+        """Note when the first token came; to be called with each piece until it did.
 
         Args:
-            piece: as it was passed on.
+            piece: of the answer.
         """
-        self.version += 1
-        return self._answer_bytes.take(piece)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether some of the answer is not kept."""
-        return self._answer_bytes.room < 0
+        if _FIRST.search(piece):
+            self.token_at = time.monotonic()
 
     def failure(self) -> str:
         """Return what the model server said was wrong; "" if nothing. To be asked at the end."""
-        return self._answer_bytes.read(is_over=True).failure
+        return self._read(is_over=True).failure
+
+    def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
+        """End the turn (see `TurnBuilder.end`)."""
+        self._over_at = time.monotonic()
+        super().end(outcome, answer=answer, error=error)
 
     def record(self) -> TurnRecord:
         """Make the record of what came until now."""
         record = super().record()
-        reply = self._answer_bytes.reply(is_over=self.is_over)
-        if reply is None:
+        if self._reading is None:
             return record
+        first, last = (None if at is None else at - self._asked_at for at in (self.token_at, self._over_at))
+        reply = self._read(is_over=self.is_over).reply(is_over=self.is_over)
+        reply = replace(reply, prompt=self._asked, first_token_seconds=first, seconds=last)
         answer = record.answer or (reply.raw if self.is_over else "")
-        return replace(record, replies=(reply,), answer=answer, first_token_seconds=reply.first_token_seconds)
+        return replace(record, replies=(reply,), answer=answer, first_token_seconds=first)
 
-
-class _AnswerBytes:
-    """An answer that passes.
-
-    Args:
-        prompt: that it answers.
-        wire: `openai` or `ollama`.
-        room: bytes that are kept at most.
-
-    Attributes:
-        room: bytes that may still come; below 0 if some were not kept.
-    """
-
-    def __init__(self, prompt: tuple[MessageRecord, ...], wire: str, room: int) -> None:
-        self._prompt, self._wire, self.room = prompt, wire, room
-        self._began = time.monotonic()
-        self._first: float | None = None
-        self._last: float | None = None
-        self._unread: list[bytes] = []
-        self._reading: _Reading | None = None
-
-    def begin(self, status: int, media_type: str) -> None:
-        """Take the head."""
-        self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
-
-    def take(self, piece: bytes) -> int:
-        """Take a piece; return how much of it is kept."""
-        self._last = time.monotonic()
-        if self._first is None and _FIRST.search(piece):
-            self._first = self._last
-        self.room -= len(piece)
-        if self.room < 0:
-            return 0
-        self._unread.append(piece)
-        return len(piece)
-
-    def read(self, *, is_over: bool) -> "_Reading":
-        """Read what came since the last time."""
+    def _read(self, *, is_over: bool) -> "_Reading":
+        """Read what came since the last time, and let it go."""
         reading = self._reading or _Reading(self._wire, is_stream=False, is_error=False)
-        pieces, self._unread = self._unread, []
-        reading.feed(b"".join(pieces))
+        data = bytes(self.unread)
+        self.unread.clear()
+        reading.feed(data)
         if is_over:
             reading.close()
         return reading
-
-    def reply(self, *, is_over: bool) -> ReplyRecord | None:
-        """Return the reply so far; None if the model server has not begun."""
-        if self._reading is None:
-            return None
-        first, last = (None if at is None else at - self._began for at in (self._first, self._last))
-        reply = self.read(is_over=is_over).reply(is_over=is_over)
-        return replace(reply, prompt=self._prompt, first_token_seconds=first, seconds=last if is_over else None)
 
 
 class _Reading:
