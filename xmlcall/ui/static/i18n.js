@@ -25,7 +25,7 @@ export function t(key, values = {}) {
 }
 
 /** Say whether there is a text of this key. */
-export const has = (key) => key in EN;
+export const has = (key) => key in WORDS[language()] || key in EN;
 
 /** Write a number of seconds. */
 export function seconds(value) {
