@@ -224,6 +224,11 @@ class TurnBuilder:
         self._times: dict[str, float | None] = {}
         self._outcome = self._answer = self._error = ""
 
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """What was said so far, without what this program puts into a prompt."""
+        return self._conversation
+
     def know(self, **facts: Any) -> None:
         """Take in what was not known when the turn began.
 

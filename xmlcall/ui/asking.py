@@ -1,0 +1,190 @@
+"""The same question asked in other ways, side by side: one reply for each way, and no tool runs.
+
+Each way is a `ToolLoop` of its own over the tools of the turn; it is left as soon as its first reply is complete, before any call
+of it is looked at. One way after the other, since the model server has one model; one page at a time, for the same reason. When
+the page goes, what is being generated ends.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..agent.events import LoopEvent, TurnEnded
+from ..agent.loop import Mode, ToolLoop
+from ..backends.base import Backend
+from ..dialects import DIALECTS
+from ..errors import BackendError, ToolHostProtocolError, UsageError
+from ..hosts.base import OnProgress
+from ..prompting.families import FAMILIES
+from ..proxy.formats.contract import ApiError
+from ..turns.builder import TurnBuilder
+from ..turns.model import TurnRecord
+from ..turns.recording_backend import RecordingBackend
+from ..types.calls import Message, Tool, ToolResult
+from .api import Shown, body_of, guarded
+from .streams import Told, event_stream, merged
+
+__all__ = ["Way", "routes"]
+
+MOST_WAYS: Final = 8
+MOST_TOKENS: Final = 1024  # of a reply
+TELL_SECONDS: Final = 0.2  # between two words on a reply that is being written
+_MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a question is asked.
+
+    Args:
+        mode: `xml` or `native`.
+        dialect: the wire format that is asked for.
+        family: how the prompt shows tools.
+        call_threshold: a number, `auto`, or None to leave it to the model.
+    """
+
+    mode: Mode
+    dialect: str = "function_calls"
+    family: str = "list"
+    call_threshold: Any = None
+
+
+def routes(shown: Shown, backend: Callable[[], Backend]) -> list[Route]:
+    """Return the routes by which a page asks.
+
+    Args:
+        shown: has the turns.
+        backend: gives the model; it is open, and stays so.
+    """
+    asking = asyncio.Lock()
+
+    async def ask(request: Request) -> Response:
+        body = await body_of(request)
+        id, ways = str(body.get("turn") or ""), [_way(each) for each in _ways(body)]
+        turn, builder = shown.turn(id), shown.recorder.find(id)
+        if asking.locked():
+            raise ApiError("another page is asking just now; wait until it has its answers", status=409)
+        said = builder.conversation if builder else ()
+        return event_stream(merged(_answers(asking, backend(), turn, said or _messages(turn), ways)))
+
+    return [Route("/api/ask", guarded(ask), methods=["POST"])]
+
+
+def _ways(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    ways = body.get("ways")
+    if not isinstance(ways, list) or not 1 <= len(ways) <= MOST_WAYS or not all(isinstance(way, dict) for way in ways):
+        raise ApiError(f"ways: expected 1 to {MOST_WAYS} objects such as {{'mode': 'xml'}}")
+    return ways
+
+
+def _way(given: Mapping[str, Any]) -> Way:
+    mode, threshold = _MODES.get(str(given.get("mode"))), given.get("call_threshold")
+    dialect, family = given.get("dialect") or "function_calls", given.get("family") or "list"
+    if mode is None or dialect not in DIALECTS or family not in FAMILIES:
+        raise ApiError(f"expected a way with a mode of {', '.join(_MODES)}, a known format and family, got {str(given)[:200]}")
+    if not (threshold in (None, "auto") or isinstance(threshold, int | float)):
+        raise ApiError(f"call_threshold: expected a number, 'auto' or null, got {str(threshold)[:40]!r}")
+    return Way(mode=mode, dialect=dialect, family=family, call_threshold=threshold)
+
+
+def _messages(turn: TurnRecord) -> tuple[Message, ...]:
+    """Return the conversation of a turn that is kept; its tools are described anew."""
+    prompt = turn.replies[0].prompt if turn.replies else ()
+    if not prompt:
+        return (Message(role="user", content=turn.question),)
+    return tuple(Message(role=each.role, content=each.content, name=each.name or None) for each in prompt)  # type: ignore[arg-type]
+
+
+async def _answers(
+    asking: asyncio.Lock, backend: Backend, turn: TurnRecord, messages: Sequence[Message], ways: Sequence[Way]
+) -> AsyncGenerator[Told]:
+    async with asking:
+        for place, way in enumerate(ways):
+            async with aclosing(_answer(backend, turn, messages, way)) as told:
+                async for each in told:
+                    yield "way", {"place": place, **each}
+    yield "end", {}
+
+
+async def _answer(backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: Way) -> AsyncGenerator[dict[str, Any]]:
+    """Ask in one way; tell of the reply a few times a second."""
+    tools = [Tool.from_mcp(tool) for tool in turn.tools]
+    builder = TurnBuilder(id="asked", source="chat", way=way.mode, dialect=way.dialect, tools=tools, conversation=messages)
+    clock = asyncio.get_running_loop().time
+    told, error = clock(), ""
+    try:
+        loop = ToolLoop(
+            RecordingBackend(backend, builder),
+            [_Offered(tools)],
+            mode=way.mode,
+            dialect=way.dialect,
+            family=way.family,
+            call_threshold=way.call_threshold,
+            lang=turn.lang if turn.lang in ("en", "zh") else "en",
+            max_tokens=MOST_TOKENS,
+            max_turns=1,
+        )
+        async with loop, aclosing(loop.run(list(messages))) as events:
+            async for event in _until_reply(events):
+                builder.note(event)
+                if clock() - told >= TELL_SECONDS:
+                    told = clock()
+                    yield _reply(builder, is_over=False)
+    except (BackendError, UsageError) as failure:
+        error = str(failure)
+    yield _reply(builder, is_over=True) | {"error": error}
+
+
+async def _until_reply(events: AsyncGenerator[LoopEvent]) -> AsyncGenerator[LoopEvent]:
+    async for event in events:
+        yield event
+        if isinstance(event, TurnEnded):
+            return
+
+
+def _reply(builder: TurnBuilder, *, is_over: bool) -> dict[str, Any]:
+    replies = builder.record().replies
+    return {"reply": asdict(replies[-1]) if replies else None, "is_over": is_over, "error": ""}
+
+
+class _Offered:
+    """Tools that are on offer and never run.
+
+    Args:
+        tools: of a turn.
+    """
+
+    name, instructions = "offered", ""
+    notices: tuple[str, ...] = ()
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+        self.changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """List the tools."""
+        return self._tools
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        """Refuse to run one.
+
+        Raises:
+            ToolHostProtocolError: always.
+        """
+        raise ToolHostProtocolError(f"{name}: only asked about", host=self.name, reason="not_run")
