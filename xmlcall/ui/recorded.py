@@ -1,0 +1,266 @@
+"""What was recorded: kept conversations, runs of `bench`, files of turns.
+
+Runs and files are those that the person named when the program was started; nothing that a page says is ever a path. Each is read
+when it is first looked at, in a thread, and kept: a run is judged once, then filtered and shown page by page. A turn of it is made
+only when it is opened. The conversation store is opened anew for each request, since others write to it.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..bench.as_turns import turn_of_row
+from ..bench.funnel import Verdict
+from ..bench.report import judged
+from ..bench.store import Run, read_run
+from ..errors import UsageError
+from ..proxy.formats.contract import ApiError
+from ..records.store import Store
+from ..turns.kept import turns_of
+from ..turns.lines import read_lines
+from ..turns.model import TurnRecord, summary_of, turn_to_json
+from ..types.calls import InvalidCall
+from .answers import json_answer
+from .api import guarded, matching, number_of
+
+__all__ = ["Recorded", "named_paths", "routes"]
+
+LIMIT: Final = 500  # rows in one answer
+_FILTERS: Final = ("way", "failure", "repair", "tool")
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What of the recorded things can be looked at.
+
+    Args:
+        store: the file of conversations.
+        runs: name -> folder.
+        files: name -> file.
+    """
+
+    store: Path
+    runs: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    opened: dict[str, Any] = field(default_factory=dict)
+    reading: threading.Lock = field(default_factory=threading.Lock)
+
+    def once(self, kind: str, name: str, read: Callable[[Path], Any]) -> Any:
+        """Read something the first time; for threads.
+
+        Args:
+            kind: `runs` or `files`.
+            name: of it.
+            read: makes what is kept of its path.
+
+        Raises:
+            ApiError: nothing of this name was given.
+            XmlcallError: it cannot be read.
+        """
+        paths: Mapping[str, Path] = getattr(self, kind)
+        if name not in paths:
+            raise ApiError(f"{name[:80]!r} is none of what this program was started with", status=404)
+        with self.reading:
+            key = f"{kind} {name}"
+            if key not in self.opened:
+                self.opened[key] = read(paths[name])
+            return self.opened[key]
+
+
+def named_paths(paths: Iterable[str]) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Tell runs of `bench` from files, and name each.
+
+    Args:
+        paths: as the person gave them.
+
+    Returns:
+        Runs and files, by names that are theirs alone.
+
+    Raises:
+        UsageError: there is nothing, or it is neither.
+    """
+    runs: dict[str, Path] = {}
+    files: dict[str, Path] = {}
+    for given in paths:
+        path = Path(given).expanduser()
+        if (path / "run.json").is_file():
+            runs[_free(path.resolve().name, runs)] = path
+        elif path.is_dir() and (found := sorted(path.glob("*.jsonl"))):
+            files |= {_free(each.name, files): each for each in found}
+        elif path.is_file():
+            files[_free(path.name, files)] = path
+        else:
+            raise UsageError(
+                f"{given}: expected the folder of a run, a file of turns or replies (.jsonl), or a folder of such files"
+            )
+    return runs, files
+
+
+def _free(name: str, taken: Mapping[str, Path]) -> str:
+    number = 1
+    while (free := name if number == 1 else f"{name} ({number})") in taken:
+        number += 1
+    return free
+
+
+def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda id: None) -> list[Route]:
+    """Return the routes of what was recorded.
+
+    Args:
+        recorded: what can be looked at.
+        live: gives a turn of the running program, which may be further than what is kept of it.
+    """
+    answers: Sequence[tuple[str, Callable[[Recorded, Request], Awaitable[Response]]]] = (
+        ("recorded", _recorded),
+        ("conversations/{id}", partial(_conversation, live)),
+        ("runs/{name}/turn", _run_turn),
+        ("runs/{name}", _run),
+        ("files/{name}/{id}", _file_turn),
+        ("files/{name}", _file),
+    )
+    return [Route(f"/api/{path}", guarded(partial(answer, recorded)), methods=["GET"]) for path, answer in answers]
+
+
+async def _recorded(recorded: Recorded, request: Request) -> Response:
+    runs, files = [{"name": name} for name in recorded.runs], [{"name": name} for name in recorded.files]
+    return json_answer({"conversations": await asyncio.to_thread(_listed, recorded), "runs": runs, "files": files})
+
+
+def _listed(recorded: Recorded) -> list[dict[str, Any]]:
+    with Store(recorded.store) as store:
+        return [asdict(each) for each in store.listed(LIMIT)]
+
+
+async def _conversation(live: Callable[[str], TurnRecord | None], recorded: Recorded, request: Request) -> Response:
+    def read() -> dict[str, Any]:
+        with Store(recorded.store) as store:
+            found = store.find(request.path_params["id"])
+            kept = turns_of(store, found.id)
+        return {"conversation": asdict(found), "turns": kept}
+
+    told = await asyncio.to_thread(read)
+    return json_answer(told | {"turns": [turn_to_json(live(turn.id) or turn) for turn in told["turns"]]})
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A run that was read.
+
+    Args:
+        run: open.
+        verdicts: by case and way.
+        rows: what a list shows of each.
+    """
+
+    run: Run
+    verdicts: Mapping[tuple[str, str], Verdict]
+    rows: Sequence[Row]
+
+
+def _judged(path: Path) -> _Judged:
+    run = read_run(path)
+    found = asyncio.run(judged(run))
+    verdicts = {(verdict.case.id, way): verdict for way, all in found.items() for verdict in all}
+    rows = [_row(run, way, verdict) for (_, way), verdict in verdicts.items()]
+    return _Judged(run=run, verdicts=verdicts, rows=rows)
+
+
+def _row(run: Run, way: str, verdict: Verdict) -> Row:
+    """Return what a list shows of a reply; its calls as they are judged."""
+    usages = [kept.get("usage") or {} for kept in verdict.row.get("rounds", ())]
+    last = usages[-1] if usages else {}
+    calls = [{"name": call.name, "outcome": _outcome(call)} for call in verdict.reply.calls]
+    issues = {issue.code for call in verdict.reply.calls if isinstance(call, InvalidCall) for issue in call.issues}
+    told = dict.fromkeys(("began", "client", "dialect", "error"), "") | {"seconds": None, "first_token_seconds": None}
+    return told | {
+        "id": f"{verdict.case.id} {way}",
+        "case": verdict.case.id,
+        "source": "run",
+        "model": run.about["model"],
+        "way": way,
+        "outcome": "end",
+        "verdict": verdict.failure,
+        "question": str(verdict.case.messages[-1]["content"])[:200],
+        "replies": len(usages) or 1,
+        **{name: last.get(name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")},
+        "calls": calls,
+        "repairs": sorted(set(verdict.repairs)),
+        "issues": sorted(issues),
+    }
+
+
+def _outcome(call: Any) -> str:
+    return "rejected" if isinstance(call, InvalidCall) else "not started"
+
+
+def _values(row: Row) -> dict[str, set[str]]:
+    """Return what a row has of each filter."""
+    tools = {call["name"] for call in row["calls"]}
+    return {"way": {row["way"]}, "failure": {row["verdict"] or "none"}, "repair": set(row["repairs"]), "tool": tools}
+
+
+async def _run(recorded: Recorded, request: Request) -> Response:
+    found: _Judged = await asyncio.to_thread(recorded.once, "runs", request.path_params["name"], _judged)
+    wanted = {name: value for name in _FILTERS if (value := request.query_params.get(name))}
+    rows = [row for row in matching(request, found.rows) if all(value in _values(row)[name] for name, value in wanted.items())]
+    counts: dict[str, Counter[str]] = {name: Counter() for name in _FILTERS}
+    for row in rows:
+        for name, values in _values(row).items():
+            counts[name].update(values)
+    offset, limit = number_of(request, "offset", 0, 10**9), number_of(request, "limit", 100, LIMIT)
+    filters = {name: dict(count.most_common(200)) for name, count in counts.items()}
+    about = {name: found.run.about.get(name) for name in ("model", "suite", "ways", "started")}
+    return json_answer({"about": about, "rows": rows[offset : offset + limit], "total": len(rows), "filters": filters})
+
+
+async def _run_turn(recorded: Recorded, request: Request) -> Response:
+    found: _Judged = await asyncio.to_thread(recorded.once, "runs", request.path_params["name"], _judged)
+    case, way = request.query_params.get("case", ""), request.query_params.get("way", "")
+    verdict = found.verdicts.get((case, way))
+    if verdict is None:
+        raise ApiError(f"the run has no reply to {case[:80]!r} in the way {way[:40]!r}", status=404)
+    turn = await asyncio.to_thread(turn_of_row, found.run, verdict.case, verdict.row, way)
+    return json_answer(turn_to_json(turn) | {"verdict": verdict.failure})
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------
+
+
+def _turns_in(path: Path) -> dict[str, tuple[Row, TurnRecord]]:
+    return {turn.id: (summary_of(turn), turn) for turn in _with_ids(read_lines(path))}
+
+
+def _with_ids(turns: Iterable[TurnRecord]) -> Iterator[TurnRecord]:
+    """Number turns that have no id, or that of another."""
+    seen: set[str] = set()
+    for number, turn in enumerate(turns, start=1):
+        id = turn.id if turn.id and turn.id not in seen else f"line-{number}"
+        seen.add(id)
+        yield replace(turn, id=id)
+
+
+async def _file(recorded: Recorded, request: Request) -> Response:
+    found = await asyncio.to_thread(recorded.once, "files", request.path_params["name"], _turns_in)
+    rows = list(matching(request, (row for row, _ in found.values())))
+    offset, limit = number_of(request, "offset", 0, 10**9), number_of(request, "limit", 100, LIMIT)
+    return json_answer({"turns": rows[offset : offset + limit], "total": len(rows)})
+
+
+async def _file_turn(recorded: Recorded, request: Request) -> Response:
+    found = await asyncio.to_thread(recorded.once, "files", request.path_params["name"], _turns_in)
+    if (kept := found.get(request.path_params["id"])) is None:
+        raise ApiError("the file has no such turn", status=404)
+    return json_answer(turn_to_json(kept[1]))
