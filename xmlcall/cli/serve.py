@@ -189,8 +189,9 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             if servers:
                 complain(await _own_tools(engine))
             gc.freeze()  # what lives as long as the server need not be looked at again and again
-            url = _announce(engine.model, listener)
+            url = _url_of(listener)
             routes = page_beside(engine, guard, url) if options.ui else ()
+            _announce(engine.model, url)
             await _run(app_of(engine, guard, beside=routes), listener, recorder.close if recorder else None)
     return OK
 
@@ -222,12 +223,14 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _announce(model: str, listener: socket.socket) -> str:
+def _url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(model: str, url: str) -> None:
     complain(f"serving {visible(model)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
     print(url, flush=True)
-    return url
 
 
 async def _run(app: "Starlette", listener: socket.socket, on_stop: Callable[[], None] | None) -> None:

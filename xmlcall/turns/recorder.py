@@ -61,6 +61,9 @@ class Recorder:
         keep: told of each finished turn, to write it somewhere; it must not block.
         source: of the turns, unless one has another.
         hidden: keys that are in no record, whoever says them.
+
+    Attributes:
+        watchers: those who watch; while there are none, `changed` need not be called.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Recorder:
         self._turns: dict[str, _Kept] = {}  # in the order of their beginnings
         self._finished: dict[str, None] = {}  # in the order of their ends
         self._text = 0
-        self._watchers: list[_Watcher] = []
+        self.watchers: list[_Watcher] = []
         self._is_closed = False
 
     def begin(self, **facts: Any) -> TurnBuilder:
@@ -107,10 +110,9 @@ class Recorder:
         Args:
             builder: of a turn that is kept.
         """
-        if self._watchers:
-            for watcher in self._watchers:
-                watcher.ids.add(builder.id)
-                watcher.called.set()
+        for watcher in self.watchers:
+            watcher.ids.add(builder.id)
+            watcher.called.set()
 
     def grew(self, builder: TurnBuilder, text: int) -> int:
         """Count text of a turn; turns that are over leave if it is too much.
@@ -168,7 +170,7 @@ class Recorder:
             It ends when the recorder is closed.
         """
         watcher = _Watcher()
-        self._watchers.append(watcher)
+        self.watchers.append(watcher)
         try:
             while not self._is_closed:
                 await watcher.called.wait()
@@ -178,7 +180,7 @@ class Recorder:
                     yield ids
                     await asyncio.sleep(0 if self._is_closed else WATCH_SECONDS)
         finally:
-            self._watchers.remove(watcher)
+            self.watchers.remove(watcher)
 
     def hide(self, text: str) -> str:
         """Return a text without the keys that are to be in no record.
@@ -193,7 +195,7 @@ class Recorder:
     def close(self) -> None:
         """End what watches: a server that stops waits for its streams."""
         self._is_closed = True
-        for watcher in self._watchers:
+        for watcher in self.watchers:
             watcher.called.set()
 
     def size(self) -> Mapping[str, int]:
@@ -210,7 +212,7 @@ class Recorder:
             return
         self._finished.pop(id, None)
         self._text -= kept.text
-        for watcher in self._watchers:  # one that is slow would gather ids without end
+        for watcher in self.watchers:  # one that is slow would gather ids without end
             watcher.ids.discard(id)
 
 

@@ -32,7 +32,7 @@ LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
 _STEP: Final = 8_192  # characters after which text is counted
 _EVENT: Final = 64  # characters that an event counts for besides its text
-_TEXTS: Final = (TextDelta, ReasoningDelta, ToolArgumentDelta)
+_COUNTED: Final = frozenset({TextDelta, ToolArgumentDelta})  # as the model wrote it
 _ENDS: Final = ("", "end", "tool_calls")  # of turns in which nothing went wrong
 _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
@@ -58,7 +58,7 @@ class Recording:
     """
 
     def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
-        self._recorder = recorder
+        self._recorder, self._watchers = recorder, recorder.watchers
         self._facts: dict[str, Any] = {"client": client, "model": model}
         self._turn: TurnBuilder | None = None
         self._passing: RelayedTurn | None = None  # the same, if bytes are passed on
@@ -146,6 +146,9 @@ class Recording:
         """
         if self._room >= 0 and self._turn is not None:
             self._turn.wrote(text)
+            self._uncounted += len(text)
+            if self._uncounted >= _STEP:
+                self._count(0)
 
     def note(self, event: LoopEvent) -> None:
         """Note an event of the turn.
@@ -156,10 +159,10 @@ class Recording:
         if self._turn is None or self._room < 0:
             return
         self._turn.note(event)
-        self._uncounted += len(event.text) if isinstance(event, _TEXTS) else _size(event)
-        if self._uncounted >= _STEP:
-            self._count(0)
-        self._recorder.changed(self._turn)
+        if type(event) not in _COUNTED:
+            self._uncounted += _size(event)
+        if self._watchers:
+            self._recorder.changed(self._turn)
 
     def headed(self, status: int, media_type: str) -> None:
         """Note the head of an answer that is passed on.
@@ -188,7 +191,8 @@ class Recording:
         if self._uncounted >= _STEP:
             self._count(0)
             turn.is_cut = self._room < 0
-        self._recorder.changed(turn)
+        if self._watchers:
+            self._recorder.changed(turn)
 
     def _count(self, text: int) -> None:
         if self._turn is not None:
@@ -263,6 +267,8 @@ def _size(event: LoopEvent) -> int:
     """Estimate what an event keeps."""
     if isinstance(event, ToolCallEnd):
         return _EVENT + 3 * len(event.raw.text)  # as written, its arguments, and these as bound
+    if isinstance(event, ReasoningDelta):
+        return len(event.text)
     if isinstance(event, CallFinished):
         return _EVENT + sum(len(getattr(block, "text", None) or "") for block in event.result.content)
     return _EVENT
