@@ -1,8 +1,8 @@
 """What was recorded: kept conversations, runs of `bench`, files of turns.
 
-Runs and files are those that the person named when the program was started; nothing that a page says is ever a path. Each is read
-when it is first looked at, in a thread, and kept: a run is judged once, then filtered and shown page by page. A turn of it is made
-only when it is opened. The conversation store is opened anew for each request, since others write to it.
+Runs and files are those that the person named when the program was started; nothing that a page says is ever a path. Each
+is read when it is first looked at, in a thread, and kept: a run is judged once, then filtered and shown page by page. A turn is
+made only when it is opened. The conversation store is opened anew for each request, since others write to it.
 """
 
 import asyncio
@@ -244,7 +244,7 @@ def _turns_in(path: Path) -> dict[str, tuple[Row, TurnRecord]]:
 
 
 def _with_ids(turns: Iterable[TurnRecord]) -> Iterator[TurnRecord]:
-    """Number turns that have no id, or that of another."""
+    """Give a number to turns that have no id, or that of another."""
     seen: set[str] = set()
     for number, turn in enumerate(turns, start=1):
         id = turn.id if turn.id and turn.id not in seen else f"line-{number}"
