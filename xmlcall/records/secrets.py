@@ -8,12 +8,12 @@ it and its value is not among those, the whole text is left out: half a mask is 
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ..types.calls import MISSING, RawCall
+from ..types.calls import MISSING, RawCall, Span
 
-__all__ = ["MASK", "is_secret", "masked", "masked_text"]
+__all__ = ["MASK", "is_secret", "masked", "masked_text", "secret_places", "secrets_in", "shows_secret"]
 
 MASK: Final = "***"
 
@@ -30,6 +30,20 @@ _ENDINGS: Final = ("apikey", "accesskey", "password", "passwd", "passphrase", "p
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _SHORTEST: Final = 4  # characters of a value that is looked for in a text: a shorter one stands in many places
 _NEAR: Final = 60  # characters behind a name within which its mask is expected
+# A value behind a name: in quotes, bare (with the word that some headers have before it), and as the text of an element.
+_NAMED: Final = r"(?<![\w-])([\w-]{3,40}+)"
+_GIVEN: Final = tuple(
+    map(
+        re.compile,
+        (
+            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}"((?:[^"\\\n]|\\.)+)\"""",
+            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}'((?:[^'\\\n]|\\.)+)\'""",
+            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}(?:(?:bearer|basic|token)\s+)?((?!null\b|true\b|false\b)[^\s"',;<>{{}}\[\]]{{4,}}+)""",
+            rf"""{_NAMED}["']?(?:\s[^<>\n]{{0,60}})?>([^<]*[^<\s])""",
+        ),
+        (re.IGNORECASE,) * 4,
+    )
+)
 # A word where a name of a parameter stands: in quotes, as a tag, as a key or before an equals sign.
 _KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[\w-]++(?=["'<>\s])""")
 
@@ -74,23 +88,57 @@ def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
         value
         for argument in raw.arguments
         if argument.value is not MISSING
-        for value in _secrets_in({argument.name: argument.value})
+        for value in secrets_in({argument.name: argument.value})
     }
-    values |= set(_secrets_in(arguments))
+    values |= set(secrets_in(arguments))
     for written in sorted({each for value in values for each in _spellings(value)}, key=len, reverse=True):
         text = text.replace(written, MASK) if len(written) >= _SHORTEST else text
+    return None if shows_secret(text) else text
+
+
+def shows_secret(text: str) -> bool:
+    """Say whether the name of a secret stands in a call, or in what may be one, and no mask behind it.
+
+    Args:
+        text: in which secrets were masked.
+    """
     named = (found for found in _KEY.finditer(text) if is_secret(found[0]) and text[found.start() - 1 : found.start()] != "/")
-    return text if all(MASK in text[found.end() : found.end() + _NEAR] for found in named) else None
+    return any(MASK not in text[found.end() : found.end() + _NEAR] for found in named)
 
 
-def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts of all secrets in a value."""
+def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
+    """Return where secrets stand in any text, in order and apart: those that are known, and what is given to a secret's name.
+
+    Args:
+        text: by anyone.
+        known: secrets, as values.
+    """
+    written = {each for value in known for each in _spellings(value) if len(each) >= _SHORTEST}
+    places = [found.span(2) for given in _GIVEN for found in given.finditer(text) if is_secret(found[1])]
+    for each in written:
+        places += [found.span() for found in re.finditer(re.escape(each), text)]
+    apart: list[Span] = []
+    for start, end in sorted(places):
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+        else:
+            apart.append((start, end))
+    return apart
+
+
+def secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts of all secrets in a value.
+
+    Args:
+        value: a JSON value.
+        name: of the parameter that it is given to.
+    """
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _secrets_in(part, str(key) if not (name and is_secret(name)) else name)
+            yield from secrets_in(part, str(key) if not (name and is_secret(name)) else name)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _secrets_in(part, name)
+            yield from secrets_in(part, name)
     elif name and is_secret(name):
         yield value if isinstance(value, str) else json.dumps(value)
 

@@ -1,0 +1,302 @@
+"""Turns in files, a JSON object a line: written as they end, and read again; replies of any origin are read as turns, too.
+
+What is written is masked (`masking`). A line is one write under a lock, so that several programs may append to one file; a line
+that was cut (a full disk) ends where it is, and the next begins a new one.
+
+What is read is hostile: every value is held against the fields of the records, and every place against its text, before a turn is
+made of it. The first line that is no turn ends the reading, with its number.
+"""
+
+import dataclasses
+import fcntl
+import functools
+import json
+import os
+import stat
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from ..errors import UsageError
+from ..records.as_json import tool_to_json
+from ..records.folder import FILE_MODE
+from ..tools.catalog import Catalog
+from .masking import without_secrets
+from .model import ReplyRecord, TurnRecord, turn_to_json
+from .reading import as_messages, read_reply
+
+__all__ = ["LineFile", "read_lines"]
+
+_LONGEST: Final = 64 * 1024 * 1024  # bytes of a line
+_TEXTS: Final = ("raw", "text", "reply")
+_SHOWN: Final = 100  # characters of a value in an error
+
+
+class LineFile:
+    """A file to which turns are appended.
+
+    Args:
+        path: of the file; made with the first turn, for its owner alone.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def append(self, turn: TurnRecord) -> None:
+        """Append a turn, without its secrets.
+
+        Args:
+            turn: that has ended.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        line = json.dumps(turn_to_json(without_secrets(turn))).encode() + b"\n"  # in ASCII: half characters are no UTF-8
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_size and os.pread(descriptor, 1, found.st_size - 1) != b"\n":
+                line = b"\n" + line  # behind a line that was cut
+            while line:
+                line = line[os.write(descriptor, line) :]
+        finally:
+            os.close(descriptor)
+
+
+def read_lines(path: Path | str) -> Iterator[TurnRecord]:
+    """Read a file of turns, or of replies.
+
+    Args:
+        path: of the file. A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as
+            `raw`, `text` or `reply`, and what is known of `tools`, `question`, `messages`, `dialect`, `reasoning_open`,
+            `finish_reason`, `model` and `id`. Empty lines do not count, nor does a last one that is still being written.
+
+    Yields:
+        The turns, in order.
+
+    Raises:
+        UsageError: the file cannot be read, or a line is no turn and no reply.
+    """
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), start=1):
+                if not line.strip():
+                    continue
+                place = f"{path}, line {number}"
+                if len(line) > _LONGEST:
+                    raise UsageError(f"{place}: expected at most {_LONGEST} bytes in a line")
+                try:
+                    yield _turn(_parsed(line), number)
+                except _Wrong as error:
+                    if not line.endswith(b"\n") and error.is_unfinished:
+                        return
+                    raise UsageError(f"{place}: {error}") from None
+                except UsageError as error:
+                    raise UsageError(f"{place}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+class _Wrong(Exception):
+    """A line is not what it should be."""
+
+    def __init__(self, message: str, *, is_unfinished: bool = False) -> None:
+        super().__init__(message)
+        self.is_unfinished = is_unfinished
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise _Wrong(f"expected JSON: {str(error)[:_SHOWN]}", is_unfinished=True) from None
+
+
+def _turn(told: Any, number: int) -> TurnRecord:
+    if isinstance(told, str):
+        return _turn_of_reply({"text": told}, number)
+    if not isinstance(told, dict):
+        raise _Wrong(f"expected a turn or a reply, got {_short(told)}")
+    if "replies" in told:
+        return _read_turn(told)
+    return _turn_of_reply(told, number)
+
+
+def _turn_of_reply(told: Mapping[str, Any], number: int) -> TurnRecord:
+    """Read a reply of unknown origin."""
+    text = next((told[name] for name in _TEXTS if isinstance(told.get(name), str)), None)
+    if text is None:
+        raise _Wrong(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(told))}")
+    texts = {name: told.get(name, "") for name in ("question", "dialect", "model", "finish_reason")}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise _Wrong(f"expected {name} to be a string, got {_short(value)}")
+    tools, messages = told.get("tools") or [], told.get("messages") or []
+    for name, value in {"tools": tools, "messages": messages}.items():
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise _Wrong(f"expected {name} to be a list of objects, got {_short(value)}")
+    if not messages and texts["question"]:
+        messages = [{"role": "user", "content": texts["question"]}]
+    said = as_messages(messages)
+    question = texts["question"] or next((each.content for each in reversed(said) if each.role == "user"), "")
+    catalog = _catalog(tools)
+    reply = read_reply(
+        text,
+        catalog,
+        dialect=texts["dialect"] or "auto",
+        reasoning_open=told.get("reasoning_open") is True,
+        finish_reason=texts["finish_reason"] or "stop",
+        conversation=said,
+    )
+    return TurnRecord(
+        id=str(told.get("id", number))[:_SHOWN],
+        source="file",
+        model=texts["model"],
+        way="xml",
+        dialect=texts["dialect"],
+        question=question,
+        tools=tuple(map(tool_to_json, catalog)),
+        replies=(reply,),
+        outcome="end",
+        answer="".join(text[span.start : span.end] for span in reply.spans if span.kind == "text"),
+    )
+
+
+def _catalog(tools: list[dict[str, Any]]) -> Catalog:
+    try:
+        return Catalog.of(tools)
+    except (TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise _Wrong(f"its tools cannot be read: {error}") from None
+
+
+# -- records from JSON, held against their fields ------------------------------------------------------------------------------
+
+_Check = Callable[[Any], Any]
+"""Returns a value of JSON as a field has it, or raises."""
+
+
+class _Misplaced(Exception):
+    """A value is not what its field takes.
+
+    Args:
+        message: what is wrong, behind the name of the place.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path: list[str] = []  # from the inside out
+
+
+def _read_turn(told: Any) -> TurnRecord:
+    try:
+        turn: TurnRecord = _check_of(TurnRecord)(told)
+    except _Misplaced as error:
+        raise _Wrong(f"expected turn{''.join(reversed(error.path))} {error}") from None
+    for reply in turn.replies:
+        _check_places(reply)
+    return turn
+
+
+@functools.cache
+def _check_of(kind: Any) -> _Check:
+    """Return how a value is checked, made once for each type: a file may have thousands of lines."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda told: told
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _record_check(kind)
+    if origin is Literal:
+        return _literal_check(frozenset(parts), ", ".join(map(str, parts)))
+    if origin in (Union, types.UnionType):
+        inner = _check_of(next(part for part in parts if part is not type(None)))
+        return lambda told: None if told is None else inner(told)
+    if origin is tuple:
+        return _list_check(_check_of(parts[0]))
+    wanted: Any = dict if origin is not None else (int, float) if kind is float else kind
+    return _plain_check(wanted, kind is bool, "an object" if origin is not None else kind.__name__)
+
+
+def _record_check(record: type[Any]) -> _Check:
+    """Check an object; what a later version added to it is left out."""
+    checks = {name: _check_of(kind) for name, kind in get_type_hints(record).items()}
+    required = [
+        each.name
+        for each in dataclasses.fields(record)
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+    ]
+
+    def check(told: Any) -> Any:
+        if not isinstance(told, dict):
+            raise _Misplaced(f"to be an object, got {_short(told)}")
+        if missing := [name for name in required if name not in told]:
+            raise _Misplaced(f"to have {' and '.join(missing)}, got {_short(told)}")
+        named, name = {}, ""
+        try:
+            for name, value in told.items():
+                if name in checks:
+                    named[name] = checks[name](value)
+        except _Misplaced as error:
+            error.path.append(f".{name}")
+            raise
+        return record(**named)
+
+    return check
+
+
+def _list_check(inner: _Check) -> _Check:
+    def check(told: Any) -> Any:
+        if not isinstance(told, list):
+            raise _Misplaced(f"to be a list, got {_short(told)}")
+        checked: list[Any] = []
+        try:
+            for each in told:
+                checked.append(inner(each))
+        except _Misplaced as error:
+            error.path.append(f"[{len(checked)}]")
+            raise
+        return tuple(checked)
+
+    return check
+
+
+def _literal_check(values: frozenset[Any], named: str) -> _Check:
+    def check(told: Any) -> Any:
+        if not isinstance(told, str) or told not in values:
+            raise _Misplaced(f"to be one of {named}, got {_short(told)}")
+        return told
+
+    return check
+
+
+def _plain_check(wanted: Any, takes_bool: bool, named: str) -> _Check:
+    def check(told: Any) -> Any:
+        if not isinstance(told, wanted) or (isinstance(told, bool) and not takes_bool):
+            raise _Misplaced(f"to be {named}, got {_short(told)}")
+        return told
+
+    return check
+
+
+def _check_places(reply: ReplyRecord) -> None:
+    """Check that the spans tile the text, and that all else stands in it."""
+    at, length = 0, len(reply.raw)
+    for span in reply.spans:
+        if span.start != at or span.end <= at:
+            raise _Wrong(f"the spans of reply {reply.number} do not tile its text: one goes from {span.start} to {span.end}")
+        at = span.end
+    if at != length:
+        raise _Wrong(f"the spans of reply {reply.number} end at {at}, and its text at {length}")
+    values = (value for call in reply.calls for value in call.values)
+    marks = (mark for call in reply.calls for mark in (*call.repairs, *call.issues))
+    everything: Iterable[Any] = (*reply.repairs, *reply.calls, *values, *marks)
+    for placed in everything:
+        start, end = placed.start, placed.end
+        if (start is None) != (end is None) or (start is not None and end is not None and not 0 <= start <= end <= length):
+            raise _Wrong(f"a place in reply {reply.number} goes from {start} to {end}, and its text to {length}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

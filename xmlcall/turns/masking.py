@@ -1,0 +1,182 @@
+"""A turn without the secrets in it: by the names of parameters, as the audit masks them, wherever else the same values stand.
+
+A mask is of another length than what it stands for, so every place in the text of a reply is moved with it. Where a secret's name
+stands in a reply and what is given to it cannot be told, the reply's whole text is left out: half a mask is none.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
+from ..types.calls import Span
+from .model import TurnRecord, turn_from_json, turn_to_json
+
+__all__ = ["without_secrets"]
+
+_PLACED = ("start", "end")
+
+
+def without_secrets(turn: TurnRecord) -> TurnRecord:
+    """Return a turn with a mask in place of each secret.
+
+    Args:
+        turn: any; it stays as it is.
+    """
+    told = turn_to_json(turn)
+    known = frozenset(_known(told))
+    if not known and not _has_any(told):
+        return turn
+    for reply in told["replies"]:
+        _mask_reply(reply, known)
+    for name in ("question", "answer", "error"):
+        told[name] = _text(told[name], known)
+    return turn_from_json(told)
+
+
+def _known(told: dict[str, Any]) -> Iterator[str]:
+    """Yield the secrets of a turn's calls."""
+    for reply in told["replies"]:
+        for span in reply["spans"]:
+            if span["kind"] == "value" and is_secret(span["about"]):
+                yield reply["raw"][span["start"] : span["end"]].strip()
+        for call in reply["calls"]:
+            yield from secrets_in(call["arguments"] or {})
+            yield from secrets_in(call["ran_with"] or {})
+
+
+def _has_any(told: dict[str, Any]) -> bool:
+    return any(secret_places(text) or shows_secret(text) for text in _texts(told))
+
+
+def _texts(told: dict[str, Any]) -> Iterator[str]:
+    yield from (told[name] for name in ("question", "answer", "error"))
+    for reply in told["replies"]:
+        yield from (reply["raw"], reply["reasoning"], *(message["content"] for message in reply["prompt"]))
+        for call in reply["calls"]:
+            yield from (call["text"], call["result"] or "", call["reason"], call["failure"])
+
+
+def _text(text: str, known: frozenset[str]) -> str:
+    return _Moved(text, secret_places(text, known)).text
+
+
+class _Moved:
+    """A text with masks in it, and where its places are by now.
+
+    Args:
+        text: as it was.
+        places: of the secrets, in order and apart.
+
+    Attributes:
+        text: with the masks.
+    """
+
+    def __init__(self, text: str, places: Sequence[Span]) -> None:
+        ends = [0, *(end for _, end in places)]
+        kept = [text[end:start] for end, (start, _) in zip(ends, places, strict=False)]
+        self.text = "".join(piece + MASK for piece in kept) + text[ends[-1] :]
+        self._starts = [start for start, _ in places]
+        self._places = places
+        self._shifts = [0, *accumulate(len(MASK) - (end - start) for start, end in places)]
+
+    def of(self, place: int) -> int:
+        """Return where a place is; one inside a secret is before its mask."""
+        count = bisect_right(self._starts, place - 1)
+        if count and place < self._places[count - 1][1]:
+            return self._places[count - 1][0] + self._shifts[count - 1]
+        return place + self._shifts[count]
+
+
+def _mask_reply(reply: dict[str, Any], known: frozenset[str]) -> None:
+    spans = [(span["start"], span["end"]) for span in reply["spans"] if span["kind"] == "value" and is_secret(span["about"])]
+    moved = _Moved(reply["raw"], _apart([*secret_places(reply["raw"], known), *spans]))
+    if shows_secret(moved.text):
+        reply["raw"], reply["spans"] = "", []
+    else:
+        reply["raw"] = moved.text
+        reply["spans"] = [span for span in map(dict, reply["spans"]) if _move(span, moved) and span["start"] < span["end"]]
+    prompts = [_Moved(message["content"], secret_places(message["content"], known)) for message in reply["prompt"]]
+    for message, there in zip(reply["prompt"], prompts, strict=True):
+        message["content"] = there.text
+    reply["reasoning"] = _text(reply["reasoning"], known)
+    for place in (reply, *reply["calls"]):
+        for mark in (*place["repairs"], *place.get("issues", ())):
+            _mask_mark(mark, known)
+    for placed in _placed(reply):
+        _move(placed, moved)
+        if not reply["raw"]:
+            placed["start"] = placed["end"] = None
+    for call in reply["calls"]:
+        _mask_call(call, known, prompts)
+
+
+def _apart(places: Sequence[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted(place for place in places if place[0] < place[1]):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _placed(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all that has a place in the text of a reply, but its spans."""
+    yield from reply["repairs"]
+    for call in reply["calls"]:
+        yield call
+        yield from (*call["repairs"], *call["issues"], *call["values"])
+
+
+def _move(placed: dict[str, Any], moved: _Moved) -> bool:
+    for name in _PLACED:
+        placed[name] = None if placed[name] is None else moved.of(placed[name])
+    return True
+
+
+def _mask_mark(mark: dict[str, Any], known: frozenset[str]) -> None:
+    hides = any(is_secret(part) for part in mark["path"].removeprefix("$.").replace("[", ".").split("."))
+    for name in ("why", "expected", "got"):
+        mark[name] = _text(mark[name], known)
+    mark["got"] = MASK if hides and mark["got"] else mark["got"]
+    mark["readings"] = [MASK if hides else _text(each, known) for each in mark["readings"]]
+
+
+def _mask_call(call: dict[str, Any], known: frozenset[str], prompts: Sequence[_Moved]) -> None:
+    text = _text(call["text"], known)
+    call["text"] = "" if shows_secret(text) else text
+    for name in ("arguments", "ran_with"):
+        call[name] = None if call[name] is None else _value(masked(call[name]), known)
+    for value in call["values"]:
+        hides = any(is_secret(part) for part in value["path"].removeprefix("$.").replace("[", ".").split("."))
+        value["value"] = MASK if hides else _value(value["value"], known)
+        source = value["source"]
+        if source and source["message"] is not None and source["message"] < len(prompts):
+            _move(source, prompts[source["message"]])
+    for name in ("reason", "failure"):
+        call[name] = _text(call[name], known)
+    call["result"] = None if call["result"] is None else _result(call["result"], known)
+
+
+def _value(value: Any, known: frozenset[str]) -> Any:
+    """Mask known secrets in a JSON value, whatever its name is."""
+    if isinstance(value, dict):
+        return {key: _value(part, known) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(part, known) for part in value]
+    return _text(value, known) if isinstance(value, str) else value
+
+
+def _result(result: str, known: frozenset[str]) -> str:
+    """Mask a result: one that is JSON by the names in it."""
+    if result.lstrip()[:1] in ("{", "["):
+        try:
+            value = json.loads(result)
+        except (ValueError, RecursionError):
+            return _text(result, known)
+        if any(True for _ in secrets_in(value)):
+            return _text(json.dumps(masked(value), ensure_ascii=False), known)
+    return _text(result, known)
