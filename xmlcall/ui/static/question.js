@@ -1,0 +1,143 @@
+/* The question before a call runs, and what servers ask of a person.
+
+   Everything about the call is shown in full, as in the terminal. The focus goes to the card, not to "yes": a key that was meant for
+   something else must not allow a call. Letters answer only while the card itself has the focus. */
+
+import { post } from "./api.js";
+import { callCard } from "./call_card.js";
+import { changes, difference } from "./diff.js";
+import { fill, h } from "./dom.js";
+import { t } from "./i18n.js";
+import { visible } from "./visible.js";
+
+const KEYS = { y: "yes", n: "no", e: "edit", a: "always", w: "with", s: "stop" };
+const TIES = { opened: new Set(), onPoint() {} };
+
+/** Draw a question. @param {object} data of the event `question` @returns {{element, answered(answer)}} */
+export function questionCard(data) {
+  const reason = h("input", { "aria-label": t("ask.reason"), placeholder: t("ask.reason") });
+  const problem = h("p", { className: "error", role: "alert", hidden: true });
+  const buttons = h("div", { className: "row" });
+  const editor = h("div", { className: "column", hidden: true });
+  const text = h("textarea", { className: "mono", rows: 6, spellcheck: "false", "aria-label": t("ask.edit"), value: JSON.stringify(data.call.arguments ?? {}, null, 2) });
+  const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t("ask.title"), onkeydown: onKey },
+    h("div", { className: "pad column" }, h("h2", null, t("ask.title")), warnings(data), callCard({ ...data.call, repairs: data.call.repairs ?? [] }, TIES),
+      tellChanges(data), problem, editor, reason, buttons, h("p", { className: "soft small" }, t("ask.keys"))));
+  let isOver = false;
+
+  async function answer(name, more = {}) {
+    if (isOver) return;
+    try {
+      await post(`questions/${encodeURIComponent(data.id)}`, { answer: name, ...(name === "no" && reason.value ? { reason: reason.value } : {}), ...more });
+    } catch (error) {
+      if (error.status === 409 || error.status === 404) return answered("");
+      problem.hidden = false;
+      problem.textContent = [error.message, ...(error.data?.problems ?? [])].join("\n");
+    }
+    return undefined;
+  }
+
+  function edit() {
+    editor.hidden = false;
+    text.focus();
+  }
+
+  function runEdited() {
+    try {
+      answer("edit", { arguments: JSON.parse(text.value) });
+    } catch (error) {
+      problem.hidden = false;
+      problem.textContent = error.message;
+    }
+  }
+
+  function onKey(event) {
+    if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS)) return;
+    event.preventDefault();
+    if (KEYS[event.key] === "edit") edit();
+    else answer(KEYS[event.key]);
+  }
+
+  function answered(name) {
+    isOver = true;
+    element.classList.add("over");
+    fill(buttons, h("span", { className: "chip" }, t("ask.answered", { answer: name && has(name) ? t(`ask.${name}`) : name })));
+    for (const each of [reason, editor, problem]) each.hidden = true;
+  }
+
+  const has = (name) => Object.values(KEYS).includes(name);
+  const button = (name, kind, work = () => answer(name)) => h("button", { className: kind, onclick: work }, t(`ask.${name}`));
+  fill(buttons, button("yes", "main"), button("no", ""), button("edit", "", edit), button("with", ""), button("always", ""), h("span", { className: "push" }, button("stop", "danger")));
+  fill(editor, text, h("div", { className: "row" }, h("button", { className: "main", onclick: runEdited }, t("ask.run_edited")),
+    h("button", { onclick: () => { editor.hidden = true; element.focus(); } }, t("ask.cancel"))));
+  return { element, answered };
+}
+
+function warnings(data) {
+  const tool = data.tool ?? {};
+  const told = [
+    tool.annotations?.destructiveHint ? t("ask.destructive") : "",
+    ...Object.entries(data.foreign ?? {}).map(([path, server]) => t("ask.foreign", { path: visible(path), server: visible(server) })),
+    data.repairs?.length ? t("ask.repairs", { codes: data.repairs.join(", ") }) : "",
+    data.times_in_a_row > 1 ? t("ask.times", { count: data.times_in_a_row }) : "",
+    data.definition_before ? t("ask.changed") : "",
+  ].filter(Boolean);
+  return [
+    tool.title || tool.description ? h("p", { className: "soft break" }, visible([tool.title, tool.description].filter(Boolean).join(": ").slice(0, 600))) : null,
+    told.length ? h("ul", { className: "marks warn" }, told.map((each) => h("li", null, each))) : null,
+    data.definition_before ? difference(data.definition_before, data.definition_now ?? "") : null,
+  ];
+}
+
+function tellChanges(data) {
+  if (!data.changes?.length) return null;
+  return h("details", { className: "fold", open: true }, h("summary", null, t("ask.changes")), changes(data.changes));
+}
+
+/** Draw what a server asks of the person. @param {object} data of the event `request` @returns {{element, answered(answer)}} */
+export function requestCard(data) {
+  const server = visible(data.server ?? "");
+  const problem = h("p", { className: "error", role: "alert", hidden: true });
+  const buttons = h("div", { className: "row" });
+  const fields = (data.fields ?? []).map(fieldOf);
+  const title = { completion: "ask.completion", reply: "ask.reply", address: "ask.address" }[data.kind] ?? "ask.server";
+
+  async function answer(name) {
+    const given = Object.fromEntries(fields.map((field) => [field.name, field.value()]).filter(([, value]) => value !== undefined));
+    try {
+      await post(`questions/${encodeURIComponent(data.id)}`, name === "yes" && data.kind === "form" ? { answer: name, arguments: given } : { answer: name });
+    } catch (error) {
+      problem.hidden = false;
+      problem.textContent = [error.message, ...(error.data?.problems ?? [])].join("\n");
+    }
+  }
+
+  fill(buttons, h("button", { className: "main", onclick: () => answer("yes") }, t("ask.accept")), h("button", { onclick: () => answer("no") }, t("ask.decline")),
+    h("button", { className: "danger", onclick: () => answer("stop") }, t("ask.stop")));
+  const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t(title, { server }) }, h("div", { className: "pad column" },
+    h("h2", null, t(title, { server })), h("p", { className: "break" }, visible(data.message ?? data.text ?? "")),
+    (data.messages ?? []).map((each) => h("pre", { className: "result" }, visible(`${each.role}: ${each.content}`))),
+    data.url ? h("p", { className: "mono break" }, visible(data.url), data.host ? ` (${visible(data.host)})` : "") : null,
+    fields.map((field) => field.element), problem, buttons));
+  return { element, answered(name) { element.classList.add("over"); fill(buttons, h("span", { className: "chip" }, t("ask.answered", { answer: name }))); } };
+}
+
+function fieldOf(field) {
+  const isChoice = field.kind === "choice" || field.kind === "choices";
+  const input = isChoice
+    ? h("select", { multiple: field.kind === "choices" }, field.options.map(([value, title]) => h("option", { value, selected: [field.default].flat().includes(value) }, visible(title))))
+    : h("input", { type: field.kind === "boolean" ? "checkbox" : ["number", "integer"].includes(field.kind) ? "number" : "text", step: field.kind === "integer" ? 1 : "any",
+      checked: field.default === true, value: typeof field.default === "boolean" ? undefined : (field.default ?? undefined) });
+  const value = {
+    boolean: () => input.checked,
+    number: () => (input.value === "" ? undefined : Number(input.value)),
+    choices: () => [...input.selectedOptions].map((each) => each.value),
+  };
+  value.integer = value.number;
+  return {
+    name: field.name,
+    value: value[field.kind] ?? (() => (input.value === "" ? undefined : input.value)),
+    element: h("label", { className: "column" }, visible(`${field.title || field.name}${field.is_required ? " *" : ""}`), input,
+      field.description ? h("span", { className: "small" }, visible(field.description)) : null),
+  };
+}
