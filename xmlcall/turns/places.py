@@ -22,7 +22,7 @@ from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
 from .marks import codes_of_value
 from .model import SourceRecord, ValueRecord
 
-__all__ = ["Said", "values_of"]
+__all__ = ["Said", "is_tool_prompt", "values_of"]
 
 _BEGINNING: Final = 20_000  # characters of a value by which its source is found
 _READ: Final = 200_000  # characters of a message in which sources are looked for
@@ -95,7 +95,7 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog
         if waiting is not None and waiting.role == message.role and waiting.content:
             at = message.content.rfind(waiting.content) if message.role == "system" else message.content.find(waiting.content)
         if waiting is not None and at >= 0:
-            is_ours = waiting.role == "system" and _is_tool_prompt(waiting.content, catalog)
+            is_ours = waiting.role == "system" and is_tool_prompt(waiting.content, catalog)
             yield _Words(replace(message, content="" if is_ours else waiting.content), at)
             waiting = next(said, None)
         else:
@@ -104,8 +104,13 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog
             yield _Words(replace(message, content="") if message.role == "system" else message)
 
 
-def _is_tool_prompt(content: str, catalog: Catalog) -> bool:
-    """Say whether a system message describes the tools, as this program's own does."""
+def is_tool_prompt(content: str, catalog: Catalog) -> bool:
+    """Say whether a system message describes the tools, as this program's own does.
+
+    Args:
+        content: of the message.
+        catalog: the tools on offer.
+    """
     described = (f"{tool.name} {line}" for tool in catalog for line in tool.description.strip().splitlines()[:1])
     return len(catalog) > 0 and all(part in content for each in described for part in each.split(" ", 1))
 

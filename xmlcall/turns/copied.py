@@ -1,0 +1,221 @@
+"""A reply, written so that it can be used elsewhere: as a case of the parser's corpus, as a request, as a case of the harness.
+
+A corpus case says what the parser reads now; whoever adds it looks whether that is right. A request has the conversation as its
+client sent it, as far as it can be told from the prompt: without the description of the tools, and with the question alone where
+a reminder stands behind it. Everything in it may be hostile: nothing of it gets out of its TOML string, its JSON or its quotes.
+"""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..errors import UsageError
+from ..parsing.reply import parse
+from ..tools.catalog import Catalog
+from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from .model import ReplyRecord, TurnRecord
+from .places import is_tool_prompt
+from .reading import as_messages
+
+__all__ = ["as_bench_case", "as_corpus_case", "as_curl", "catalog_of"]
+
+_LONGEST_NAME: Final = 60  # characters of a case's name
+_BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")
+_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
+
+
+def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
+    """Write a reply as a case of `tests/corpus`, with its tools as a comment for `tools.toml` there.
+
+    Args:
+        turn: that it is of.
+        reply_number: from 1.
+
+    Raises:
+        UsageError: the turn has no such reply.
+    """
+    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    finish_reason, reasoning_open = reply.finish_reason or "stop", _reasoning_open(reply)
+    raw = _HALF.sub("\ufffd", reply.raw)  # TOML has no half characters
+    found = parse(raw, catalog, finish_reason=finish_reason, reasoning_open=reasoning_open)
+    name = _set_name(turn)
+    case: dict[str, Any] = {"name": _case_name(turn, reply_number)}
+    case |= {"tools": name} if len(catalog) else {}
+    case |= {"input": raw}
+    case |= {"finish_reason": finish_reason} if finish_reason != "stop" else {}
+    case |= {"reasoning_open": True} if reasoning_open else {}
+    case |= {"text": found.text}
+    case |= {"reasoning": found.reasoning} if found.reasoning else {}
+    if found.calls:
+        dialects = {call.raw.dialect for call in found.calls}
+        case |= {"dialect": dialects.pop()} if len(dialects) == 1 and dialects != {"function_calls"} else {}
+        case |= {"calls": [_written(call) for call in found.calls]}
+    case |= {"repairs": [repair.code for repair in found.repairs]} if found.repairs else {}
+    lines = ["[[case]]", *(f"{key} = {_toml(value)}" for key, value in case.items())]
+    return "\n".join([*_tool_set(name, catalog), *lines, ""])
+
+
+def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
+    """Write the request that a reply answers, for the OpenAI API of a proxy.
+
+    Args:
+        turn: that the reply is of.
+        reply_number: from 1.
+        base_url: of the proxy, without `/v1`.
+
+    Raises:
+        UsageError: the turn has no such reply.
+    """
+    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    body: dict[str, Any] = {"model": turn.model, "messages": _messages(turn, reply, catalog)}
+    if len(catalog):
+        body["tools"] = [{"type": "function", "function": _function(tool)} for tool in catalog]
+    url = shlex.quote(f"{base_url.rstrip('/')}/v1/chat/completions")
+    head = f"curl -sS {url} -H 'Content-Type: application/json' --data-binary @- <<'JSON'"
+    return f"{head}\n{json.dumps(body)}\nJSON\n"
+
+
+def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
+    """Write a reply as a line of a run's `cases.jsonl`, with its calls as those that are expected.
+
+    Args:
+        turn: that it is of.
+        reply_number: from 1.
+
+    Raises:
+        UsageError: the turn has no such reply.
+    """
+    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    calls = [call for call in reply.calls if call.arguments is not None]
+    case = {
+        "id": f"{turn.id}-{reply_number}",
+        "category": "recorded",
+        "messages": _messages(turn, reply, catalog),
+        "tools": [_fields(tool) for tool in catalog],
+        "expects": "calls" if calls else "no_call",
+        "answers": [],
+        "exact": [[call.name, call.arguments if call.ran_with is None else call.ran_with] for call in calls],
+        "disputed": False,
+    }
+    return f"{json.dumps(case)}\n"
+
+
+def catalog_of(turn: TurnRecord) -> Catalog:
+    """Return the tools of a turn, as far as they can be read.
+
+    Args:
+        turn: any; its tools may be hostile.
+    """
+    tools: dict[str, Tool] = {}
+    for told in turn.tools:
+        try:
+            tool = Tool.from_mcp(told)
+        except (UsageError, TypeError, KeyError, AttributeError):
+            continue
+        tools[tool.name] = tool
+    return Catalog(list(tools.values()))
+
+
+def _reply(turn: TurnRecord, number: int) -> ReplyRecord:
+    if not 1 <= number <= len(turn.replies):
+        raise UsageError(f"expected the number of one of the turn's {len(turn.replies)} replies, got {number}")
+    return turn.replies[number - 1]
+
+
+def _reasoning_open(reply: ReplyRecord) -> bool:
+    return bool(reply.spans) and reply.spans[0].kind == "reasoning"
+
+
+def _messages(turn: TurnRecord, reply: ReplyRecord, catalog: Catalog) -> list[dict[str, str]]:
+    """Return the conversation that a reply answers, without what this program adds to it."""
+    told = [message for message in as_messages(reply.prompt) if not _is_ours(message, catalog)]
+    if not told:
+        return [{"role": "user", "content": turn.question}]
+    asked = next((place for place in reversed(range(len(told))) if _asks(told[place], turn.question)), None)
+    contents = (turn.question if place == asked else message.content for place, message in enumerate(told))
+    return [_openai(message, content) for message, content in zip(told, contents, strict=True)]
+
+
+def _openai(message: Message, content: str) -> dict[str, str]:
+    """Return a message as any API takes it: a result whose call is not known is told as words of the person."""
+    return {"role": "user" if message.role == "tool" else message.role, "content": content}
+
+
+def _is_ours(message: Message, catalog: Catalog) -> bool:
+    return message.role == "system" and is_tool_prompt(message.content, catalog)
+
+
+def _asks(message: Message, question: str) -> bool:
+    return bool(question) and message.role == "user" and message.content.startswith(question)
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.input_schema)}
+
+
+def _fields(tool: Tool) -> dict[str, Any]:
+    named = {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+    return named | {"title": tool.title, "output_schema": tool.output_schema, "annotations": tool.annotations}
+
+
+def _written(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    if isinstance(call, InvalidCall):
+        return {"name": call.name, "issues": [issue.code for issue in call.issues]}
+    return {"name": call.name, "arguments": [[argument.name, argument.text] for argument in call.raw.arguments]}
+
+
+# -- TOML --------------------------------------------------------------------------------------------------------------------
+
+
+def _case_name(turn: TurnRecord, number: int) -> str:
+    first = (turn.question.strip().splitlines() or ["a reply"])[0][:_LONGEST_NAME]
+    return f"{first} ({turn.id}, reply {number})"
+
+
+def _set_name(turn: TurnRecord) -> str:
+    return "recorded_" + re.sub(r"[^A-Za-z0-9]", "_", turn.id)[:_LONGEST_NAME]
+
+
+def _tool_set(name: str, catalog: Catalog) -> Iterator[str]:
+    """Yield lines of comments: the tools as a set of tests/corpus/tools.toml."""
+    if not len(catalog):
+        return
+    yield "# A set for tests/corpus/tools.toml:"
+    for tool in catalog:
+        yield f"# [[{name}]]"
+        yield f"# name = {_toml(tool.name)}"
+        if tool.description:
+            yield f"# description = {_toml(tool.description)}"
+        yield f"# inputSchema = {_toml(tool.input_schema)}"
+    yield ""
+
+
+def _toml(value: Any) -> str:
+    """Write a JSON value as TOML on one line; what TOML does not have (null) is left out."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return _toml_text(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else _toml_text(str(value))
+    if isinstance(value, Mapping):
+        parts = (f"{_toml_key(str(key))} = {_toml(each)}" for key, each in value.items() if each is not None)
+        return f"{{ {', '.join(parts)} }}" if value else "{}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
+    return _toml_text(str(value))
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml_text(key)
+
+
+def _toml_text(text: str) -> str:
+    quoted = json.dumps(_HALF.sub("\ufffd", text), ensure_ascii=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
