@@ -141,14 +141,19 @@ function follow() {
   });
 }
 
+// Not awaited here: the views import this module, and would wait for it while it waits for them.
+async function start() {
+  try {
+    about = await get("about");
+    await show();
+    follow();
+  } catch (error) {
+    fill(document.getElementById("main"), h("p", { className: "error", role: "alert" }, String(error.message)));
+  }
+}
+
 followTheme();
 chooseLanguage(language());
 addEventListener("hashchange", show);
 addEventListener("keydown", onKey);
-try {
-  about = await get("about");
-  await show();
-  follow();
-} catch (error) {
-  fill(document.getElementById("main"), h("p", { className: "error", role: "alert" }, String(error.message)));
-}
+start();
