@@ -8,7 +8,7 @@ corrects the estimate, too.
 Room for the reply is kept free, because servers let a reply run into the context's end and end it there.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from ..backends.base import Backend, KeptOpen
 from ..errors import ContextOverflow
 from ..prompting.fit_context import Fitted, Scale, estimate, estimate_tools, fit
+from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
 
 __all__ = ["FittedBackend"]
@@ -33,16 +34,25 @@ class FittedBackend(KeptOpen):
         scale: what is known of the model's tokens; shared by all that is sent to it.
         lang: of the notes in the places of what is missing, `en` or `zh`.
         on_cut: told of each request that was cut, before its reply comes.
+        on_sent: told what goes out in each request.
+        on_text: told each piece of text that comes, before it is passed on.
 
     Attributes:
         more: name of the tool that gives the rest of a result that was cut; "" for none.
     """
 
     def __init__(
-        self, backend: Backend, scale: Scale, *, lang: str = "en", on_cut: Callable[[Fitted], None] = lambda _: None
+        self,
+        backend: Backend,
+        scale: Scale,
+        *,
+        lang: str = "en",
+        on_cut: Callable[[Fitted], None] = lambda _: None,
+        on_sent: Callable[[Sequence[Message]], None] = lambda _: None,
+        on_text: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(backend)
-        self._scale, self._lang, self._on_cut = scale, lang, on_cut
+        self._scale, self._lang, self._on_cut, self._on_sent, self._on_text = scale, lang, on_cut, on_sent, on_text
         self.more = ""
 
     @property
@@ -57,8 +67,10 @@ class FittedBackend(KeptOpen):
             ContextOverflow: what has to be sent is too long; the message says what takes the room.
         """
         fitted, sent = self._cut(request)
+        heard = self._on_text
         for left in range(REFUSALS, -1, -1):
             size, begun = estimate(sent.messages) + estimate_tools(sent.tools), False
+            self._on_sent(sent.messages)
             try:
                 async with aclosing(self._backend.stream(sent)) as chunks:
                     async for chunk in chunks:
@@ -67,6 +79,8 @@ class FittedBackend(KeptOpen):
                         begun = True
                         if chunk.usage and chunk.usage.prompt_tokens:
                             self._scale.learn(chunk.usage.prompt_tokens, size)
+                        if heard is not None and chunk.text:
+                            heard(chunk.text)
                         yield chunk
                 return
             except ContextOverflow as error:

@@ -33,10 +33,18 @@ class _Kept:
     Args:
         builder: of the turn.
         text: characters.
+        tell: has its builder told what is held back; None if nothing is.
     """
 
     builder: TurnBuilder
     text: int = 0
+    tell: Callable[[], object] | None = None
+
+    def up_to_date(self) -> TurnBuilder:
+        """Return its builder, told of everything."""
+        if self.tell is not None:
+            self.tell()
+        return self.builder
 
 
 class _Watcher:
@@ -104,6 +112,16 @@ class Recorder:
         self._make_room()
         return builder
 
+    def holds_back(self, builder: TurnBuilder, tell: Callable[[], object]) -> None:
+        """Say that a turn under way is told to its builder in batches, while nobody looks.
+
+        Args:
+            builder: of the turn.
+            tell: tells it what is held back; called before somebody looks at the turn.
+        """
+        if kept := self._turns.get(builder.id):
+            kept.tell = tell
+
     def changed(self, builder: TurnBuilder) -> None:
         """Wake those who watch.
 
@@ -142,8 +160,8 @@ class Recorder:
         Args:
             builder: of the turn; its `end` was called.
         """
-        if builder.id in self._turns:
-            self._finished[builder.id] = None
+        if kept := self._turns.get(builder.id):
+            self._finished[builder.id] = kept.tell = None
         self.changed(builder)
         self._make_room()
         if self._keep is not None:
@@ -151,7 +169,7 @@ class Recorder:
 
     def turns(self) -> list[TurnBuilder]:
         """Return the turns, newest first."""
-        return [kept.builder for kept in reversed(self._turns.values())]
+        return [kept.up_to_date() for kept in reversed(self._turns.values())]
 
     def find(self, id: str) -> TurnBuilder | None:
         """Return a turn; None if it is not kept.
@@ -160,7 +178,7 @@ class Recorder:
             id: of it.
         """
         kept = self._turns.get(id)
-        return kept.builder if kept else None
+        return kept.up_to_date() if kept else None
 
     async def watch(self) -> AsyncGenerator[set[str]]:
         """Watch all turns, from the first `anext` on.

@@ -300,7 +300,9 @@ class Engine:
 
     def _backend(self, recording: "Recording | None") -> Backend:
         """Return the model as it is asked: with what fits, and told to the recording as it goes out."""
-        return self._fitted(self.backend if recording is None else recording.on(self.backend))
+        if recording is None:
+            return self._fitted(self.backend)
+        return self._fitted(self.backend, on_sent=recording.prompt, on_text=recording.texts.append)
 
     async def _text(
         self,

@@ -7,20 +7,18 @@ No header is kept but the name of the program that asks. Keys that this program 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from ...agent.events import CallFinished, LoopEvent
-from ...backends.base import Backend
+from ...agent.events import CallFinished, LoopEvent, TurnStarted
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
 from ...turns.builder import TurnBuilder
 from ...turns.recorder import Recorder, new_id
-from ...turns.recording_backend import RecordingBackend
 from ...types.calls import Message
-from ...types.events import ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd
+from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd
 from ..formats.contract import ApiError, ChatRequest, Format
 from .history import last_request
 from .relayed_turn import RelayedTurn, messages_in
@@ -32,7 +30,9 @@ LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
 _STEP: Final = 8_192  # characters after which text is counted
 _EVENT: Final = 64  # characters that an event counts for besides its text
-_COUNTED: Final = frozenset({TextDelta, ToolArgumentDelta})  # as the model wrote it
+_WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is that of the reply
+_FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})
+_BATCH: Final = 64  # frequent events that are told at once
 _ENDS: Final = ("", "end", "tool_calls")  # of turns in which nothing went wrong
 _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
@@ -55,17 +55,25 @@ class Recording:
         recorder: that keeps it.
         client: who asks.
         model: that is asked.
+
+    Attributes:
+        texts: what the model wrote and the turn was not told of; whoever hears the model adds to it.
+        watchers: of the recorder.
     """
 
     def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
-        self._recorder, self._watchers = recorder, recorder.watchers
+        self._recorder = recorder
         self._facts: dict[str, Any] = {"client": client, "model": model}
         self._turn: TurnBuilder | None = None
         self._passing: RelayedTurn | None = None  # the same, if bytes are passed on
         self._room = recorder.room
         self._uncounted = 0
+        self._events: list[LoopEvent] = []  # that the turn was not told of
+        self._is_first = True
         self._prompt: tuple[Message, ...] = ()  # the last one, of which the next begins with the same messages
         self._reason, self._shown = "", ""
+        self.texts: list[str] = []
+        self.watchers = recorder.watchers
 
     # -- how it is asked -------------------------------------------------------------------------------------------------
 
@@ -79,6 +87,7 @@ class Recording:
         said = _without_pictures(request.messages) if text <= self._room else ()
         question = self._question(last_request(request.messages))
         self._turn = self._recorder.begin(**self._facts, question=question, conversation=said)
+        self._recorder.holds_back(self._turn, self._tell)
         self._prompt = request.messages  # whose texts the prompt has, too
         self._count(text if said else len(question))
 
@@ -96,6 +105,7 @@ class Recording:
         kept = prompt if text <= self._room else ()
         self._passing = RelayedTurn(prompt=kept, wire=wire, id=new_id(), **facts)
         self._turn = self._recorder.add(self._passing)
+        self._recorder.holds_back(self._turn, self.passed)
         self._count(text if kept else 0)
 
     def _question(self, text: str) -> str:
@@ -113,20 +123,13 @@ class Recording:
             self._turn.know(way=way, tools=tools, lang=format.lang, **_asking(format) if way == "xml" else {})
             self._recorder.changed(self._turn)
 
-    def on(self, backend: Backend) -> Backend:
-        """Return a backend that tells this recording what the model is sent.
-
-        Args:
-            backend: open.
-        """
-        return RecordingBackend(backend, self)
-
     def prompt(self, messages: Sequence[Message]) -> None:
         """Note what goes to the model; one that is too long is not kept.
 
         Args:
             messages: of the request.
         """
+        self._tell()  # of the reply before
         if self._turn is None or self._room < 0:
             return
         known = {id(message.content) for message in self._prompt}  # most of a prompt is what was sent before
@@ -138,31 +141,39 @@ class Recording:
 
     # -- what comes ------------------------------------------------------------------------------------------------------
 
-    def wrote(self, text: str) -> None:
-        """Note a piece of what the model writes, before it is read.
-
-        Args:
-            text: not empty.
-        """
-        if self._room >= 0 and self._turn is not None:
-            self._turn.wrote(text)
-            self._uncounted += len(text)
-            if self._uncounted >= _STEP:
-                self._count(0)
-
     def note(self, event: LoopEvent) -> None:
         """Note an event of the turn.
+
+        What comes with every token waits until there are many, while nobody looks: told one by one, each costs several times
+        as much, since between two of them everything else runs.
 
         Args:
             event: any.
         """
-        if self._turn is None or self._room < 0:
+        self._events.append(event)
+        if self.watchers or self._is_first or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
+            self._is_first = isinstance(event, TurnStarted)  # the time of the first piece behind it is told
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the turn what was held back."""
+        events, text = self._events, "".join(self.texts)
+        self._events = []
+        self.texts.clear()
+        turn = self._turn
+        if turn is None or self._room < 0:
             return
-        self._turn.note(event)
-        if type(event) not in _COUNTED:
-            self._uncounted += _size(event)
-        if self._watchers:
-            self._recorder.changed(self._turn)
+        if text:
+            turn.wrote(text)
+        for event in _joined(events) if len(events) > 1 else events:
+            turn.note(event)
+            if type(event) not in _WRITTEN:
+                self._uncounted += _size(event)
+        self._uncounted += len(text)
+        if self._uncounted >= _STEP:
+            self._count(0)
+        if self.watchers:
+            self._recorder.changed(turn)
 
     def headed(self, status: int, media_type: str) -> None:
         """Note the head of an answer that is passed on.
@@ -174,25 +185,27 @@ class Recording:
         if self._passing is not None:
             self._passing.answered(status, media_type)
 
-    def passed(self, piece: bytes) -> None:
-        """Note a piece of an answer that is passed on.
+    def passed(self) -> bool:
+        """Take in the pieces of an answer that were passed on since the last time.
 
-        Args:
-            piece: bytes of it.
+        Returns:
+            Whether the first token has come; before, and while somebody watches, this is to be called with each piece.
         """
         turn = self._passing
-        if turn is None or turn.is_cut:
-            return
-        turn.version += 1
-        turn.unread += piece
-        if turn.token_at is None:
-            turn.look_for_token(piece)
-        self._uncounted += len(piece)
+        if turn is None:
+            return True
+        self._uncounted += turn.take()
         if self._uncounted >= _STEP:
             self._count(0)
             turn.is_cut = self._room < 0
-        if self._watchers:
+        if self.watchers:
             self._recorder.changed(turn)
+        return turn.token_at is not None
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """Where the pieces of an answer are put that is passed on."""
+        return [] if self._passing is None else self._passing.pieces
 
     def _count(self, text: int) -> None:
         if self._turn is not None:
@@ -223,6 +236,9 @@ class Recording:
             if error is None and not has_left:
                 return
             self._turn = self._recorder.begin(**self._facts)
+        self._tell()
+        if self._passing is not None:
+            self.passed()
         told = self._told(error, form, status) if error else self._refused(status)
         self._count(len(told))
         if self._room < 0:
@@ -261,6 +277,33 @@ def _bounded(text: str, most: int) -> str:
 
 def _without_pictures(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(replace(message, images=()) if message.images else message for message in messages)
+
+
+def _joined(events: Iterable[LoopEvent]) -> Iterator[LoopEvent]:
+    """Join pieces of one text, or of one argument, that follow each other."""
+    run: TextDelta | ToolArgumentDelta | None = None  # the first piece of several
+    texts: list[str] = []
+    end = 0
+    for event in events:
+        if run is not None:
+            if isinstance(event, TextDelta | ToolArgumentDelta) and event.span[0] == end and _is_same(run, event):
+                texts.append(event.text)
+                end = event.span[1]
+                continue
+            yield replace(run, text="".join(texts), span=(run.span[0], end)) if len(texts) > 1 else run
+            run = None
+        if isinstance(event, TextDelta | ToolArgumentDelta):
+            run, texts, end = event, [event.text], event.span[1]
+        else:
+            yield event
+    if run is not None:
+        yield replace(run, text="".join(texts), span=(run.span[0], end)) if len(texts) > 1 else run
+
+
+def _is_same(run: TextDelta | ToolArgumentDelta, event: TextDelta | ToolArgumentDelta) -> bool:
+    if isinstance(run, TextDelta) or isinstance(event, TextDelta):
+        return type(run) is type(event)
+    return (run.index, run.parameter) == (event.index, event.parameter)
 
 
 def _size(event: LoopEvent) -> int:

@@ -54,14 +54,15 @@ class RelayedTurn(TurnBuilder):
         facts: of the turn, as a `TurnBuilder` takes them.
 
     Attributes:
-        unread: bytes of the answer since it was read last; whoever passes them on adds to it.
+        pieces: of the answer, since they were taken; whoever passes them on adds to them.
         token_at: when the first token came, by `time.monotonic`; None before.
         is_cut: whether some of the answer is not kept.
     """
 
     def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, **facts: Any) -> None:
         super().__init__(**facts)
-        self.unread = bytearray()  # one that grows costs less than many small ones that stay
+        self.pieces: list[bytes] = []
+        self._unread = bytearray()  # one that grows costs less than many small ones that stay
         self.token_at: float | None = None
         self.is_cut = False
         self._asked, self._wire = prompt, wire
@@ -79,14 +80,17 @@ class RelayedTurn(TurnBuilder):
         self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
         self.version += 1
 
-    def look_for_token(self, piece: bytes) -> None:
-        """Note when the first token came; to be called with each piece until it did.
-
-        Args:
-            piece: of the answer.
-        """
-        if _FIRST.search(piece):
+    def take(self) -> int:
+        """Put the pieces that came since the last time to the others; return how many bytes that are."""
+        piece = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.pieces.clear()
+        if self.token_at is None and _FIRST.search(piece):
             self.token_at = time.monotonic()
+        if self.is_cut:
+            return 0
+        self._unread += piece
+        self.version += 1
+        return len(piece)
 
     def failure(self) -> str:
         """Return what the model server said was wrong; "" if nothing. To be asked at the end."""
@@ -111,8 +115,8 @@ class RelayedTurn(TurnBuilder):
     def _read(self, *, is_over: bool) -> "_Reading":
         """Read what came since the last time, and let it go."""
         reading = self._reading or _Reading(self._wire, is_stream=False, is_error=False)
-        data = bytes(self.unread)
-        self.unread.clear()
+        data = bytes(self._unread)
+        self._unread.clear()
         reading.feed(data)
         if is_over:
             reading.close()

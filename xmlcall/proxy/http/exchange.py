@@ -28,6 +28,7 @@ __all__ = ["Exchange", "api_error"]
 
 BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an event
 PING_SECONDS: Final = 15.0
+BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
 _FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"})
@@ -152,21 +153,25 @@ class Exchange:
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
         """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
-        passed = self.recording.passed if self.recording is not None else None
+        recording = self.recording
+        pieces = None if recording is None else recording.pieces
+        watchers = None if recording is None else recording.watchers
 
         async def run() -> None:
-            streamed, said = False, b""
+            streamed, said, has_begun = False, b"", False
             try:
                 async with opened as relayed:
-                    if self.recording is not None:
-                        self.recording.headed(relayed.status, relayed.media_type)
+                    if recording is not None:
+                        recording.headed(relayed.status, relayed.media_type)
                     streamed = relayed.media_type.startswith(self._form.media_type)
                     await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
                         said = chunk[-4:] or said
-                        if passed is not None:
-                            passed(chunk)
+                        if recording is not None and pieces is not None:
+                            pieces.append(chunk)
+                            if watchers or not has_begun or len(pieces) >= BATCH:
+                                has_begun = recording.passed()
             except Exception as error:
                 failed = api_error(error)
                 if not self.status:
