@@ -8,16 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
 from ..agent.attempts import RepairPolicy
+from ..agent.audited import Audit
 from ..agent.events import Answer
 from ..agent.loop import ToolLoop
 from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
+from ..backends.base import Backend
 from ..backends.connect import connect
+from ..hosts.base import Host
 from ..prompting.grades import ToolPrompt
 from ..turns.keeping import Keeper
 from ..types.calls import Message
-from .approval import approval, approval_of_repeats
+from .approval import TerminalAsker
 from .call_panel import CallLog
 from .display import Display
 from .inputs import checked_text
@@ -33,7 +37,7 @@ from .sign_in import sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say
 
-__all__ = ["Session", "open_session", "opening_messages", "stop_message"]
+__all__ = ["Session", "loop_of", "open_session", "opening_messages", "stop_message"]
 
 _DEMO_ONLY = ("demo.*",)
 
@@ -166,13 +170,33 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
     if options.verbose or (is_interactive() and options.mcp):
         for server in servers:
             display.line("", described(server), style="dim")
+    hosts = hosts_of(servers, options, features_of(options, display, lambda: backend))
+    return loop_of(options, display, backend, hosts, asker=TerminalAsker(display), audit=keeper.audit)
+
+
+def loop_of(
+    options: argparse.Namespace, display: Display, backend: Backend, hosts: list[Host], *, asker: Asker, audit: Audit | None
+) -> ToolLoop:
+    """Make a loop as the options say.
+
+    Args:
+        options: from `add_model_options`.
+        display: where the person is told of rules that count for nothing.
+        backend: not yet open.
+        hosts: not yet open.
+        asker: where the person is asked about calls.
+        audit: is told of each call; None for nobody.
+
+    Raises:
+        UsageError: an option that cannot be.
+    """
     free = {"may_flow": options.flow == "allow", "repaired": options.repaired == "allow"}
     rules = _rules(options, display).freed(**free)
     return ToolLoop(
         backend,
-        hosts_of(servers, options, features_of(options, display, lambda: backend)),
-        policy=approval(rules, display, yes=options.yes, **free),
-        repair=RepairPolicy(on_repeat=approval_of_repeats(rules, display)),
+        hosts,
+        policy=asking_person(rules, asker, yes=options.yes, **free),
+        repair=RepairPolicy(on_repeat=asking_person_of_repeats(rules, asker)),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,
@@ -182,7 +206,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
         seed=options.seed,
         timeout=options.timeout,
         tool_tokens=options.tool_tokens,
-        audit=keeper.audit,
+        audit=audit,
         files=_files(),
         **asking_of(options, "xml"),
     )

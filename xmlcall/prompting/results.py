@@ -125,7 +125,7 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
     """Say why a call did not run although it could.
 
     Args:
-        kind: `not_allowed`, `said_no` (the person), `repeated` or `gone` (the tool).
+        kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `repeated` or `gone` (the tool).
         format: how the model is spoken to.
         count: how often a repeated call came.
         why: the person's reason for a no, in their words.

@@ -110,10 +110,10 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
             return "reply", told | {"usage": asdict(event.usage)}
         case CallStarted(call=call):
             told = {"id": call.id, "name": call.name, "server": event.host, "tool": event.host_tool, "arguments": call.arguments}
-            return "started", told | {"by": event.by}
+            return "started", told | {"by": event.by, "reason": event.reason}
         case CallFinished(call=call, result=result, failure=failure):
             outcome = "failed" if failure else "error" if result.is_error else "ok"
-            return "ended", _ended(call, outcome, result_text(result))
+            return "ended", _ended(call, outcome, result_text(result)) | ({"failure": failure} if failure else {})
         case CallDenied(call=call, reason=reason, by=by):
             return "ended", _ended(call, "denied", reason) | {"by": by}
         case CallRejected(call=call):

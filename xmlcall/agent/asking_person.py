@@ -1,0 +1,234 @@
+"""A person is asked before a call runs (MCP 2026-07-28, tools: there SHOULD be a human who can deny it).
+
+What is decided is decided here, whoever asks: rules come first; what a person always allows holds for a tool as it was shown to
+them; arguments that they change have to fit the tool as the model's had to. How a question looks, and how it is answered, is an
+`Asker`'s matter: the terminal is one, the page is another.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from ..errors import XmlcallError
+from ..prompting.format import PromptFormat
+from ..prompting.results import denial
+from ..tools.catalog import Catalog
+from ..types.tool import Tool
+from .changes import file_change, passages
+from .policy import Decision, Policy, Proposal
+from .rules import Rule, Rules, Ruling
+from .run_call import misfit
+
+__all__ = [
+    "Asker",
+    "Choice",
+    "PersonAnswer",
+    "Question",
+    "Stopped",
+    "asking_person",
+    "asking_person_of_repeats",
+    "read_arguments",
+]
+
+_PERSON: Final = "person"  # who decided, for the record
+
+Choice = Literal["yes", "no", "edit", "always", "with", "stop", "late"]
+"""`always` is for the tool whatever its arguments, `with` for these very arguments; `late` means that nobody answered."""
+
+
+class Stopped(XmlcallError):
+    """The person ended the run at a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person is asked.
+
+    Args:
+        proposal: the call.
+        ruling: why the rules do not decide.
+        definition: what the server says of the tool now, in lines.
+        approved: what it said when the person always allowed the tool; None if they have not.
+        rules: of the session.
+    """
+
+    proposal: Proposal
+    ruling: Ruling
+    definition: str
+    approved: str | None = None
+    rules: Rules = field(default_factory=Rules)
+
+    async def changes(self) -> list[str]:
+        """Return what the call would change in a text, as rows of a difference; a tool that reads may be asked for that."""
+        return passages(self.proposal.call.arguments) or await file_change(self.proposal, self.rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonAnswer:
+    """What the person says.
+
+    Args:
+        choice: what is to be done.
+        reason: of a no, in their words; the model is told.
+        arguments: of `edit`, in place of the model's.
+    """
+
+    choice: Choice
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+
+class Asker(Protocol):
+    """Where a person is asked."""
+
+    @property
+    def lang(self) -> str:
+        """Language of what the model is told."""
+
+    def is_there(self) -> bool:
+        """Say whether there is anybody to ask."""
+
+    async def ask(self, question: Question) -> PersonAnswer:
+        """Show a question, and wait for the answer.
+
+        Args:
+            question: about a call.
+
+        Raises:
+            Stopped: they end the run.
+        """
+
+    def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
+        """Tell that a rule denied a call.
+
+        Args:
+            proposal: the call.
+            rule: that denied it.
+        """
+
+    def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
+        """Tell that a call was denied because nobody could be asked.
+
+        Args:
+            proposal: the call.
+            ruling: why it would have been asked about.
+        """
+
+
+def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> Policy:
+    """Make the policy of a session: rules decide first, everything else is asked about.
+
+    Args:
+        rules: of files and options.
+        asker: where to ask.
+        yes: every question is answered with yes, unseen.
+        may_flow: whether an answer "always" holds for values of other servers, too.
+        repaired: whether it holds for calls that were made out by repairs, too.
+    """
+    return _Asking(rules, asker, yes=yes, may_flow=may_flow, repaired=repaired)
+
+
+def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
+    """Make the policy for a call that comes again and again: each time the person is asked; None if there is nobody.
+
+    Args:
+        rules: of the session; what they deny is not asked about.
+        asker: where to ask.
+    """
+    if not asker.is_there():
+        return None
+
+    async def ask(proposal: Proposal) -> Decision:
+        return await _Asking(rules.only(["deny"]), asker)(proposal)  # a new one, which has no answer from before
+
+    return ask
+
+
+def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
+    """Read arguments as a person types them, and say what is wrong with them.
+
+    Args:
+        text: a JSON object.
+        tool: that they have to fit.
+
+    Returns:
+        The arguments, and what is wrong, "" for nothing.
+    """
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return {}, f"expected a JSON object on one line: {error}"
+    if not isinstance(arguments, dict):
+        return {}, f"expected a JSON object, got {text.strip():.60}"
+    return arguments, misfit(arguments, tool.name, Catalog([tool]))
+
+
+class _Asking:
+    """A policy that asks; it remembers what is always allowed, by name and never as a glob.
+
+    What is allowed is a tool as it was shown. A server can change what a tool says of itself at any time; then the person is
+    asked again, and sees what is different.
+    """
+
+    def __init__(self, rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> None:
+        self._rules, self._asker, self._yes = rules, asker, yes
+        self._may_flow, self._repaired = may_flow, repaired
+        self._always: dict[tuple[str, str, str], str] = {}  # server, tool, arguments ("" for any) -> the tool's definition
+
+    async def __call__(self, proposal: Proposal) -> Decision:
+        ruling = self._rules.judge(proposal)
+        if ruling.effect != "ask" and ruling.rule is not None:
+            if ruling.effect == "deny":
+                self._asker.tell_denied(proposal, ruling.rule)
+            return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
+        if self._yes:
+            return Decision(allowed=True, by="--yes")
+        definition = _definition(proposal.tool)
+        approved = self._approved(proposal, ruling)
+        if approved == definition:
+            return Decision(allowed=True, by=f"{_PERSON}, always")
+        if not self._asker.is_there():
+            self._asker.tell_nobody(proposal, ruling)
+            return Decision(allowed=False, by="nobody to ask")
+        question = Question(proposal=proposal, ruling=ruling, definition=definition, approved=approved, rules=self._rules)
+        return self._decided(await self._asker.ask(question), question)
+
+    def _decided(self, answer: PersonAnswer, question: Question) -> Decision:
+        proposal, choice = question.proposal, answer.choice
+        if choice == "stop":
+            raise Stopped(f"stopped before {proposal.target}")
+        if choice in ("no", "late"):
+            kind = "said_no" if choice == "no" else "no_answer"
+            reason = denial(kind, PromptFormat(lang=self._asker.lang), why=answer.reason)
+            return Decision(allowed=False, reason=reason, by=_PERSON if choice == "no" else "nobody answered")
+        if choice == "edit":
+            return Decision(allowed=True, arguments=answer.arguments, by=_PERSON)
+        if choice in ("always", "with"):
+            self._always[_key(proposal, any_arguments=choice == "always")] = question.definition
+        return Decision(allowed=True, by=_PERSON)
+
+    def _approved(self, proposal: Proposal, ruling: Ruling) -> str | None:
+        """Return the definition with which a call is always allowed; None if it is not.
+
+        With values of another server, or made out by repairs, only these very arguments count.
+        """
+        is_odd = bool(ruling.foreign and not self._may_flow) or bool(ruling.repairs and not self._repaired)
+        found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and is_odd))
+        return next((definition for definition in found if definition is not None), None)
+
+
+def _key(proposal: Proposal, *, any_arguments: bool) -> tuple[str, str, str]:
+    arguments = "" if any_arguments else json.dumps(proposal.call.arguments, sort_keys=True)
+    return proposal.host, proposal.host_tool, arguments
+
+
+def _definition(tool: Tool) -> str:
+    """Write what a server says of a tool, a line each, so that two states can be compared."""
+    said = {
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": dict(tool.input_schema),
+        "annotations": dict(tool.annotations or {}),
+    }
+    return json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True, default=str)
