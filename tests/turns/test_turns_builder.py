@@ -469,3 +469,14 @@ def test_a_value_of_a_megabyte() -> None:
     assert reply.calls[0].values[1].value == content
     tiles(reply)
     assert time.perf_counter() - begun < 30
+
+
+async def test_a_call_that_begins_behind_the_last_one_was_not_started() -> None:
+    """The formats of the two differ: the loop ends the reply while the second is under way."""
+    text = (
+        '<|tools_prefix|>[{"edit": {"path": "a"}}]<|tools_suffix|>'
+        "<seed:tool_call>\n<function=edit>\n<parameter=path>a</parameter></parameter>\n</function>\n</seed:tool_call>"
+    )
+    [reply] = (await live([text], TOOLS["edit"], look=True)).replies
+    assert plain(reply) == read_reply(reply.raw, TOOLS["edit"])
+    assert reply.calls[-1].outcome == "not started"

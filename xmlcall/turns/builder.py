@@ -60,6 +60,7 @@ _REFUSALS: Final = frozenset({"invented_results", "own_words"})
 _PARSED: Final = frozenset(
     {CallInReasoning, Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart}
 )
+_RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
 _FACTS: Final = frozenset(
     {"model", "way", "dialect", "lang", "family", "client", "question", "tools", "conversation", "began", "source"}
 )
@@ -91,6 +92,7 @@ class _Reply:
         self.prompt: tuple[Message, ...] = ()
         self.conversation: tuple[Message, ...] = ()
         self.pending: list[Event] = []
+        self.run_end = 0  # of the last of them, which may stand for several that followed each other
         self.reading = Reading()
         self.begun = ""  # the model's own words at the end of the prompt
         self.is_begun = False  # they are the beginning of the reply, and not words that a caller put there
@@ -113,8 +115,25 @@ class _Reply:
         """Whether anything of it is there."""
         return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
 
+    def goes_on_with(self, event: TextDelta | ToolArgumentDelta) -> bool:
+        """Let the last event stand for one that only goes on with it; of a text that was heard the events' own is not needed."""
+        last = self.pending[-1] if self.pending else None
+        if type(last) is not type(event) or event.span[0] != self.run_end:
+            return False
+        if isinstance(last, ToolArgumentDelta) and isinstance(event, ToolArgumentDelta) and last.parameter != event.parameter:
+            return False
+        self.run_end = event.span[1]
+        return True
+
+    def end_run(self) -> None:
+        """Give the last event the place of all that it stands for."""
+        if self.pending and self.pending[-1].span[1] < self.run_end:
+            last = self.pending[-1]
+            self.pending[-1] = replace(last, span=(last.span[0], self.run_end))
+
     def fold(self) -> None:
         """Work out what has come, and let go of it."""
+        self.end_run()
         events, self.pending = self.pending, []
         self.reading.take(events)
         if not self.is_heard and self.counting is None:
@@ -292,7 +311,11 @@ class TurnBuilder:
             if reply.first_at is None:
                 self._note_first(reply, parsed)
             reply.record = None
+            if kind in _RUNS and reply.is_heard and reply.goes_on_with(parsed):
+                return
+            reply.end_run()
             reply.pending.append(parsed)
+            reply.run_end = parsed.span[1]
             if len(reply.pending) >= _FOLD:
                 reply.fold()
         elif (take := _TAKES.get(kind)) is not None:

@@ -243,7 +243,8 @@ class _Turn:
         return None
 
     def _call(self, read: ReadCall, text: str, said: Said) -> CallRecord:
-        assert read.call is not None
+        if read.call is None:
+            return call_record(read, text, None, outcome="not started")
         facts = dict(self._facts.get(read.call.id, {}))
         ran = facts.pop("arguments", None)
         if isinstance(read.call, ToolCall) and isinstance(ran, dict) and repr(ran) != repr(read.call.arguments):

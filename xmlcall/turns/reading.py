@@ -314,6 +314,11 @@ def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
     return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
 
 
+def _unbound(read: ReadCall) -> dict[str, str]:
+    """Return what a reply that is over says of a call that nobody runs."""
+    return {"id": f"call_{read.index}"} | ({"outcome": "not started"} if read.call is None else {})
+
+
 def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
     """Return messages of a conversation, in whatever form they were kept.
 
@@ -377,7 +382,7 @@ def read_reply(
         raw=text,
         spans=read.reading.spans(len(text)),
         repairs=read.reading.marks(),
-        calls=tuple(call_record(each, text, said, id=f"call_{each.index}") for each in read.reading.calls),
+        calls=tuple(call_record(each, text, said, **_unbound(each)) for each in read.reading.calls),
         finish_reason=read.reply.finish_reason,
         refusal=read.refusal,
     )
