@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "run": "answer one question, with tools",
     "chat": "talk to a model that has tools",
+    "ui": "open a page that shows what a model writes and how it is read, with a chat",
     "serve": "give tool calling to the clients of any model: a proxy",
     "tools": "list the tools that servers offer",
     "resources": "list the resources of servers, and read one",

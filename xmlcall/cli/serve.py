@@ -6,16 +6,14 @@ import contextlib
 import gc
 import logging
 import os
-import signal
-import socket
 import sys
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
+from .listening import listening, serve_app, url_of
 from .notices import model_notices
 from .options import (
     add_call_threshold,
@@ -37,7 +35,6 @@ from .waiting import OpeningStatus, error_console
 from .words import speaker
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
     from ..proxy.engine.engine import Engine
 
@@ -54,9 +51,6 @@ Clients send their tools as to a model that has function calling; whatever model
 proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names. The address is
 printed to standard output, everything else to standard error. docs/clients.md has settings for many clients.
 """
-
-BACKLOG = 512
-STOP_SECONDS = 5  # for answers that are under way when the server is stopped
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +156,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
         complain(described(server))
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
-    with _listening(options.host, options.port) as listener:
+    with listening(options.host, options.port) as listener:
         async with contextlib.AsyncExitStack() as stack:
             recorder = await stack.enter_async_context(recording(options, [key]))
             engine = Engine(
@@ -189,10 +183,10 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             if servers:
                 complain(await _own_tools(engine))
             gc.freeze()  # what lives as long as the server need not be looked at again and again
-            url = _url_of(listener)
+            url = url_of(listener)
             routes = page_beside(engine, guard, url) if options.ui else ()
             _announce(engine.model, url)
-            await _run(app_of(engine, guard, beside=routes), listener, recorder.close if recorder else None)
+            await serve_app(app_of(engine, guard, beside=routes), listener, recorder.close if recorder else None)
     return OK
 
 
@@ -205,69 +199,6 @@ async def _own_tools(engine: "Engine") -> str:
     )
 
 
-@contextlib.contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Take the port before the model loads, so that a port in use is reported at once."""
-    try:
-        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address[4][0], port, *address[4][2:]))  # getaddrinfo would take 99999 for 34463
-        listener.listen(BACKLOG)  # a reader of the address may call at once
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(
-            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop who has it"
-        ) from error
-    with listener:
-        yield listener
-
-
-def _url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def _announce(model: str, url: str) -> None:
     complain(f"serving {visible(model)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
     print(url, flush=True)
-
-
-async def _run(app: "Starlette", listener: socket.socket, on_stop: Callable[[], None] | None) -> None:
-    """Serve until a signal, of which is told; a second one does not wait for the answers under way."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:  # ours are below: the end of a server is no failure
-            yield
-
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        http="h11",  # httptools is faster and lets two `Host` headers pass
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        ws="none",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
-    server = Server(config)
-
-    def stop() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-        if on_stop is not None:
-            on_stop()
-
-    loop = asyncio.get_running_loop()
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for each in ends:
-        loop.add_signal_handler(each, stop)
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        for each in ends:
-            loop.remove_signal_handler(each)

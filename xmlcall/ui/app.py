@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +23,10 @@ from . import api
 from .access import Door, new_token, port_of
 from .answers import json_answer
 
-__all__ = ["Page", "app_of_page", "page_of", "page_routes"]
+if TYPE_CHECKING:
+    from .chat import ChatRoom
+
+__all__ = ["Page", "app_of_page", "facts_of_room", "page_of", "page_routes"]
 
 _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
@@ -111,6 +114,19 @@ def _about(engine: Engine) -> dict[str, Any]:
         "recorded": False,
         "servers": [],
     }
+
+
+def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
+    """Return the facts of a program with a chat, or without one.
+
+    Args:
+        room: of the chat; None without.
+    """
+    facts: dict[str, Any] = {"version": __version__, "recorded": True, "can_chat": False, "can_ask": False, "servers": []}
+    if room is None:
+        return facts | {"model": "", "way": "", "dialect": "", "lang": "en", "family": ""}
+    asked = {"model": room.loop.backend.model, "way": room.mode, "dialect": "", "lang": room.lang, "family": room.loop.family}
+    return facts | asked | {"can_chat": True, "can_ask": True, "servers": room.servers()}
 
 
 def _static() -> Callable[[Request], Awaitable[Response]]:

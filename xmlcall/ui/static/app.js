@@ -42,7 +42,7 @@ export function go(path) {
 
 function parts() {
   const given = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
-  return given.length && given[0] in VIEWS ? given : [about.can_chat ? "chat" : "live"];
+  return given.length && given[0] in VIEWS ? given : [about.can_chat ? "chat" : about.model ? "live" : "recorded"];
 }
 
 async function show() {
@@ -58,7 +58,8 @@ async function show() {
 }
 
 function drawHeader(name) {
-  const names = IN_MENU.filter((each) => each !== "chat" || about.can_chat);
+  const isThere = { chat: about.can_chat, recorded: about.recorded };
+  const names = IN_MENU.filter((each) => isThere[each] ?? true);
   const link = (each) => h("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, t(`view.${each}`));
   const facts = h("div", { className: "facts" },
     h("span", { className: "model", title: about.model }, about.model ?? ""),

@@ -1,0 +1,100 @@
+"""A port of this machine, and an app that is served there until a signal comes."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+__all__ = ["listening", "serve_app", "url_of"]
+
+BACKLOG: Final = 512
+STOP_SECONDS: Final = 5  # for answers that are under way when the server is stopped
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Take a port, before the model loads, so that a port in use is reported at once.
+
+    Args:
+        host: name or address.
+        port: of it; 0 takes a free one.
+
+    Raises:
+        UsageError: it cannot be had.
+    """
+    try:
+        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address[4][0], port, *address[4][2:]))  # getaddrinfo would take 99999 for 34463
+        listener.listen(BACKLOG)  # a reader of the address may call at once
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(
+            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop who has it"
+        ) from error
+    with listener:
+        yield listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address of a port.
+
+    Args:
+        listener: from `listening`.
+    """
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve_app(app: "Starlette", listener: socket.socket, on_stop: Callable[[], None] | None = None) -> None:
+    """Serve until a signal; a second one does not wait for the answers under way.
+
+    Args:
+        app: for the port.
+        listener: of the port.
+        on_stop: told of the signal, to end what would else go on.
+    """
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:  # ours are below: the end of a server is no failure
+            yield
+
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        http="h11",  # httptools is faster and lets two `Host` headers pass
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    server = Server(config)
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        if on_stop is not None:
+            on_stop()
+
+    loop = asyncio.get_running_loop()
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for each in ends:
+        loop.add_signal_handler(each, stop)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for each in ends:
+            loop.remove_signal_handler(each)

@@ -1,0 +1,137 @@
+"""`xmlcall ui`: the page as a program, with a chat over the configured servers."""
+
+import argparse
+import contextlib
+import os
+import secrets
+import sys
+import webbrowser
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from ..backends.http import is_loopback
+from ..errors import UsageError
+from .display import Display
+from .exits import OK, complain, run_async
+from .keeping import add_record_options
+from .listening import listening, serve_app, url_of
+from .options import add_model_options, number
+from .serve_page import recording
+
+if TYPE_CHECKING:
+    from ..turns.recorder import Recorder
+    from ..ui.app import Page
+    from ..ui.chat import ChatRoom
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = "Open a page that shows what a model writes, how it is read, and why a call runs or does not; with a chat."
+EPILOG = """examples:
+  xmlcall ui                                             # a small local model, fetched on first use, and the demo server
+  xmlcall ui --model ollama:gemma3:4b --mcp servers.json
+  xmlcall ui benchmarks/results/runs/talk-0.5b           # a run of `xmlcall bench run`, beside the chat
+  xmlcall ui --no-chat replies.jsonl                     # recorded turns or replies only, without a model
+
+PATH is the folder of a run, a file of turns (`--record`) or of replies, a JSON object or string a line, or a folder of
+such files. The page is for this machine alone, and its address holds a token: whoever has it can do what the page can. Calls are
+asked about on the page as they are in `xmlcall chat`; conversations are kept with those of `chat` (see `xmlcall log`). To see the traffic of
+other clients, use `xmlcall serve --ui`.
+"""
+
+PORT = 8486
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="what was recorded, to be opened in the page")
+    add_model_options(parser)
+    add_record_options(parser)
+    page = parser.add_argument_group("the page")
+    page.add_argument("--host", default="127.0.0.1", help="address to listen on, of this machine (default: %(default)s)")
+    page.add_argument(
+        "--port", type=number(int, least=0), default=PORT, metavar="N", help="port; 0 takes a free one (default: %(default)s)"
+    )
+    page.add_argument("--no-browser", action="store_true", help="do not open a browser; the address is printed in any case")
+    page.add_argument("--no-chat", action="store_true", help="no model and no chat: only what was recorded, and reading texts")
+    page.add_argument(
+        "--record", metavar="DIR", help="append each turn to a file in this folder, a JSON object a line, secrets masked"
+    )
+    parser.set_defaults(ui=True)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if not is_loopback(options.host):
+        raise UsageError(f"--host {options.host}: the page is for this machine alone: give an address such as 127.0.0.1")
+    return run_async(_ui(options))
+
+
+async def _ui(options: argparse.Namespace) -> int:
+    from ..proxy.http.access import Guard
+    from ..records.folder import store_path
+    from ..ui.app import app_of_page
+    from ..ui.recorded import Recorded, named_paths
+
+    runs, files = named_paths(options.paths)
+    recorded = Recorded(store_path(), runs, files)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(listening(options.host, options.port))
+        url = url_of(listener)
+        recorder = await stack.enter_async_context(recording(options, []))
+        assert recorder is not None  # `ui` is set
+        room = None if options.no_chat else await stack.enter_async_context(_room(options, recorder))
+        page = _page(url, Guard(), recorder, recorded, room)
+        complain(f"the page: {page.address(url)} (keep it to yourself: whoever has it can do what you can there); Ctrl-C ends it")
+        print(page.address(url), flush=True)
+        _open_browser(page.address(url), options)
+
+        def stop() -> None:
+            recorder.close()
+            if room is not None:
+                room.close()
+
+        await serve_app(app_of_page(page), listener, stop)
+    return OK
+
+
+@contextlib.asynccontextmanager
+async def _room(options: argparse.Namespace, recorder: "Recorder") -> AsyncIterator["ChatRoom"]:
+    from .page_chat import open_room
+
+    display = Display(live=False, answers=False, verbose=options.verbose, lang=options.lang)
+    async with open_room(options, display, recorder) as room:
+        yield room
+
+
+def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "ChatRoom | None") -> "Page":
+    from ..ui.api import Shown
+    from ..ui.app import facts_of_room, page_of
+    from ..ui.asking import routes as asking_routes
+    from ..ui.recorded import routes as recorded_routes
+
+    shown = Shown(
+        recorder=recorder,
+        about=lambda: facts_of_room(room),
+        url=url,
+        instance=secrets.token_hex(4),
+        news=room.news.watch if room else None,
+        find=room.kept_turn if room else lambda id: None,
+    )
+
+    def live(id: str) -> Any:
+        builder = recorder.find(id)
+        return builder.record() if builder else None
+
+    more = [*recorded_routes(recorded, live)]
+    if room is not None:
+        from ..ui.chat_routes import routes as chat_routes
+
+        more += [*chat_routes(room), *asking_routes(shown, lambda: room.loop.backend)]
+    return page_of(shown, guard, more)
+
+
+def _open_browser(address: str, options: argparse.Namespace) -> None:
+    """Open the person's browser where there is a screen; a program without one would open a text browser in the terminal."""
+    has_screen = sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if not options.no_browser and has_screen:
+        webbrowser.open(address)
