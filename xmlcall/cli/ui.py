@@ -33,9 +33,9 @@ EPILOG = """examples:
   xmlcall ui --no-chat replies.jsonl                     # recorded turns or replies only, without a model
 
 PATH is the folder of a run, a file of turns (`--record`) or of replies, a JSON object or string a line, or a folder of
-such files. The page is for this machine alone, and its address holds a token: whoever has it can do what the page can. Calls are
-asked about on the page as they are in `xmlcall chat`; conversations are kept with those of `chat` (see `xmlcall log`). To see the traffic of
-other clients, use `xmlcall serve --ui`.
+such files. The page is for this machine alone, and its address holds a token: whoever has it can do what the page can.
+Calls are asked about on the page as they are in `xmlcall chat`; conversations are kept with those of `chat` (see `xmlcall log`).
+To see the traffic of other clients, use `xmlcall serve --ui`.
 """
 
 PORT = 8486
