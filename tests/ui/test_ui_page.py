@@ -1,0 +1,302 @@
+"""The page's server: who is let in, what it sends, what it answers."""
+
+import asyncio
+import gzip
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from xmlcall.agent.events import TurnStarted
+from xmlcall.errors import ISSUES, REPAIRS
+from xmlcall.proxy.http.access import Guard
+from xmlcall.turns.recorder import Recorder
+from xmlcall.types.calls import Tool
+from xmlcall.types.events import TextDelta
+from xmlcall.ui import app as ui_app
+from xmlcall.ui.access import _POLICY
+from xmlcall.ui.api import Shown
+from xmlcall.ui.app import Page, app_of_page, page_of
+from xmlcall.ui.streams import change, merged, turn_events
+
+URL = "http://127.0.0.1:8486"
+STATIC = Path(ui_app.__file__).parent / "static"
+OURS = sorted(file for file in STATIC.glob("*.js"))
+WEATHER = {"name": "get_weather", "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def page(recorder: Recorder) -> Page:
+    about = {"version": "0", "model": "tiny"}
+    return page_of(Shown(recorder=recorder, about=lambda: about, url=URL, instance="one"), Guard())
+
+
+@pytest.fixture
+async def client(page: Page) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that was given the address."""
+    transport = httpx.ASGITransport(app=app_of_page(page))
+    async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:
+        await browser.get("/ui/", params={"token": page.token})
+        yield browser
+
+
+def stranger(page: Page, **options: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app_of_page(page)), base_url=URL, **options)
+
+
+# -- the door ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(page: Page) -> None:
+    async with stranger(page) as browser:
+        answer = await browser.get("/ui/", params={"token": page.token})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/ui/")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "8486" in cookie.partition("=")[0]
+        assert (await browser.get("/ui/")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["", "index.html", "static/app.js", "api/about", "api/turns", "api/events", "nothing"])
+async def test_without_the_token_nothing_is_shown(page: Page, path: str) -> None:
+    async with stranger(page) as browser:
+        for given in ({}, {"token": "wrong"}, {"token": ""}, {"token": page.token[:-1]}, {"token": "\udcff"}):
+            answer = await browser.get(f"/ui/{path}", params={k: v.encode("utf-8", "replace") for k, v in given.items()})
+            assert answer.status_code == 403
+            assert page.token not in answer.text
+            assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": URL}, 200),
+        ({"host": "localhost:8486", "origin": "http://localhost:8486"}, 403),  # the cookie is of the other name
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:9999"}, 403),
+        ({"host": "evil.example:8486"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+    ],
+)
+async def test_only_the_page_itself_may_ask(client: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+    body = json.dumps({"text": "x", "tools": []})
+    if headers.get("host", "").startswith("localhost"):
+        client.cookies.clear()
+    for method, path in (("GET", "/ui/api/about"), ("POST", "/ui/api/read")):
+        answer = await client.request(
+            method, path, headers={"content-type": "application/json", **headers}, content=body if method == "POST" else None
+        )
+        assert answer.status_code == status, (method, answer.text)
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_what_a_form_can_send_changes_nothing(client: httpx.AsyncClient, media_type: str) -> None:
+    answer = await client.post("/ui/api/read", content=b"{}", headers={"content-type": media_type})
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("path", ["", "static/app.js", "static/none.js", "api/about", "api/turns/none", "nothing"])
+async def test_the_policy_is_on_every_answer(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(f"/ui/{path}")
+    assert answer.headers["content-security-policy"] == _POLICY
+    assert "'unsafe" not in _POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "/etc/passwd", "vendor/../../app.py", ".hidden.js", "x.py", "vendor"]
+)
+async def test_no_other_file_is_served(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(f"/ui/static/{path}")
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+
+
+# -- the files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.name)
+def test_no_text_becomes_markup(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|setHTML"
+    assert not re.search(forbidden, text)
+
+
+def test_the_page_runs_no_inline_script_and_asks_nobody_else() -> None:
+    text = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\son\w+=|\sstyle=", text)
+    assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", text)
+
+
+def test_the_files_are_small_together() -> None:
+    files = [file for file in STATIC.rglob("*") if file.suffix in (".js", ".css", ".html", ".svg")]
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 150_000
+
+
+def test_libraries_have_their_licence_and_version() -> None:
+    told = (STATIC / "vendor" / "README.md").read_text(encoding="utf-8")
+    for file in (STATIC / "vendor").glob("*.js"):
+        assert f"`{file.name}`" in told
+        assert (file.with_suffix(".LICENSE.txt")).exists()
+
+
+def words_of(name: str) -> set[str]:
+    return set(re.findall(r"""["']?([\w.?-]+(?: over)?)["']?: (?=["'`])""", (STATIC / name).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", ["i18n_{}.js", "i18n_views_{}.js"])
+def test_every_word_is_there_in_both_languages(name: str) -> None:
+    english = words_of(name.format("en"))
+    assert len(english) > 30
+    assert english == words_of(name.format("zh"))
+
+
+def test_every_code_is_told_in_chinese() -> None:
+    assert words_of("i18n_codes_zh.js") == {*REPAIRS, *ISSUES}
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+async def test_a_text_is_read_anew(client: httpx.AsyncClient) -> None:
+    text = '<invoke name="get_weather"><parameter name="city">Paris</parameter></invoke>'
+    answer = await client.post("/ui/api/read", json={"text": text, "tools": [WEATHER]})
+    assert answer.json()["calls_as_json"] == [{"name": "get_weather", "arguments": {"city": "Paris"}}]
+    spans = answer.json()["reply"]["spans"]
+    assert [spans[0]["start"], spans[-1]["end"]] == [0, len(text)]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "text"),
+        ({"text": 1}, "text"),
+        ({"text": "x", "tools": "y"}, "tools"),
+        ({"text": "x", "tools": [1]}, "tools"),
+        ({"text": "x", "tools": [], "dialect": "none"}, "dialect"),
+        ({"text": "x", "turn": "none"}, "none"),
+        ([], "JSON object"),
+    ],
+)
+async def test_what_cannot_be_read_is_told(client: httpx.AsyncClient, body: Any, said: str) -> None:
+    answer = await client.post("/ui/api/read", json=body)
+    assert 400 <= answer.status_code < 500
+    assert said in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "\x1b[31m\u202e<script>alert(1)</script>", '\ud83d "half" \udc00', "<invoke " * 20_000]
+)
+async def test_any_text_is_read(client: httpx.AsyncClient, text: str) -> None:
+    answer = await client.post(
+        "/ui/api/read", content=json.dumps({"text": text, "tools": [WEATHER]}), headers={"content-type": "application/json"}
+    )
+    assert json.loads(answer.text)["reply"]["raw"] == text
+
+
+async def test_a_body_has_a_limit(client: httpx.AsyncClient) -> None:
+    answer = await client.post(
+        "/ui/api/read", content=b'"' + b"x" * 9_000_000 + b'"', headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 413
+
+
+async def test_turns_are_listed_newest_first_and_page_by_page(client: httpx.AsyncClient, recorder: Recorder) -> None:
+    for number in range(25):
+        builder = recorder.begin(question=f"question {number}", model="tiny", client="curl" if number % 2 else "aider")
+        builder.end("error" if number == 3 else "end", error="broken" if number == 3 else "")
+        recorder.done(builder)
+    first = (await client.get("/ui/api/turns", params={"limit": 10})).json()
+    rest = (await client.get("/ui/api/turns", params={"limit": 100, "before": first["turns"][-1]["id"]})).json()
+    assert [row["question"] for row in (*first["turns"], *rest["turns"])] == [
+        f"question {number}" for number in reversed(range(25))
+    ]
+    assert (first["more"], rest["more"]) == (True, False)
+    assert [row["question"] for row in (await client.get("/ui/api/turns?only=errors")).json()["turns"]] == ["question 3"]
+    assert len((await client.get("/ui/api/turns?text=AIDER")).json()["turns"]) == 13
+    assert (await client.get("/ui/api/turns?only=most")).status_code == 400
+
+
+async def test_a_turn_is_shown_and_copied(client: httpx.AsyncClient, recorder: Recorder) -> None:
+    builder = recorder.begin(question="Hello", model="tiny", tools=[Tool.from_mcp(WEATHER)])
+    builder.note(TurnStarted(turn=1))
+    builder.wrote("Hi there")
+    builder.note(TextDelta(text="Hi there", span=(0, 8)))
+    found = (await client.get(f"/ui/api/turns/{builder.id}")).json()
+    assert (found["question"], found["replies"][0]["raw"]) == ("Hello", "Hi there")
+    for kind, holds in (("curl", URL), ("corpus", "Hi there"), ("bench", "Hello")):
+        assert holds in (await client.get(f"/ui/api/turns/{builder.id}/copy?as={kind}")).text
+    for bad in ("as=html", "as=curl&reply=2", "as=curl&reply=x"):
+        assert 400 <= (await client.get(f"/ui/api/turns/{builder.id}/copy?{bad}")).status_code < 500
+    assert (await client.get("/ui/api/turns/none")).status_code == 404
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_reply_is_told_piece_by_piece(recorder: Recorder) -> None:
+    builder = recorder.begin(question="Long")
+    builder.note(TurnStarted(turn=1))
+    told: list[tuple[str, Any]] = []
+
+    async def follow() -> None:
+        told.extend([each async for each in turn_events(recorder, builder.id)])
+
+    task = asyncio.create_task(follow())
+    text = ""
+    for _ in range(3):
+        await asyncio.sleep(0.25)
+        piece = "word " * 1000
+        builder.wrote(piece)
+        builder.note(TextDelta(text=piece, span=(len(text), len(text) + len(piece))))
+        text += piece
+        recorder.changed(builder)
+    await asyncio.sleep(0.25)
+    builder.end("end", answer=text)
+    recorder.done(builder)
+    await asyncio.wait_for(task, 10)
+    names = [name for name, _ in told]
+    assert names[0] == "turn"
+    assert names[-1] == "end"
+    assert "delta" in names
+    pieces = [data for name, data in told if name == "delta"]
+    assert max(len(json.dumps(data)) for data in pieces) < 2 * len("word " * 1000)
+
+
+def test_nothing_new_is_not_told(recorder: Recorder) -> None:
+    builder = recorder.begin(question="x")
+    record = builder.record()
+    assert change(None, record) is not None
+    assert change(record, record) is None
+
+
+async def test_streams_show_that_they_live_and_end_together() -> None:
+    closed = []
+
+    async def quiet() -> AsyncIterator[tuple[str, Any]]:
+        try:
+            await asyncio.sleep(60)
+            yield "never", {}
+        finally:
+            closed.append("quiet")
+
+    async def one() -> AsyncIterator[tuple[str, Any]]:
+        yield "first", {}
+        await asyncio.sleep(0.05)
+
+    assert [each async for each in merged(quiet(), one(), every=0.02)][:2] == [("first", {}), None]
+    assert closed == ["quiet"]
