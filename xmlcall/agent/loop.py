@@ -171,6 +171,16 @@ class ToolLoop:
         await self._stack.__aexit__(kind, error, trace)
 
     @property
+    def mode(self) -> Mode:
+        """How tools are offered to the model by now."""
+        return self._mode
+
+    @property
+    def format(self) -> PromptFormat:
+        """How the model is spoken to by now."""
+        return self._format
+
+    @property
     def family(self) -> str:
         """How the system prompt shows tools by now."""
         return self._format.family

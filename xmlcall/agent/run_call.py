@@ -92,8 +92,9 @@ class Calling:
             async for event in self._answer(call, own, attempts, conversation):
                 yield event
             return
-        if own is None and self.origins is not None and self.router.find(call.name) != self.origins[call.name]:
-            yield CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
+        place = self.router.find(call.name)
+        if own is None and (place is None or (self.origins is not None and place != self.origins[call.name])):
+            yield self._gone(call)
             return
         host, host_tool = self._place(call, own)
         proposal = Proposal(
@@ -109,6 +110,9 @@ class Calling:
             run_beside=self.router.call,
         )
         decision = await self._decide(proposal, attempts)
+        if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now
+            yield self._gone(call)
+            return
         note = ""
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
@@ -123,6 +127,9 @@ class Calling:
         async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
                 yield _with_note(event, note)
+
+    def _gone(self, call: ToolCall) -> CallFinished:
+        return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
 
     def _changed(self, call: ToolCall, arguments: Mapping[str, Any]) -> tuple[ToolCall, str]:
         """Return a call with other arguments, and what the model is told of that."""

@@ -75,7 +75,7 @@ class Elicitation:
         self._display.quote(self._say("asks_to_visit", server=visible(request.server)), request.message)
         self._display.line("", f"  {visible(request.url)}")
         host = urlsplit(request.url).hostname or ""
-        spelled = _in_ascii(host)
+        spelled = request.spelled_host
         if spelled != host or "xn--" in host:
             self._display.notice(self._say("odd_host", host=spelled))
         await self._step(self._say("visit", host=visible(host)), ("send", "decline", "cancel"))
@@ -143,11 +143,3 @@ class Elicitation:
         if left == "decline" or left == "cancel":
             raise _Left(left)
         return line
-
-
-def _in_ascii(host: str) -> str:
-    """Write a host as the network spells it, so that letters of another script show (MCP: warn of look-alike addresses)."""
-    try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
-        return host.encode("ascii", "backslashreplace").decode("ascii")

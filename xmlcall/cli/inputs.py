@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import UsageError
 from ..schema.validation import check_schema
 from ..tools.catalog import Catalog, as_tool
+from ..turns.conversation import checked_text
 from ..types.calls import Tool
 from .exits import complain
 
@@ -53,23 +54,6 @@ def read_text(path: str, what: str) -> str:
         return read_bytes(path, what).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"expected {what} as UTF-8 text in {path!r}, got byte {error.start} that is not") from error
-
-
-def checked_text(text: str, what: str) -> str:
-    """Return a text that can be sent to a model.
-
-    Args:
-        text: from the command line or standard input.
-        what: what it is, for the message.
-
-    Raises:
-        UsageError: it is empty, or its bytes were not UTF-8.
-    """
-    if not text.strip():
-        raise UsageError(f"expected {what}, got an empty text")
-    if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8
-        raise UsageError(f"expected {what} in UTF-8, got bytes that are not")
-    return text
 
 
 def read_tools(path: str) -> Catalog:

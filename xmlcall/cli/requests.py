@@ -8,14 +8,14 @@ from pathlib import Path
 
 from ..backends.base import Backend
 from ..errors import UsageError
-from ..hosts.mcp.requests import ClientFeatures, LogMessage
+from ..hosts.mcp.requests import ClientFeatures, Elicit, LogMessage, Sample
 from .display import Display
 from .elicitation import Elicitation
 from .lines import is_interactive
 from .plain import visible
 from .sampling import Sampling
 
-__all__ = ["features_of"]
+__all__ = ["features_of", "page_features"]
 
 _LOG_WIDTH = 500  # characters of a message
 _REFUSED = {  # method -> key of what is said
@@ -48,6 +48,30 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
     )
 
 
+def page_features(
+    options: argparse.Namespace, display: Display, *, elicit: Elicit, sample: Sample | None, notice: Callable[[str], None]
+) -> ClientFeatures:
+    """Return what is declared to servers where a page is asked, and not the terminal.
+
+    Args:
+        options: as of `chat`.
+        display: where the log is shown, and what was refused.
+        elicit: asks the person.
+        sample: asks the model; None if servers may not.
+        notice: told of what was refused, too.
+
+    Raises:
+        UsageError: a root is no folder.
+    """
+    return ClientFeatures(
+        elicit=elicit,
+        sample=sample,
+        roots=tuple(map(_folder, options.root)),
+        log=_Log(display) if options.verbose else None,
+        refused=_Refused(display, notice),
+    )
+
+
 def _folder(given: str) -> str:
     path = Path(given).expanduser().absolute()
     if not path.is_dir():
@@ -73,10 +97,14 @@ class _Log:
 class _Refused:
     """Says once what a server has asked for in vain."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, more: Callable[[str], None] | None = None) -> None:
         self._display, self._told = display, set[tuple[str, str]]()
+        self._more = more
 
     def __call__(self, server: str, method: str) -> None:
         if (server, method) not in self._told:
             self._told.add((server, method))
-            self._display.notice(self._display.say(_REFUSED[method], server=server))
+            told = self._display.say(_REFUSED[method], server=server)
+            self._display.notice(told)
+            if self._more is not None:
+                self._more(told)

@@ -7,13 +7,12 @@ it sees.
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Final
 
+from ..agent.completed import completed
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.requests import SampleReply, SampleRequest
-from ..types.completion import CompletionRequest, FinishReason
 from .display import Display
 from .lines import LineReader, forget_typed
 from .plain import visible
@@ -49,7 +48,7 @@ class Sampling:
         if not await self._allowed(self._say("asks_to_complete", server=server, count=limit), shown, "complete"):
             return None
         try:
-            reply = await self._complete(request, limit)
+            reply = await completed(self._backend(), request, limit)
         except BackendError as error:
             self._display.notice(self._say("completion_failed", server=server, error=str(error)))
             return None
@@ -73,16 +72,3 @@ class Sampling:
                 if word.strip().lower() in _YES:
                     return True
         return False
-
-    async def _complete(self, request: SampleRequest, limit: int) -> SampleReply:
-        backend, pieces = self._backend(), list[str]()
-        reason: FinishReason = "other"
-        wanted = CompletionRequest(
-            messages=request.messages, max_tokens=limit, temperature=request.temperature, stop=request.stop
-        )
-        async with aclosing(backend.stream(wanted)) as chunks:
-            async for chunk in chunks:
-                pieces.append(chunk.text)
-                reason = chunk.finish_reason or reason
-        text = "".join(pieces).rpartition("</think>")[2].strip()  # what the model thought is nobody's but ours
-        return SampleReply(text=text, model=backend.model, finish_reason=reason)

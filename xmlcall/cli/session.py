@@ -19,6 +19,7 @@ from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
 from ..prompting.grades import ToolPrompt
+from ..turns.asked import keep_question
 from ..turns.keeping import Keeper
 from ..types.calls import Message
 from .approval import TerminalAsker
@@ -119,10 +120,7 @@ class Session:
         Args:
             messages: the conversation, the person's last.
         """
-        offered = (await self.loop.tool_prompt()).catalog if self.mode == "xml" else await self.loop.catalog()
-        backend = self.loop.backend
-        how = {"mode": self.mode, "family": self.loop.family, "reasoning_open": backend.capabilities.reasoning_open}
-        self.keeper.asked(messages, offered, backend.model, how)
+        await keep_question(self.keeper, self.loop, messages)
 
     def _tell_grade(self, offered: ToolPrompt) -> None:
         """Say that tools are shown in part, once for each number of them."""

@@ -71,6 +71,7 @@ class Router:
         self._origins: dict[str, tuple[Host, str]] = {}
         self._told: set[str] = set()
         self._off: set[str] = set()
+        self._tools_off: set[tuple[str, str]] = set()
         repeated = [name for name, count in Counter(host.name for host in self.hosts).items() if count > 1]
         if repeated:
             raise UsageError(f"two tool hosts are named {repeated[0]!r}; give each its own name")
@@ -116,6 +117,27 @@ class Router:
             raise UsageError(f"expected the name of a server ({', '.join(names)}), got {name[:80]!r}")
         (self._off.discard if on else self._off.add)(name)
         self._changed.set()
+
+    def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
+        """Leave one tool out of the next list, or take it in again.
+
+        Args:
+            name: of its host.
+            tool: its own name there.
+            on: take it in.
+
+        Raises:
+            UsageError: the host has no such tool.
+        """
+        if not any(name == host and tool == each.name for host, each, _ in self.all_tools()):
+            raise UsageError(f"expected a tool as server.tool, got {f'{name}.{tool}'[:80]!r}")
+        (self._tools_off.discard if on else self._tools_off.add)((name, tool))
+        self._changed.set()
+
+    def all_tools(self) -> list[tuple[str, Tool, bool]]:
+        """Return the tools that hosts have, each with its host's name and whether it is on; also of hosts that are off."""
+        tools = [(member.host.name, tool) for member in self._members for tool in member.tools]
+        return [(host, tool, (host, tool.name) not in self._tools_off) for host, tool in tools]
 
     def instructions(self) -> list[tuple[str, str]]:
         """Return (host name, text) of the hosts that have instructions; hostile input."""
@@ -180,7 +202,8 @@ class Router:
         self._changed.clear()
         if any(member.is_stale for member in self._members):  # said while it was being listed
             self._changed.set()
-        found = [(member.host, tool) for member in self._members if member.host.name not in self._off for tool in member.tools]
+        on = (member for member in self._members if member.host.name not in self._off)
+        found = [(each.host, tool) for each in on for tool in each.tools if (each.host.name, tool.name) not in self._tools_off]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
         self._origins = {name: (host, tool.name) for name, (host, tool) in zip(names, found, strict=True)}
         return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))

@@ -28,7 +28,7 @@ from ..types.calls import Message
 from .as_json import message_from_json, message_to_json
 from .folder import FILE_MODE
 
-__all__ = ["Conversation", "KeptEvent", "Store", "new_id"]
+__all__ = ["Branch", "Conversation", "KeptEvent", "Store", "new_id"]
 
 _VERSION: Final = 1
 _TABLES: Final = """
@@ -43,6 +43,9 @@ CREATE TABLE event (
 CREATE INDEX event_of_conversation ON event (conversation, number);
 CREATE TABLE catalog (sha256 TEXT PRIMARY KEY, tools TEXT NOT NULL);
 """
+_BRANCHES: Final = (  # in files of earlier versions, too, which know nothing of it and keep it right
+    "CREATE INDEX IF NOT EXISTS branch_of_conversation ON event (json_extract(body, '$.from')) WHERE kind = 'branched'"
+)
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _WAIT: Final = 10.0  # seconds for another program that writes
 
@@ -74,13 +77,30 @@ class KeptEvent:
 
     Args:
         time: in UTC.
-        kind: `asked`, `reply`, `started`, `ended`, `step`, `answer`, `kept` or `recovered`.
+        kind: `asked`, `reply`, `started`, `ended`, `step`, `answer`, `kept`, `recovered` or `branched`.
         body: a JSON object, by the kind.
     """
 
     time: str
     kind: str
     body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A conversation that began as another was before one of its turns.
+
+    Args:
+        id: of the conversation.
+        parent: id of the other.
+        turn: of the other, from 1.
+        title: of the conversation.
+    """
+
+    id: str
+    parent: str
+    turn: int
+    title: str
 
 
 def new_id() -> str:
@@ -92,19 +112,19 @@ class Store:
     """The conversations of a file; use it with `with`.
 
     Args:
-        path: of the file; made if it is missing, for its owner alone.
+        path: of the file; made if it is missing, for its owner alone. None keeps all in memory.
 
     Raises:
         XmlcallError: the file cannot be read or written, is no such store, or is one of a later version. So do all methods.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
+        self._lock: int | None = None
         with self._told(), ExitStack() as stack:
-            os.close(os.open(path, _OPEN, FILE_MODE))
-            self._lock = os.open(path.with_name(f"{path.name}.lock"), _OPEN, FILE_MODE)
-            stack.callback(os.close, self._lock)
-            self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            if path is not None:
+                os.close(os.open(path, _OPEN, FILE_MODE))
+            self._database = sqlite3.connect(path or ":memory:", timeout=_WAIT, isolation_level=None)
             stack.callback(self._database.close)
             self._prepare()
             self._stack = stack.pop_all()
@@ -190,19 +210,46 @@ class Store:
             messages: all of them; None leaves them as they are.
             model: that is asked; None leaves it as it is.
         """
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._writing() as database:
-            title = _title(messages or ())
-            begun = (conversation, now, now, model or "", title)
-            database.execute("INSERT INTO conversation VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", begun)
-            database.execute(
-                "UPDATE conversation SET changed = ?, model = coalesce(?, model), title = iif(title = '', ?, title) WHERE id = ?",
-                (now, model, title, conversation),
-            )
-            event = (conversation, now, kind, json.dumps(body))
-            database.execute("INSERT INTO event (conversation, time, kind, body) VALUES (?, ?, ?, ?)", event)
-            if messages is not None:
-                _save(database, conversation, messages)
+            _write(database, conversation, kind, body, messages, model=model)
+
+    def branch(self, parent: str, turn: int, messages: Sequence[Message]) -> str:
+        """Begin a conversation as another was before one of its turns: with what happened until then.
+
+        Args:
+            parent: id of the other.
+            turn: of the other, from 1.
+            messages: of the other before that turn.
+
+        Returns:
+            The id of the new conversation.
+
+        Raises:
+            UsageError: there is no such turn.
+        """
+        branch = new_id()
+        row = self._rows(f"{_ASKED} LIMIT 1 OFFSET ?", parent, turn - 1) if turn > 0 else []
+        if not row:
+            raise UsageError(f"conversation {parent} has no turn {turn}")
+        model = self.find(parent).model
+        copied = (
+            "SELECT ?, time, kind, body FROM event WHERE conversation = ? AND number < ? AND kind <> 'branched' ORDER BY number"
+        )
+        with self._writing() as database:
+            _write(database, branch, "branched", {"from": parent, "turn": turn}, messages, model=model)
+            database.execute(f"INSERT INTO event (conversation, time, kind, body) {copied}", (branch, parent, row[0][0]))
+        return branch
+
+    def branches(self, parent: str) -> list[Branch]:
+        """Return the conversations that began as this one was, in the order of their beginnings."""
+        of_parent = "kind = 'branched' AND json_extract(body, '$.from') = ?"
+        rows = self._rows(f"{_BRANCHED} WHERE {of_parent} ORDER BY number", parent)
+        return [_branch(row) for row in rows]
+
+    def branch_of(self, conversation: str) -> Branch | None:
+        """Return where a conversation began as another was; None if it did not."""
+        rows = self._rows(f"{_BRANCHED} WHERE kind = 'branched' AND conversation = ?", conversation)
+        return _branch(rows[0]) if rows else None
 
     def keep_tools(self, sha256: str, tools: Sequence[dict[str, Any]]) -> None:
         """Save the tools that are on offer; once for the same ones."""
@@ -227,14 +274,29 @@ class Store:
         Raises:
             UsageError: another program goes on with it just now.
         """
+        if (lock := self._lock_file()) is None:
+            return
         try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(conversation, 16))
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(conversation, 16))
         except BlockingIOError as error:
             raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
 
     def free(self, conversation: str) -> None:
         """Let others go on with a conversation."""
-        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, int(conversation, 16))
+        if self._lock is not None:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, int(conversation, 16))
+
+    def _lock_file(self) -> int | None:
+        """Open the file whose bytes are held, once; None for a store in memory.
+
+        POSIX frees all locks of a program as soon as it closes any of its openings of the file. So a store that is only read
+        never opens it.
+        """
+        if self._lock is None and self.path is not None:
+            with self._told():
+                self._lock = os.open(self.path.with_name(f"{self.path.name}.lock"), _OPEN, FILE_MODE)
+            self._stack.callback(os.close, self._lock)
+        return self._lock
 
     # -- the file --------------------------------------------------------------------------------------------------------------
 
@@ -250,6 +312,7 @@ class Store:
                 for statement in _TABLES.split(";"):
                     database.execute(statement)
                 database.execute(f"PRAGMA user_version = {_VERSION}")
+            database.execute(_BRANCHES)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._told(), closing(self._database.execute(query, values)) as found:
@@ -276,7 +339,7 @@ class Store:
                 raise
             why = getattr(error, "strerror", None) or str(error)
             raise XmlcallError(
-                f"conversations are kept in {self.path}, and that failed: {why}; --no-record does without"
+                f"conversations are kept in {self.path or 'memory'}, and that failed: {why}; --no-record does without"
             ) from error
 
 
@@ -284,6 +347,16 @@ _LINES: Final = (
     "SELECT id, begun, changed, model, title, count(message.place) "
     "FROM conversation LEFT JOIN message ON message.conversation = conversation.id"
 )
+
+
+_ASKED: Final = "SELECT number FROM event WHERE conversation = ? AND kind = 'asked' ORDER BY number"
+_BRANCHED: Final = "SELECT conversation.id, body, title FROM event JOIN conversation ON conversation.id = event.conversation"
+
+
+def _branch(row: tuple[Any, ...]) -> Branch:
+    id, body, title = row
+    told = json.loads(body)
+    return Branch(id=id, parent=told["from"], turn=told["turn"], title=title)
 
 
 def _conversation(row: tuple[Any, ...]) -> Conversation:
@@ -295,6 +368,29 @@ def _title(messages: Iterable[Message]) -> str:
     """Return the first line of the person's first words, in characters that SQLite can hold."""
     said = next((message.content for message in messages if message.role == "user"), "")
     return (said.strip().splitlines() or [""])[0][:80].encode("utf-8", "replace").decode()
+
+
+def _write(
+    database: sqlite3.Connection,
+    conversation: str,
+    kind: str,
+    body: dict[str, Any],
+    messages: Sequence[Message] | None,
+    *,
+    model: str | None,
+) -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    title = _title(messages or ())
+    begun = (conversation, now, now, model or "", title)
+    database.execute("INSERT INTO conversation VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", begun)
+    database.execute(
+        "UPDATE conversation SET changed = ?, model = coalesce(?, model), title = iif(title = '', ?, title) WHERE id = ?",
+        (now, model, title, conversation),
+    )
+    event = (conversation, now, kind, json.dumps(body))
+    database.execute("INSERT INTO event (conversation, time, kind, body) VALUES (?, ?, ?, ?)", event)
+    if messages is not None:
+        _save(database, conversation, messages)
 
 
 def _save(database: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:

@@ -8,9 +8,10 @@ model's place ends it. A turn in which nothing came counts as not asked.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..errors import UsageError
 from ..types.calls import Message
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "checked_text"]
 
 
 class Conversation:
@@ -89,3 +90,20 @@ class Conversation:
         """Begin anew."""
         self.messages, self.question = list(self._start), ""
         self._begun, self._is_kept = [], False
+
+
+def checked_text(text: str, what: str) -> str:
+    """Return a text that can be sent to a model.
+
+    Args:
+        text: by a person.
+        what: what it is, for the message.
+
+    Raises:
+        UsageError: it is empty, or its bytes were not UTF-8.
+    """
+    if not text.strip():
+        raise UsageError(f"expected {what}, got an empty text")
+    if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8
+        raise UsageError(f"expected {what} in UTF-8, got bytes that are not")
+    return text

@@ -69,7 +69,8 @@ class Keeper:
         offered = [tool_to_json(tool) for tool in tools]
         sha256 = hashlib.sha256(json.dumps(offered, sort_keys=True).encode()).hexdigest()
         self.store.keep_tools(sha256, offered)
-        self.store.write(self.id, "asked", {"text": messages[-1].content, "tools": sha256, **how}, messages, model=model)
+        asked = {"text": messages[-1].content, "at": len(messages) - 1, "tools": sha256, **how}
+        self.store.write(self.id, "asked", asked, messages, model=model)
 
     def note(self, event: LoopEvent) -> None:
         """Save what happened, if it is kept; a call that starts is saved before it runs."""
@@ -91,10 +92,15 @@ class Keeper:
         if self.store is not None:
             self.store.write(self.id, kind, body, messages)
 
-    def _use(self, conversation: str) -> None:
+    def leave(self) -> None:
+        """Let other programs go on with the conversation."""
         if self.store is not None and self._is_held:
             self.store.free(self.id)
-        self.id, self._is_held = conversation, False
+            self._is_held = False
+
+    def _use(self, conversation: str) -> None:
+        self.leave()
+        self.id = conversation
         if self.audit is not None:
             self.audit.conversation = conversation
 

@@ -13,6 +13,7 @@ Everything that a request holds is a server's text: hostile input.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from ...types.calls import Message
 from ...types.completion import FinishReason
@@ -68,6 +69,15 @@ class UrlRequest:
     server: str
     message: str
     url: str
+
+    @property
+    def spelled_host(self) -> str:
+        """The host as the network spells it, so that letters of another script show (MCP: warn of look-alike addresses)."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host.encode("idna").decode("ascii")
+        except UnicodeError:
+            return host.encode("ascii", "backslashreplace").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,317 @@
+"""Chats in the page: several conversations over the configured servers, kept as those of the terminal are.
+
+A conversation is held (`Store.hold`) while a turn of it goes on, and read anew before each turn. So between two turns a terminal
+can go on with it, and what the terminal said is there in the next turn; a turn that a killed program had begun is closed as
+`chat --resume` closes it. One turn goes on in a conversation at a time; the replies of several wait for the one model.
+
+A question asked anew does not take away what came of it before: it begins a branch, a conversation of its own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self
+
+from ..agent.loop import ToolLoop
+from ..errors import UsageError
+from ..prompting.results import stopped
+from ..proxy.formats.contract import ApiError
+from ..records.store import Store, new_id
+from ..turns.asked import branched, keep_question
+from ..turns.conversation import Conversation, checked_text
+from ..turns.keeping import Keeper
+from ..turns.kept import turns_of
+from ..turns.model import TurnRecord, turn_to_json
+from ..turns.recorder import Recorder
+from ..turns.resuming import recovered
+from ..types.calls import Message, Tool
+from .chat_turn import TurnUnderWay
+from .news import News
+from .open_questions import OpenQuestions
+
+__all__ = ["ChatRoom"]
+
+
+class ChatRoom:
+    """The chats of a page; leave it with `async with`, which stops what goes on.
+
+    Args:
+        loop: open; its policy asks by a `PageAsker`, its backend is a `SharedBackend`.
+        store: of conversations.
+        recorder: of turns.
+        news: tells the pages.
+        questions: that are open.
+        start: messages that every conversation begins with.
+    """
+
+    def __init__(
+        self,
+        loop: ToolLoop,
+        store: Store,
+        recorder: Recorder,
+        news: News,
+        questions: OpenQuestions,
+        *,
+        start: Sequence[Message] = (),
+    ) -> None:
+        self.loop, self.store, self.recorder = loop, store, recorder
+        self.news, self.questions = news, questions
+        self._start = tuple(start)
+        self._turns: dict[str, TurnUnderWay | None] = {}  # of each conversation in which something goes on
+        news.opening = questions.open
+        self._servers_told: list[dict[str, Any]] = []
+
+    async def __aenter__(self) -> Self:
+        self.tell_news()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Stop all turns, and end what pages watch."""
+        tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.news.close()
+
+    # -- turns ---------------------------------------------------------------------------------------------------------------
+
+    async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
+        """Ask a question; its turn goes on by itself.
+
+        Args:
+            conversation: its id; None for a new one.
+            question: the person's words.
+            instead_of: id of a turn: the question begins a branch, which has what was said before that turn.
+
+        Returns:
+            The ids of the conversation and of the turn.
+
+        Raises:
+            ApiError: the conversation is not there, or something goes on in it.
+            UsageError: the question cannot be sent.
+            XmlcallError: it cannot be kept.
+        """
+        checked_text(question, "a question")
+        if conversation is not None:
+            conversation = self._known(conversation)
+        if instead_of:
+            conversation = self._branch(conversation, instead_of)
+        is_new, id = conversation is None, conversation or new_id()
+        if id in self._turns:
+            raise ApiError("a turn of this conversation goes on: wait for its end, or stop it", status=409)
+        self._turns[id] = None
+        keeper = Keeper(self.store, None)
+        try:
+            turn = await self._begun(keeper, id, question, is_new=is_new)
+        except BaseException:
+            del self._turns[id]
+            keeper.leave()
+            raise
+        self._turns[id] = turn
+        turn.task = asyncio.create_task(turn.run(), name=f"turn {turn.builder.id}")
+        turn.task.add_done_callback(lambda task: self._over(id))
+        return id, turn.builder.id
+
+    async def retry(self, conversation: str) -> tuple[str, str]:
+        """Ask the last question of a conversation again, in a branch.
+
+        Args:
+            conversation: its id.
+
+        Raises:
+            ApiError, UsageError, XmlcallError: as `ask` does; or nothing was asked yet.
+        """
+        id = self._known(conversation)
+        asked = [event.body["text"] for event in self.store.events(id) if event.kind == "asked"]
+        if not asked:
+            raise ApiError("nothing was asked in this conversation yet", status=409)
+        return await self.ask(id, asked[-1], f"{id}.{len(asked)}")
+
+    def stop(self, conversation: str) -> None:
+        """Stop the turn of a conversation; a server that runs a call of it is told.
+
+        Args:
+            conversation: its id.
+
+        Raises:
+            ApiError: nothing goes on in it.
+        """
+        turn = self._turns.get(conversation)
+        if turn is None or turn.task is None:
+            raise ApiError("nothing goes on in this conversation", status=409)
+        turn.task.cancel()
+
+    async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
+        """Keep the question; what was cut off before it is closed first."""
+        said = Conversation(self._start, stopped("answer", self.loop.format))
+        number = 1
+        try:
+            keeper.resume(id)
+        except UsageError as held:  # by another program
+            raise ApiError(str(held), status=409) from held
+        if not is_new:
+            said.go_on((await recovered(keeper, self.store, self.loop))[0] or self._start)
+            number += sum(event.kind == "asked" for event in self.store.events(id))
+        messages = said.ask(question)
+        tools = await keep_question(keeper, self.loop, messages)
+        self.tell_news()
+        form, is_xml = self.loop.format, self.loop.mode == "xml"
+        builder = self.recorder.begin(
+            id=f"{id}.{number}",
+            source="chat",
+            model=self.loop.backend.model,
+            way="xml" if is_xml else "native",
+            dialect=form.dialect if is_xml else "",
+            lang=form.lang,
+            family=form.family if is_xml else "",
+            question=question,
+            tools=tools,
+            conversation=messages,
+        )
+        return TurnUnderWay(loop=self.loop, keeper=keeper, said=said, messages=messages, builder=builder, recorder=self.recorder)
+
+    def _branch(self, conversation: str | None, instead_of: str) -> str:
+        parent, _, number = instead_of.rpartition(".")
+        if not (number.isdecimal() and number.isascii() and len(number) < 7) or conversation not in (None, parent):
+            raise ApiError(f"instead_of: expected the id of a turn of this conversation, got {instead_of[:80]!r}", status=422)
+        return branched(self.store, self._known(parent), int(number))
+
+    def _known(self, conversation: str) -> str:
+        """Return the id of a conversation that is kept."""
+        try:
+            found = self.store.find(conversation).id
+        except UsageError:
+            found = ""
+        if found != conversation:
+            raise ApiError(f"there is no conversation {conversation[:80]!r}", status=404)
+        return found
+
+    def _over(self, conversation: str) -> None:
+        self._turns.pop(conversation, None)
+        self.tell_news()
+
+    # -- what is shown -------------------------------------------------------------------------------------------------------
+
+    def shown(self, conversation: str) -> dict[str, Any]:
+        """Return a conversation with its turns, its branches and the questions that are open in it, as JSON.
+
+        Args:
+            conversation: its id.
+
+        Raises:
+            ApiError: it is not there.
+            XmlcallError: it cannot be read.
+        """
+        id = self._known(conversation)
+        found, parent, turn = self.store.find(id), self.store.branch_of(id), self._turns.get(id)
+        told = asdict(found) | {
+            "branch_of": {"id": parent.parent, "at": parent.turn} if parent else None,
+            "turn": turn.builder.id if turn else None,
+        }
+        branches = [{"id": each.id, "at": each.turn, "title": each.title} for each in self.store.branches(id)]
+        questions = [body for _, body in self.questions.open(id)]
+        turns = [turn_to_json(each) for each in self.turns_of(id)]
+        return {"conversation": told, "turns": turns, "branches": branches, "questions": questions}
+
+    def turns_of(self, conversation: str) -> list[TurnRecord]:
+        """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept.
+
+        Args:
+            conversation: its id.
+
+        Raises:
+            UsageError: there is no such conversation.
+            XmlcallError: it cannot be read.
+        """
+        live = ((kept, self.recorder.find(kept.id)) for kept in turns_of(self.store, conversation))
+        return [builder.record() if builder else kept for kept, builder in live]
+
+    def find(self, turn: str) -> TurnRecord | None:
+        """Return a kept turn; None if there is none of this id.
+
+        Args:
+            turn: its id.
+        """
+        conversation = turn.rpartition(".")[0]
+        try:
+            found = turns_of(self.store, conversation) if conversation else []
+        except UsageError:
+            return None
+        return next((each for each in found if each.id == turn), None)
+
+    # -- servers -------------------------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[dict[str, Any]]:
+        """Return the servers with their tools, as JSON; those that are off, too."""
+        router = self.loop.router
+        tools: dict[str, list[dict[str, Any]]] = {}
+        for host, tool, is_on in router.all_tools():
+            tools.setdefault(host, []).append(_tool(host, tool, is_on=is_on))
+        return [
+            {
+                "name": state.name,
+                "is_on": state.kind != "off",
+                "state": state.kind,
+                "problem": state.problem,
+                "tools": tools.get(state.name, []),
+            }
+            for state in router.states()
+        ]
+
+    async def switch(self, name: str, *, on: bool, is_tool: bool = False) -> list[dict[str, Any]]:
+        """Offer the tools of a server, or one tool, or leave them out, from the next reply on.
+
+        Args:
+            name: of the server, or of the tool as `server.tool`.
+            on: offer them.
+            is_tool: the name is that of a tool.
+
+        Returns:
+            The servers, as `servers` does.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        router = self.loop.router
+        if is_tool:
+            place = next((each for each in router.all_tools() if f"{each[0]}.{each[1].name}" == name), None)
+            if place is None:
+                raise UsageError(f"expected a tool as server.tool, got {name[:80]!r}")
+            router.switch_tool(place[0], place[1].name, on=on)
+        else:
+            router.switch(name, on=on)
+        await self.loop.catalog()
+        self.tell_news()
+        return self.servers()
+
+    def turn_on(self, server: str) -> str:
+        """Return the id of the turn that has a call running on a server; "" if none has, or several have.
+
+        Args:
+            server: its name.
+        """
+        found = [turn.builder.id for turn in self._turns.values() if turn and server in turn.servers.values()]
+        return found[0] if len(found) == 1 else ""
+
+    def tell_news(self) -> None:
+        """Tell the pages what there is to know about the servers that was not told before."""
+        for notice in self.loop.router.news():
+            self.news.notice(notice)
+        if (servers := self.servers()) != self._servers_told:
+            self._servers_told = servers
+            self.news.tell("servers", servers)
+
+
+def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:
+    hints = tool.annotations or {}
+    title = tool.title or hints.get("title")
+    return {
+        "name": f"{host}.{tool.name}",
+        "title": title if isinstance(title, str) else "",
+        "description": tool.description,
+        "is_on": is_on,
+        "destructive": hints.get("destructiveHint") is True,
+    }

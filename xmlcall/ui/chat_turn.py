@@ -1,0 +1,170 @@
+"""One turn of a chat, from a question that is kept to its end; and the model that all turns share.
+
+However a turn ends, its conversation can go on and its record says why: an answer, a person who stopped it, a model server that
+failed. What was begun stays, as in the terminal. Everything that happens is kept before it goes on, so a program that is killed
+leaves what `records.in_flight` reads.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from ..agent.asking_person import Stopped
+from ..agent.events import Answer, CallFinished, CallStarted, LoopEvent
+from ..agent.loop import ToolLoop
+from ..backends.base import Backend, KeptOpen
+from ..errors import XmlcallError
+from ..prompting.results import result_text
+from ..records.audit import AuditFile
+from ..turns.builder import TurnBuilder
+from ..turns.conversation import Conversation
+from ..turns.keeping import Keeper
+from ..turns.recorder import Recorder
+from ..types.call_note import CallNote
+from ..types.calls import Message
+from ..types.completion import Chunk, CompletionRequest
+from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
+from .approvals import CURRENT
+
+__all__ = ["PageAudit", "SharedBackend", "TurnUnderWay"]
+
+_STEP: Final = 8192  # characters after which the text of a turn is counted
+_TEXTS: Final = (TextDelta, ReasoningDelta, ToolArgumentDelta)
+_ENDED: Final = "left"  # outcome of a turn that a person stopped
+
+
+class SharedBackend(KeptOpen):
+    """One model for all turns: requests wait for each other, and each turn is told of its own.
+
+    Args:
+        backend: not yet open; it is opened and closed with this one.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self._backend.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close the model."""
+        await self._backend.__aexit__(kind, error, trace)
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`), once it is its turn."""
+        turn = CURRENT.get()
+        async with self._one_at_a_time:
+            if turn is not None:
+                turn.prompt(request.messages)
+            async with aclosing(self._backend.stream(request)) as chunks:
+                async for chunk in chunks:
+                    if turn is not None and chunk.text:
+                        turn.wrote(chunk.text)
+                    yield chunk
+
+
+class PageAudit:
+    """Appends notes of calls to one file, each with the conversation of its turn.
+
+    Args:
+        file: of the audit.
+    """
+
+    def __init__(self, file: AuditFile) -> None:
+        self._file = file
+
+    def __call__(self, note: CallNote) -> None:
+        """Append a note.
+
+        Raises:
+            XmlcallError: it could not be written.
+        """
+        turn = CURRENT.get()
+        self._file.conversation = turn.id.rpartition(".")[0] if turn else ""
+        self._file(note)
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnUnderWay:
+    """A turn that goes on.
+
+    Args:
+        loop: open.
+        keeper: has the conversation, with the question.
+        said: the conversation.
+        messages: that are sent, the question last.
+        builder: of the record.
+        recorder: has it.
+        task: that runs it.
+        servers: that have a call of it running.
+    """
+
+    loop: ToolLoop
+    keeper: Keeper
+    said: Conversation
+    messages: Sequence[Message]
+    builder: TurnBuilder
+    recorder: Recorder
+    task: asyncio.Task[None] | None = None
+    servers: dict[str, str] = field(default_factory=dict)
+    uncounted: int = 0
+
+    async def run(self) -> None:
+        """Go on until it has ended; only a mistake of this program is raised."""
+        CURRENT.set(self.builder)
+        outcome, error = "", ""
+        try:
+            await self._answered()
+        except (asyncio.CancelledError, Stopped):
+            outcome = _ENDED
+        except XmlcallError as failure:
+            outcome, error = "error", str(failure)
+        except Exception as mistake:
+            error = f"{type(mistake).__name__}: {mistake}"
+            raise
+        finally:
+            self._end(outcome or "error", error)
+
+    async def _answered(self) -> None:
+        async with aclosing(self.loop.run(self.messages, on_stop=self._stopped)) as events:
+            async for event in events:
+                self.keeper.note(event)
+                self._note(event)
+                if isinstance(event, Answer):
+                    self.said.end(event.messages)
+
+    def _stopped(self, messages: tuple[Message, ...]) -> None:
+        self.said.end(messages)
+
+    def _note(self, event: LoopEvent) -> None:
+        if isinstance(event, CallStarted):
+            self.servers[event.call.id] = event.host
+        elif isinstance(event, CallFinished):
+            self.servers.pop(event.call.id, None)
+        self.builder.note(event)
+        self.uncounted += len(event.text) if isinstance(event, _TEXTS) else 0
+        if self.uncounted >= _STEP or isinstance(event, CallFinished):
+            self.uncounted += len(result_text(event.result)) if isinstance(event, CallFinished) else 0
+            self.recorder.grew(self.builder, self.uncounted)
+            self.uncounted = 0
+        self.recorder.changed(self.builder)
+
+    def _end(self, outcome: str, error: str) -> None:
+        """Keep the conversation as it is now, and let others go on with it."""
+        try:
+            self.keeper.keep(self.said.messages, **({"error": error} if error else {}))
+        except XmlcallError as failure:
+            outcome, error = "error", f"{error} {failure}".strip()
+        finally:
+            self.keeper.leave()
+            if not self.builder.is_over or error:
+                self.builder.end(outcome, error=error)
+            self.recorder.grew(self.builder, self.uncounted + sum(len(each.content) for each in self.messages))
+            self.recorder.done(self.builder)
