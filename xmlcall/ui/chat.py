@@ -76,6 +76,10 @@ class ChatRoom:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.news.close()
 
+    def close(self) -> None:
+        """End what pages watch: a server that stops waits for its streams."""
+        self.news.close()
+
     # -- turns ---------------------------------------------------------------------------------------------------------------
 
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
@@ -229,7 +233,7 @@ class ChatRoom:
         live = ((kept, self.recorder.find(kept.id)) for kept in turns_of(self.store, conversation))
         return [builder.record() if builder else kept for kept, builder in live]
 
-    def find(self, turn: str) -> TurnRecord | None:
+    def kept_turn(self, turn: str) -> TurnRecord | None:
         """Return a kept turn; None if there is none of this id.
 
         Args:
