@@ -125,7 +125,14 @@ def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
     facts: dict[str, Any] = {"version": __version__, "recorded": True, "can_chat": False, "can_ask": False, "servers": []}
     if room is None:
         return facts | {"model": "", "way": "", "dialect": "", "lang": "en", "family": ""}
-    asked = {"model": room.loop.backend.model, "way": room.mode, "dialect": "", "lang": room.lang, "family": room.loop.family}
+    form = room.loop.format
+    asked = {
+        "model": room.loop.backend.model,
+        "way": room.loop.mode,
+        "dialect": form.dialect,
+        "lang": form.lang,
+        "family": form.family,
+    }
     return facts | asked | {"can_chat": True, "can_ask": True, "servers": room.servers()}
 
 
