@@ -194,7 +194,8 @@ class ChatRoom:
         return found
 
     def _over(self, conversation: str) -> None:
-        self._turns.pop(conversation, None)
+        if (turn := self._turns.pop(conversation, None)) is not None:
+            turn.leave()
         self.tell_news()
 
     # -- what is shown -------------------------------------------------------------------------------------------------------

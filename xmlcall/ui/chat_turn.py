@@ -115,6 +115,7 @@ class TurnUnderWay:
     task: asyncio.Task[None] | None = None
     servers: dict[str, str] = field(default_factory=dict)
     uncounted: int = 0
+    is_settled: bool = False
 
     async def run(self) -> None:
         """Go on until it has ended; only a mistake of this program is raised."""
@@ -131,6 +132,11 @@ class TurnUnderWay:
             raise
         finally:
             self._end(outcome or "error", error)
+
+    def leave(self) -> None:
+        """End what was stopped before it had begun to run; it has no effect on a turn that ran."""
+        if not self.is_settled:
+            self._end(_ENDED, "")
 
     async def _answered(self) -> None:
         async with aclosing(self.loop.run(self.messages, on_stop=self._stopped)) as events:
@@ -158,6 +164,7 @@ class TurnUnderWay:
 
     def _end(self, outcome: str, error: str) -> None:
         """Keep the conversation as it is now, and let others go on with it."""
+        self.is_settled = True
         try:
             self.keeper.keep(self.said.messages, **({"error": error} if error else {}))
         except XmlcallError as failure:
