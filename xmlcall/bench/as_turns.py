@@ -1,0 +1,281 @@
+"""A line of a run as a turn: what the model was sent, what it wrote, and how that is read now.
+
+A question has one reply, or several where the model was told what is wrong with its calls; none of them runs. A task of several
+turns is played, and its line has the replies as texts and what came of each call. Both become one `TurnRecord`, as the page shows
+a turn of any origin. What a line did not keep (the beginning that was written for the model, results of an older version) is
+missing here, too: a call that is not found in its reply's text stands at no place.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..agent.generate import Generated
+from ..backends.base import Capabilities
+from ..backends.finish_reason import finish_reason_of
+from ..backends.openai_wire import native_call
+from ..backends.scripted import ScriptedBackend
+from ..errors import UsageError
+from ..parsing.repeated_calls import once
+from ..prompting.feedback import results
+from ..records.as_json import tool_to_json
+from ..tools.catalog import Catalog
+from ..turns.builder import MOST_RESULT
+from ..turns.model import CallRecord, ReplyRecord, TurnRecord
+from ..turns.places import Said
+from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text
+from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
+from ..types.completion import Chunk
+from ..types.events import Event
+from ..types.tool import Tool
+from .case import Case
+from .store import Run
+from .ways import Settings, Way, format_of, generation, read_catalog, sent, way_of
+
+__all__ = ["turn_of_row"]
+
+_TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def turn_of_row(run: Run, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
+    """Return a line of a run as a turn.
+
+    Args:
+        run: that it is of.
+        case: that was asked; of a conversation, that of one turn.
+        row: the line, or the part of it that a verdict is about.
+        way: its name.
+
+    Raises:
+        UsageError: there is no such way.
+    """
+    chosen = way_of(way)
+    if "outcome" in row:
+        catalog, replies = _played(run, case, row["outcome"])
+        last = row["outcome"]["turns"][-1]
+        answer, outcome = str(last.get("answer", "")), str(last["stop_reason"])
+    else:
+        catalog = read_catalog(chosen, case, run.settings)
+        replies = asyncio.run(_rounds(run, case, row["rounds"], chosen))
+        answer = _shown(replies[-1]) if replies else ""
+        calls = any(call.arguments is not None for reply in replies for call in reply.calls)
+        outcome = "tool_calls" if calls else "end"
+    first = row["rounds"][0] if row["rounds"] else {}
+    return TurnRecord(
+        id=f"{case.id}.{way}",
+        source="run",
+        began=str(run.about.get("started", "")),
+        model=str(run.about.get("model", "")),
+        way="native" if chosen.is_native else "xml",
+        dialect=chosen.dialect,
+        lang=run.settings.lang,
+        family=run.settings.family or "",
+        question=next((str(each["content"]) for each in reversed(case.messages) if each.get("role") == "user"), ""),
+        tools=tuple(map(tool_to_json, catalog)),
+        replies=tuple(replies),
+        outcome=outcome,
+        answer=answer,
+        first_token_seconds=first.get("first_event_seconds"),
+        seconds=sum(kept.get("seconds", 0.0) for kept in row["rounds"]),
+    )
+
+
+def _shown(reply: ReplyRecord) -> str:
+    return "".join(reply.raw[span.start : span.end] for span in reply.spans if span.kind == "text")
+
+
+# -- a question ----------------------------------------------------------------------------------------------------------------
+
+
+async def _rounds(run: Run, case: Case, rounds: Sequence[Mapping[str, Any]], way: Way) -> list[ReplyRecord]:
+    """Read the replies to a question, each with the prompt that it answers."""
+    settings, catalog = run.settings, read_catalog(way, case, run.settings)
+    prompt, replies = sent(way, case, settings, rounds), list[ReplyRecord]()
+    said = tuple(_message(each) for each in case.messages)
+    for kept in rounds:
+        for text in kept.get("described", ()):  # replies that only asked for descriptions of tools
+            replies.append(read_reply(text, catalog, number=len(replies) + 1, conversation=prompt))
+        reading, generated = await _generated(case, kept, way, settings, reasoning_open=bool(run.about.get("reasoning_open")))
+        reply, _ = once(generated.reply, str(case.messages[-1]["content"]) if case.messages else "")
+        reading.settle(reply)
+        replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, Said(prompt, said, catalog), generated))
+        told = _feedback(generated, case, way, settings)
+        prompt = (*prompt, Message(role="assistant", content=generated.text), *told)
+    return replies
+
+
+def _message(told: Mapping[str, Any]) -> Message:
+    content = told.get("content")
+    role = told.get("role")
+    return Message(
+        role=role if role in ("system", "user", "assistant", "tool") else "user",
+        content=content if isinstance(content, str) else "",
+    )
+
+
+async def _generated(
+    case: Case, kept: Mapping[str, Any], way: Way, settings: Settings, *, reasoning_open: bool
+) -> tuple[Reading, Generated]:
+    """Read a kept reply as if it came from the model now."""
+    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
+    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
+    end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
+    server = Capabilities(server="scripted", reasoning_open=reasoning_open)
+    reading = Reading()
+    async for event in generation(way, case, (), ScriptedBackend([[chunk, end]], capabilities=server), settings):
+        if isinstance(event, Generated):
+            return reading, event
+        if isinstance(event, Event):
+            reading.take([event])
+    raise AssertionError("a reply ends with a Generated")
+
+
+def _record(
+    number: int,
+    kept: Mapping[str, Any],
+    reading: Reading,
+    reply: Reply,
+    prompt: Sequence[Message],
+    said: Said,
+    generated: Generated,
+) -> ReplyRecord:
+    raw, usage = kept.get("text", ""), kept.get("usage") or {}
+    tokens: dict[str, Any] = {name: usage.get(name) for name in _TOKENS}
+    return ReplyRecord(
+        number=number,
+        prompt=prompt_of(prompt),
+        raw=raw,
+        spans=reading.spans(len(raw)),
+        repairs=reading.marks(),
+        calls=tuple(_call(read, raw, said) for read in reading.calls),
+        reasoning="".join(reading.reasoning),
+        finish_reason=reply.finish_reason,
+        refusal=generated.refusal,
+        first_token_seconds=kept.get("first_event_seconds"),
+        seconds=kept.get("seconds"),
+        **tokens,
+    )
+
+
+def _call(read: ReadCall, raw: str, said: Said, **facts: Any) -> CallRecord:
+    outcome = {"outcome": "not started"} if read.call is None else {}
+    return call_record(read, raw, said, **{"id": f"call_{read.index}", **outcome, **facts})
+
+
+def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) -> tuple[Message, ...]:
+    """Return what the model was told of calls none of which could run."""
+    calls = generated.reply.calls
+    if not calls or any(isinstance(call, ToolCall) for call in calls):
+        return ()
+    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
+    told = results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
+    return (Message(role="user", content=told),)
+
+
+# -- a task --------------------------------------------------------------------------------------------------------------------
+
+
+def _played(run: Run, case: Case, outcome: Mapping[str, Any]) -> tuple[Catalog, list[ReplyRecord]]:
+    """Read the replies of a task, or of a turn of a conversation."""
+    catalog = Catalog(list(_tools_of(outcome.get("tools") or ())) or list(case.tools))
+    words = [str(each["content"]) for each in case.messages if each.get("role") == "user"]
+    before, turns = list(outcome.get("before") or ()), list(outcome["turns"])
+    said: list[Message] = []
+    replies: list[ReplyRecord] = []
+    for place, played in enumerate((*before, *turns)):
+        told = played.get("said") or words[place : place + 1]
+        said += [Message(role="user", content=str(text)) for text in told]
+        waiting = list(played["calls"])
+        for number, text in enumerate(played["replies"], start=1):
+            reading = _reading(run, text, catalog, said)
+            calls = _calls_of(waiting, number, reading, is_last=number == len(played["replies"]))
+            waiting = [call for call in waiting if not any(call is each for each in calls)]
+            if place >= len(before):
+                replies.append(_played_reply(reading, text, len(replies) + 1, calls, said, catalog))
+            said.append(Message(role="assistant", content=text))
+            said += [Message(role="tool", name=str(call["name"]), content=_answer(call)) for call in calls]
+    return catalog, replies
+
+
+def _reading(run: Run, text: str, catalog: Catalog, said: Sequence[Message]) -> ReadText:
+    return read_text(text, catalog, said, reasoning_open=bool(run.about.get("reasoning_open")))
+
+
+def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText, *, is_last: bool) -> list[Mapping[str, Any]]:
+    """Return the calls of a reply among those that are left of its turn: by its number, or as many as are found in it.
+
+    The text of one that was begun for the model may hold none, although it was one.
+    """
+    if any("reply" in call for call in waiting):
+        return [call for call in waiting if call.get("reply") == number]
+    found = sum(call.call is not None and not call.is_left_out for call in read.reading.calls)
+    return list(waiting if is_last else waiting[: found or 1])
+
+
+def _played_reply(
+    read: ReadText, text: str, number: int, calls: Sequence[Mapping[str, Any]], said: Sequence[Message], catalog: Catalog
+) -> ReplyRecord:
+    """Return a reply of a task, with its calls as they were and what came of them."""
+    reading, before = read.reading, Said(tuple(said), tuple(said), catalog)
+    left = [each for each in reading.calls if each.call is not None and not each.is_left_out]
+    facts: dict[int, dict[str, Any]] = {}
+    for call in calls:
+        found = next((each for each in left if each.call is not None and _is_of(each.call, call)), None)
+        if found is None:
+            raw = RawCall(index=len(reading.calls), name=str(call["name"]), dialect="")
+            found = ReadCall(len(reading.calls), raw.name, "", 0, 0, _as_played(call, raw))
+            reading.calls.append(found)
+        else:
+            left = left[left.index(found) + 1 :]
+        facts[found.index] = _facts(call)
+    return ReplyRecord(
+        number=number,
+        prompt=prompt_of(said),
+        raw=text,
+        spans=reading.spans(len(text)),
+        repairs=reading.marks(),
+        calls=tuple(_call(each, text, before, **facts.get(each.index, {})) for each in reading.calls),
+        finish_reason=read.reply.finish_reason,
+        refusal=read.refusal,
+    )
+
+
+def _is_of(call: ToolCall | InvalidCall, played: Mapping[str, Any]) -> bool:
+    if call.name != played["name"]:
+        return False
+    return ("arguments" not in played) or (isinstance(call, ToolCall) and call.arguments == played["arguments"])
+
+
+def _as_played(played: Mapping[str, Any], raw: RawCall) -> ToolCall | InvalidCall:
+    id, arguments = f"call_{raw.index}", played.get("arguments")
+    if isinstance(arguments, dict) and not played.get("issues"):
+        return ToolCall(id=id, name=raw.name, arguments=arguments, raw=raw)
+    return InvalidCall(id=id, name=raw.name, issues=tuple(map(_issue, played.get("issues", ()))), raw=raw)
+
+
+def _issue(told: Mapping[str, Any]) -> Issue:
+    return Issue(code=str(told.get("code", "")), path=str(told.get("path", "$")), message=str(told.get("message", "")))
+
+
+def _facts(played: Mapping[str, Any]) -> dict[str, Any]:
+    if "result" in played:
+        text = str(played["result"])
+        outcome = "error" if played.get("is_error") else "ok"
+        return {"outcome": outcome, "result": text[:MOST_RESULT], "result_size": len(text)}
+    if "denied" in played:
+        return {"outcome": "denied", "reason": str(played["denied"])}
+    return {"outcome": "rejected"} if played.get("issues") else {}
+
+
+def _answer(played: Mapping[str, Any]) -> str:
+    """Return what the model was told of a call."""
+    issues = " ".join(str(told.get("message", "")) for told in played.get("issues", ()))
+    return str(played.get("result") or played.get("denied") or issues)
+
+
+def _tools_of(told: Sequence[Mapping[str, Any]]) -> Iterator[Tool]:
+    for each in told:
+        try:
+            yield Tool(**each) if "input_schema" in each else Tool.from_mcp(each)
+        except (UsageError, TypeError, KeyError):
+            continue
