@@ -99,11 +99,12 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
     before: TurnRecord | None = None
     try:
         while (builder := recorder.find(id)) is not None:
+            is_over = builder.is_over  # before the record: while it is sent on, the turn may end
             now = builder.record()
             if told := change(before, now):
                 yield told
             before = now
-            if builder.is_over:
+            if is_over:
                 break
             while id not in await first:
                 first = asyncio.ensure_future(anext(watched))

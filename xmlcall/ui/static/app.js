@@ -64,7 +64,7 @@ function drawHeader(name) {
   const facts = h("div", { className: "facts" },
     h("span", { className: "model", title: about.model }, about.model ?? ""),
     about.way ? h("span", { className: "chip" }, about.way) : null,
-    h("button", { className: "plain", onclick: switchLanguage, "aria-label": t("switch.language") }, language() === "zh" ? "EN" : "中文"),
+    h("button", { className: "plain", onclick: switchLanguage, title: t("switch.language"), lang: language() === "zh" ? "en" : "zh" }, language() === "zh" ? "EN" : "中文"),
     h("button", { className: "plain", onclick: switchTheme, "aria-label": t("switch.theme") }, isDark() ? "☀" : "☾"),
     h("button", { className: "plain", onclick: showKeys, "aria-label": t("keys.title") }, "?"));
   const lost = h("div", { className: "lost", id: "lost", hidden: true }, t("lost"));

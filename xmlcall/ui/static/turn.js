@@ -89,8 +89,11 @@ function renderReply(section, reply, options) {
   const ties = { opened: new Set(), onPoint };
   let shown = reply;
   let drawnCalls = "";
+  let pinned = null; // what was clicked stays marked: the page scrolls, and the mouse is elsewhere then
 
-  function onPoint(value, scrolls) {
+  function onPoint(pointed, scrolls) {
+    if (scrolls) pinned = pointed;
+    const value = pointed ?? pinned;
     spans.unmark();
     promptView.unmark();
     if (!value) return;
