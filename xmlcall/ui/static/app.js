@@ -149,12 +149,18 @@ async function start() {
     await show();
     follow();
   } catch (error) {
-    fill(document.getElementById("main"), h("p", { className: "error", role: "alert" }, String(error.message)));
+    tellFailure(error);
   }
+}
+
+/** Show what nobody foresaw: a blank page says nothing. */
+function tellFailure(error) {
+  document.getElementById("main").prepend(h("p", { className: "error", role: "alert" }, String(error?.message ?? error)));
 }
 
 followTheme();
 chooseLanguage(language());
 addEventListener("hashchange", show);
+addEventListener("unhandledrejection", (event) => tellFailure(event.reason));
 addEventListener("keydown", onKey);
 start();

@@ -22,7 +22,7 @@ export function mount(container, [given]) {
   const problem = h("p", { className: "error", role: "alert", hidden: true });
   const input = h("textarea", { rows: 2, placeholder: t("chat.ask"), "aria-label": t("chat.ask"), onkeydown: onInputKey });
   const send = h("button", { className: "main", onclick: ask }, t("chat.send"));
-  const stop = h("button", { className: "danger", hidden: true, onclick: stopTurn }, t("stop"));
+  const stop = h("button", { className: "danger", hidden: true, onclick: () => stopTurn() }, t("stop"));
   const cards = new Map(); // id of a question -> card
   const followed = new Map(); // id of a turn -> what ends following it
   let conversation = given ?? null;
