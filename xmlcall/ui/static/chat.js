@@ -87,7 +87,7 @@ export function mount(container, [given]) {
         end();
         followed.delete(id);
         if (underWay === id) setUnderWay(null);
-        say(record?.answer ? record.answer.slice(0, 500) : outcomeText(record?.outcome ?? ""));
+        say(record?.answer ? record.answer.slice(0, 500) : outcomeText(record?.outcome ?? "", "chat"));
       },
     });
     followed.set(id, end);
@@ -243,7 +243,7 @@ function turnView(box, turn, ties) {
     const parts = shown.replies.filter((reply) => reply.is_kept).flatMap((reply) => [markdownOf(reply), ...reply.calls.map((call) => callLine(call, opened))]);
     const isOver = Boolean(shown.outcome);
     fill(body, parts, isOver || parts.length ? null : h("p", { className: "soft running" }, ` ${t("chat.thinking")}`), shown.error ? h("p", { className: "error" }, visible(shown.error)) : null,
-      isOver && shown.outcome !== "end" ? h("p", { className: "small soft" }, outcomeText(shown.outcome)) : null);
+      isOver && shown.outcome !== "end" ? h("p", { className: "small soft" }, outcomeText(shown.outcome, shown.source)) : null);
     if (details.open) drawDetails();
   }
 

@@ -126,7 +126,7 @@ export function rowOf(data, href = `#/turn/${encodeURIComponent(data.id)}`) {
   ].filter(Boolean);
   return h("li", { data: { id: data.id } }, h("a", { href },
     h("div", { className: "row" },
-      h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome)),
+      h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome, data.source)),
       h("span", { className: "clip question-line" }, visible(beginning(data.question, 160)) || t("no_question")),
       h("span", { className: "row push" }, chips)),
     h("div", { className: "soft small clip" }, facts.join(" · ")),

@@ -21,7 +21,7 @@ export function questionCard(data) {
   const editor = h("div", { className: "column", hidden: true });
   const text = h("textarea", { className: "mono", rows: 6, spellcheck: "false", "aria-label": t("ask.edit"), value: JSON.stringify(data.call.arguments ?? {}, null, 2) });
   const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t("ask.title"), onkeydown: onKey },
-    h("div", { className: "pad column" }, h("h2", null, t("ask.title")), warnings(data), callCard({ ...data.call, repairs: data.call.repairs ?? [] }, TIES),
+    h("div", { className: "pad column" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))), warnings(data), callCard(data.call, TIES),
       tellChanges(data), problem, editor, reason, buttons, h("p", { className: "soft small" }, t("ask.keys"))));
   let isOver = false;
 

@@ -65,7 +65,7 @@ export function factsOf(turn) {
   const outcome = turn.outcome || "running";
   const isGood = ["end", "tool_calls", "stop"].includes(outcome);
   return [
-    h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome)),
+    h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome, turn.source)),
     chip(turn.verdict ? `${t("verdict")}: ${turn.verdict}` : "", "bad"),
     chip(turn.model), chip([turn.way, turn.dialect].filter(Boolean).join(" · ")), chip(visible(turn.client)),
     turn.began ? h("span", { className: "soft small" }, new Date(turn.began).toLocaleString()) : null,
@@ -73,8 +73,11 @@ export function factsOf(turn) {
   ];
 }
 
-/** Return in words how a turn ended. */
-export const outcomeText = (outcome) => (has(`end.${outcome}`) ? t(`end.${outcome}`) : visible(outcome));
+/** Return in words how a turn ended. @param {string} source of the turn: who leaves a chat is the person, who stops it */
+export function outcomeText(outcome, source = "") {
+  if (outcome === "left" && (source === "chat" || source === "conversation")) return t("end.stopped");
+  return has(`end.${outcome}`) ? t(`end.${outcome}`) : visible(outcome);
+}
 
 function renderReply(section, reply, options) {
   const head = h("div", { className: "row reply-head" });

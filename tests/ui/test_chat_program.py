@@ -1,0 +1,174 @@
+"""`xmlcall ui` as a program: the same conversations as in the terminal, also after it was killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cli_harness import HOSTILE, XMLCALL, call, environment, model_server, run_cli
+from servers.started import ProcessFiles
+
+from xmlcall.records.store import Store
+
+SECONDS = 30.0
+
+
+class Page:
+    """A running program, and a browser at it."""
+
+    def __init__(self, process: "subprocess.Popen[str]", browser: httpx.Client) -> None:
+        self.process, self._browser = process, browser
+
+    def get(self, path: str) -> Any:
+        answer = self._browser.get(f"/ui/api/{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: dict[str, Any] | None = None, status: int = 202) -> Any:
+        answer = self._browser.post(f"/ui/api/{path}", json=body or {})
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def question(self, conversation: str) -> dict[str, Any]:
+        [found] = self._until(lambda: self.get(f"chat/{conversation}")["questions"])
+        assert isinstance(found, dict)
+        return found
+
+    def over(self, conversation: str) -> dict[str, Any]:
+        """Wait for the end of the turn that goes on; give it."""
+        shown = self._until(lambda: None if (got := self.get(f"chat/{conversation}"))["conversation"]["turn"] else got)
+        last = shown["turns"][-1]
+        assert isinstance(last, dict)
+        return last
+
+    def _until(self, look: Any) -> Any:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            if found := look():
+                return found
+            time.sleep(0.05)
+        raise AssertionError("it did not come")
+
+
+@contextmanager
+def page(tmp_path: Path, *arguments: str) -> Iterator[Page]:
+    """Run `xmlcall ui`; it is ended as Ctrl-C ends it, if it still runs."""
+    command = [*XMLCALL, "ui", "--no-browser", "--port", "0", "--mcp", "mcp.json", *arguments]
+    with (tmp_path / "stderr").open("a") as told:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=told, text=True, cwd=tmp_path, env=environment(tmp_path)
+        )
+    assert process.stdout
+    try:
+        address = process.stdout.readline().strip()
+        assert "/ui/?token=" in address, (tmp_path / "stderr").read_text()
+        with httpx.Client(base_url=address.partition("/ui/")[0], follow_redirects=True, timeout=SECONDS) as browser:
+            browser.get(address)
+            yield Page(process, browser)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) in (0, 130), (tmp_path / "stderr").read_text()
+        process.stdout.close()
+
+
+def configured(tmp_path: Path, mode: str = "good") -> None:
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
+
+
+def test_a_conversation_goes_from_the_page_to_the_terminal_and_back(tmp_path: Path) -> None:
+    configured(tmp_path)
+    steps = [call("echo", text="hi"), "Done.", "In the terminal.", "Back."]
+    with model_server(*steps) as (url, _), page(tmp_path, "--model", url) as opened:
+        begun = opened.post("chat", {"conversation": None, "question": "Echo hi"})
+        conversation = begun["conversation"]
+        question = opened.question(conversation)
+        assert (question["target"], question["call"]["arguments"]) == ("files.echo", {"text": "hi"})
+        resumed = ("chat", "--resume", conversation, "--mcp", "mcp.json", "--model", url)
+        held = run_cli(*resumed, home=tmp_path, stdin="And now?\n")
+        assert (held.returncode, held.stdout) == (2, "")
+        assert f"conversation {conversation} is open in another program just now" in held.stderr
+        opened.post(f"questions/{question['id']}", {"answer": "yes"}, 200)
+        assert opened.over(conversation)["answer"] == "Done."
+        listed = run_cli("log", "list", home=tmp_path)
+        assert conversation in listed.stdout
+        assert "Echo hi" in listed.stdout
+        done = run_cli(*resumed, home=tmp_path, stdin="And now?\n")
+        assert (done.returncode, done.stdout) == (0, "In the terminal.\n")
+        assert [turn["question"] for turn in opened.get(f"chat/{conversation}")["turns"]] == ["Echo hi", "And now?"]
+        opened.post("chat", {"conversation": conversation, "question": "Here again"})
+        assert opened.over(conversation)["answer"] == "Back."
+        shown = json.loads(run_cli("log", "export", conversation, "--json", home=tmp_path).stdout)
+        assert [turn["id"] for turn in shown["turns"]] == [f"{conversation}.{number}" for number in (1, 2, 3)]
+
+
+def test_a_conversation_of_the_terminal_is_held_there(tmp_path: Path) -> None:
+    configured(tmp_path)
+    with model_server("From the terminal.", "From the page.") as (url, _):
+        run_cli("chat", "--mcp", "mcp.json", "--model", url, home=tmp_path, stdin="Hello\n")
+        path = tmp_path / "records" / "conversations.db"
+        with page(tmp_path, "--model", url) as opened:
+            with Store(path) as store:
+                [found] = store.listed()
+                store.hold(found.id)
+                told = opened.post("chat", {"conversation": found.id, "question": "And?"}, 409)
+                assert "is open in another program" in told["error"]["message"]
+            opened.get("recorded")  # reads the same file, and must not free what is held
+            opened.post("chat", {"conversation": found.id, "question": "And?"})
+            assert opened.over(found.id)["answer"] == "From the page."
+
+
+def test_reading_the_store_frees_nothing_that_is_held(tmp_path: Path) -> None:
+    configured(tmp_path)
+    with model_server(call("echo", text="hi"), "Done.") as (url, _), page(tmp_path, "--model", url) as opened:
+        conversation = opened.post("chat", {"conversation": None, "question": "Echo"})["conversation"]
+        question = opened.question(conversation)
+        opened.get("recorded")
+        opened.get(f"conversations/{conversation}")
+        held = run_cli("chat", "--resume", conversation, "--mcp", "mcp.json", "--model", url, home=tmp_path, stdin="Now?\n")
+        assert held.returncode == 2
+        opened.post(f"questions/{question['id']}", {"answer": "no"}, 200)
+        assert opened.over(conversation)["answer"] == "Done."
+
+
+def test_a_program_that_is_killed_in_a_call(tmp_path: Path) -> None:
+    configured(tmp_path, "hang_call")
+    with model_server(call("echo", text="hi"), "I do not know.") as (url, fake):
+        with page(tmp_path, "--model", url, "--allow", "files.*") as opened:
+            conversation = opened.post("chat", {"conversation": None, "question": "Echo"})["conversation"]
+            opened._until(lambda: [each for turn in opened.get(f"chat/{conversation}")["turns"] for each in _calls(turn)])
+            opened._until(lambda: _calls(opened.get(f"chat/{conversation}")["turns"][0])[0]["outcome"] == "running")
+            os.kill(opened.process.pid, signal.SIGKILL)
+            opened.process.wait(SECONDS)
+        with page(tmp_path, "--model", url) as opened:
+            [turn] = opened.get(f"chat/{conversation}")["turns"]
+            assert _calls(turn)[0]["outcome"] == "unknown"
+            opened.post("chat", {"conversation": conversation, "question": "Did it run?"})
+            assert opened.over(conversation)["answer"] == "I do not know."
+        sent = fake.bodies[-1]["messages"]
+        assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
+        assert "not known whether it did its work" in sent[3]["content"]
+
+
+def test_without_records_nothing_is_kept(tmp_path: Path) -> None:
+    configured(tmp_path)
+    with model_server("Hello.") as (url, _), page(tmp_path, "--model", url, "--no-record") as opened:
+        conversation = opened.post("chat", {"conversation": None, "question": "Hi"})["conversation"]
+        assert opened.over(conversation)["answer"] == "Hello."
+        assert not (tmp_path / "records" / "audit.jsonl").exists()
+        path = tmp_path / "records" / "conversations.db"
+        if path.exists():
+            with Store(path) as store:
+                assert store.listed() == []
+
+
+def _calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for reply in turn["replies"] for each in reply["calls"]]
