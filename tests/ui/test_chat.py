@@ -92,6 +92,9 @@ async def test_a_failing_model_server_ends_the_turn_and_not_the_chat() -> None:
         assert seen["outcome"] == "error"
         assert "it is gone" in seen["error"]
         assert stage.room.store.messages(conversation) == []
+        kept = stage.room.kept_turn(turn)
+        assert kept is not None
+        assert (kept.outcome, kept.error) == ("error", seen["error"])
         _, turn = await stage.ask("Hello?", conversation)
         assert turn == f"{conversation}.2"
         assert (await stage.over(turn))["answer"] == "Here again."

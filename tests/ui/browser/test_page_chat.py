@@ -52,7 +52,7 @@ def test_a_call_is_allowed(opened: Open, chatting: Program, model: ScriptedModel
     line = window.page.locator(".call-line summary")
     assert "ran" in line.inner_text()
     line.click()
-    assert "Allowed by: person" in window.page.locator(".call-line").inner_text()
+    window.page.locator(".call-line").get_by_text("Allowed by: person").wait_for()
 
 
 def test_a_call_is_denied_with_a_reason(opened: Open, chatting: Program, model: ScriptedModel) -> None:
@@ -194,7 +194,7 @@ def test_the_chat_is_accessible_and_fits_a_phone(opened: Open, chatting: Program
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 375
     assert serious(window.page) == []
     window.page.goto(f"{chatting.origin}/ui/#/recorded")
-    window.page.locator(".list a").first.click()
+    window.page.locator("a[href^='#/recorded/conversation']").first.click()
     window.page.locator(".turn-box .raw").first.wait_for()
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 375
     assert serious(window.page) == []
