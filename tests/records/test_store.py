@@ -164,3 +164,62 @@ def test_what_is_in_flight() -> None:
     cut = in_flight([asked, reply, started, ended, event("step")])
     assert cut is not None
     assert (cut.reply, cut.calls) == (None, ())
+
+
+def test_a_store_in_memory_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store(None) as store:
+        store.hold("abcd0001")
+        store.write("abcd0001", "asked", {"text": "Hi"}, TALK)
+        store.free("abcd0001")
+        assert store.messages("abcd0001") == TALK
+    with Store(None) as store:
+        assert store.listed() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_beside_it_does_not_free_what_is_held(path: Path) -> None:
+    """POSIX frees the locks of a program as soon as it closes any of its openings of the file."""
+    code = "import sys; from pathlib import Path; from xmlcall.records.store import Store\n"
+    code += "with Store(Path(sys.argv[1])) as store: store.hold('abcd0001')"
+    with Store(path) as store:
+        store.write("abcd0001", "asked", {}, TALK)
+        store.hold("abcd0001")
+        with Store(path) as other:
+            assert other.messages("abcd0001") == TALK
+        held = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+        assert "is open in another program just now" in held.stderr
+        store.free("abcd0001")
+    freed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert (freed.returncode, freed.stderr) == (0, "")
+
+
+def test_a_branch_has_what_happened_before_its_turn(path: Path) -> None:
+    with Store(path) as store:
+        for text in ("One", "Two"):
+            store.write("abcd0001", "asked", {"text": text}, TALK, model="m")
+            store.write("abcd0001", "kept", {"of": text})
+        branch = store.branch("abcd0001", 2, TALK[:1])
+        events = [(event.kind, event.body.get("text") or event.body.get("of")) for event in store.events(branch)]
+        assert events == [("branched", None), ("asked", "One"), ("kept", "One")]
+        assert (store.messages(branch), store.find(branch).model) == (TALK[:1], "m")
+        assert store.messages("abcd0001") == TALK
+        assert [(each.id, each.parent, each.turn) for each in store.branches("abcd0001")] == [(branch, "abcd0001", 2)]
+        assert store.branch_of(branch) == store.branches("abcd0001")[0]
+        assert store.branch_of("abcd0001") is None
+        assert in_flight(store.events(branch)) is None
+        for turn in (0, -1, 3):
+            with pytest.raises(UsageError, match="has no turn"):
+                store.branch("abcd0001", turn, [])
+        assert len(store.listed()) == 2
+
+
+def test_a_file_of_before_there_were_branches(path: Path) -> None:
+    with Store(path) as store:
+        store.write("abcd0001", "asked", {"text": "One"}, TALK)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("DROP INDEX branch_of_conversation")
+        database.commit()
+    with Store(path) as store:
+        assert store.branches("abcd0001") == []
+        assert store.messages("abcd0001") == TALK

@@ -151,6 +151,7 @@ class _Turn:
         replies = tuple(self._reply(number, place) for number, place in enumerate(self._places(), start=1))
         answer = next((event for event in self._events if event.kind == "answer"), None)
         last = self._events[self._places()[-1]].body if replies else {}
+        error = next((_text(event.body, "error") for event in self._events if event.kind == "kept"), "")
         outcome = _text(answer.body, "stop_reason") if answer is not None else "left" if self._was_left() else ""
         return TurnRecord(
             id=id,
@@ -164,7 +165,8 @@ class _Turn:
             question=self._question,
             tools=tuple(map(tool_to_json, self._catalog)),
             replies=replies,
-            outcome=outcome,
+            outcome="error" if error else outcome,
+            error=error,
             answer=_text(last, "text") if answer is not None else "",
             seconds=_between(self._asked, answer) if answer is not None else None,
         )
