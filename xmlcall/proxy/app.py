@@ -127,7 +127,7 @@ def app_of(
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
-        routes=[*beside, *routes, route("/openapi.json", "GET", describe)],
+        routes=[*routes, route("/openapi.json", "GET", describe), *beside],
         lifespan=lifespan,
         middleware=[] if engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},
