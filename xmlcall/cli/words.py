@@ -157,8 +157,9 @@ EN = {
     "help_prompt": "list the prompts of the servers; with a name, put one into the line, to be sent or changed",
     "no_prompts": "no server has prompts",
     "help_save": "write the conversation to NAME.md or NAME.json",
-    "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command, Ctrl-R "
-    "searches earlier questions. Ctrl-C stops an answer, and what was said so far stays.",
+    "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command; the "
+    "right arrow takes what a server suggests behind the line. Ctrl-R searches earlier questions. Ctrl-C stops an answer, and "
+    "what was said so far stays.",
     "servers_usage": "expected /servers, /servers off NAME or /servers on NAME",
     "server_answers": "answers, tools: {count}",
     "server_starting": "still starting",
@@ -323,7 +324,8 @@ ZH = {
     "help_prompt": "列出服务器的提示；给出名称时把它放进输入行，可修改或发送",
     "no_prompts": "没有服务器提供提示",
     "help_save": "把对话写入 名称.md 或 名称.json",
-    "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，Ctrl-R 搜索以前的问题。"
+    "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，"
+    "右方向键采用服务器的建议，Ctrl-R 搜索以前的问题。"
     "Ctrl-C 停止回答，已说的内容保留。",
     "servers_usage": "应输入 /servers、/servers off 名称 或 /servers on 名称",
     "server_answers": "可用，工具：{count} 个",
