@@ -380,6 +380,43 @@ async def test_a_task_that_fails_says_why(mode: str, told: str, tmp_path: Path) 
             await host.call("slow", {})
 
 
+@pytest.mark.parametrize(
+    ("mode", "result"),
+    [("steps", "the result"), ("cancelled", "cancelled"), ("forgetful", "unknown"), ("no_tasks", "unknown")],
+)
+async def test_a_task_of_another_connection_is_asked_for(mode: str, result: str, tmp_path: Path) -> None:
+    ids: list[str] = []
+    async with McpHost(tasking("steps", tmp_path)) as host:
+        await host.tools()
+        await host.call("slow", {}, on_task=ids.append)
+    async with McpHost(tasking(mode, tmp_path)) as host:
+        found = await host.task_result("slow", ids[0])
+        assert (found if isinstance(found, str) else text_of(found)) == result
+
+
+async def test_a_task_of_another_connection_that_failed_says_why(tmp_path: Path) -> None:
+    async with McpHost(tasking("fails", tmp_path)) as host:
+        with pytest.raises(ToolHostProtocolError, match="the oven is cold") as failed:
+            await host.task_result("slow", "t1")
+        assert failed.value.reason == "error"
+
+
+async def test_a_task_is_cancelled_when_time_is_up_but_not_when_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 3.0)
+    async with McpHost(tasking("endless", tmp_path)) as host:
+        asked = asyncio.create_task(host.task_result("slow", "t1"))
+        await until(lambda: "tasks/get" in received(tmp_path), "the first look at the task")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert '"tasks/cancel"' not in received(tmp_path)
+        with pytest.raises(ToolHostUnavailable, match=r"no answer within 0\.6 s"):
+            await host.task_result("slow", "t1", timeout=0.2)
+        assert received(tmp_path).count('"tasks/cancel"') == 1
+
+
 async def test_the_task_of_server_everything_asks_and_ends() -> None:
     asked: list[Any] = []
     told: list[str] = []

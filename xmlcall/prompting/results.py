@@ -158,7 +158,7 @@ def stopped(kind: str, format: PromptFormat) -> str:
     """Say what became of something when its turn was ended from outside.
 
     Args:
-        kind: `running` (a call that had started), `not_begun` (a call) or `answer`.
+        kind: `running` (a call that had started), `cancelled` (one, by its server), `not_begun` (one) or `answer`.
         format: how the model is spoken to.
     """
     return format.render("stopped", kind=kind).strip()

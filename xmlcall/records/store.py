@@ -74,7 +74,7 @@ class KeptEvent:
 
     Args:
         time: in UTC.
-        kind: `asked`, `reply`, `started`, `ended`, `step`, `answer`, `kept` or `recovered`.
+        kind: `asked`, `reply`, `started`, `task`, `ended`, `step`, `answer`, `kept` or `recovered`.
         body: a JSON object, by the kind.
     """
 
