@@ -29,13 +29,16 @@ from .own_tools import OwnTool, describing_tool
 from .policy import Decision, Policy, Proposal
 from .result_check import checked
 
-__all__ = ["OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
+__all__ = ["CALLER", "OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
 
 UNKNOWN: Final = "(unknown)"
 """Stands for a server's name where it may be one of several."""
+
+CALLER: Final = "(the caller)"
+"""Stands for a server's name where the caller has run a tool."""
 
 _REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
 
@@ -54,6 +57,7 @@ class Calling:
         audit: is told of each call before it runs and after; None for nobody.
         files: folder for pictures, sound and other data of results; None to keep none.
         own: tools of our own, by the names under which they are offered.
+        of_caller: tools that the caller runs: what they return is none of any server here.
     """
 
     router: Router
@@ -65,6 +69,7 @@ class Calling:
     audit: Audit | None = None
     files: Path | None = None
     own: Mapping[str, OwnTool] = field(default_factory=dict)
+    of_caller: frozenset[str] = frozenset()
 
     async def run(
         self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
@@ -133,6 +138,8 @@ class Calling:
         """Return the server of a tool; "" for the tool that describes tools. Results of some families do not name their tool."""
         if name and self.offered is not None and name == self.offered.own:
             return ""
+        if name in self.of_caller:
+            return CALLER
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
 

@@ -125,10 +125,11 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
     """Say why a call did not run although it could.
 
     Args:
-        kind: `not_allowed`, `said_no` (the person), `repeated` or `gone` (the tool).
+        kind: `not_allowed`, `said_no` (the person), `nobody` (to ask), `nobody_rule` (a rule asks), `repeated` or `gone` (the
+            tool).
         format: how the model is spoken to.
         count: how often a repeated call came.
-        why: the person's reason for a no, in their words.
+        why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, or the rule.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
 
