@@ -326,6 +326,47 @@ async def test_log_messages_arrive_from_the_wanted_level_on(server: tuple[Server
         assert "level warning\n" in record.read_text()
 
 
+# -- addresses to visit before a call -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "result", "asked"),
+    [
+        ("visit_first", "accept", "connected", 1),
+        ("visit_first", "decline", "error -32042", 1),
+        ("visit_for_ever", "accept", "error -32042", 1),  # it is asked once
+        ("visit_odd", "accept", "error -32042", 0),  # no address of the web
+        ("rpc_error", "accept", "error -32042", 0),  # none at all
+    ],
+)
+async def test_an_address_is_visited_and_the_call_made_again(mode: str, action: Any, result: str, asked: int) -> None:
+    requests: list[Any] = []
+
+    async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
+        requests.append(request)
+        await asyncio.sleep(0.5)  # longer than the limit of the call, which rests
+        return ElicitAnswer(action=action)
+
+    server = StdioServer(name="bank", command=sys.executable, args=(str(Path(ASKING).with_name("hostile.py")), mode))
+    async with McpHost(server, features=ClientFeatures(elicit=elicit)) as host:
+        await host.tools()
+        try:
+            told = text_of(await host.call("echo", {}, timeout=0.3))
+        except ToolHostProtocolError as error:
+            told = str(error)
+    assert result in told
+    url = "https://bank.example/connect"
+    assert requests == [UrlRequest(server="bank", message="Connect your account.", url=url, is_awaited=True)] * asked
+
+
+async def test_nothing_is_visited_where_nobody_can_be_asked() -> None:
+    server = StdioServer(name="bank", command=sys.executable, args=(str(Path(ASKING).with_name("hostile.py")), "visit_first"))
+    async with McpHost(server) as host:
+        await host.tools()
+        with pytest.raises(ToolHostProtocolError, match="error -32042 while running 'echo': connect first"):
+            await host.call("echo", {})
+
+
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mcp import Client
+from mcp import Client, MCPError
 from mcp import types as mcp
 from mcp.shared.dispatcher import ProgressFnT
 
@@ -47,6 +47,7 @@ from .requests import NO_FEATURES, ClientFeatures
 from .restarts import LONGEST_WAIT, Restarts
 from .served import McpServed
 from .tasks import call_as_task, result_of_task
+from .visits import visited
 from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]
@@ -187,10 +188,19 @@ class McpHost:
         patience = Patience(self._server.timeout if timeout is None else timeout)
         told = _told_to(progress, patience)
 
-        async def run(client: Client) -> mcp.CallToolResult:
+        async def once(client: Client) -> mcp.CallToolResult:
             if name in self._as_tasks:
                 return await call_as_task(client, name, arguments, patience, told, on_task)
             return await client.call_tool(name, dict(arguments), progress_callback=told)
+
+        async def run(client: Client) -> mcp.CallToolResult:
+            connection = self._connection
+            try:
+                return await once(client)
+            except MCPError as error:
+                if connection is None or not await visited(self.name, error, connection.calls, self._features.elicit):
+                    raise
+            return await once(client)
 
         answer = await self._ask(f"running {name!r}", patience, run, may_repeat=name in self._repeatable)
         self._restarts.answered()
