@@ -3,11 +3,14 @@
     python benchmarks/recording.py --markdown > benchmarks/results/recording.md
     python benchmarks/recording.py --quick    # few rounds, few turns
 
-Four servers run side by side: `xmlcall serve` as it is; with the page (`--ui`), which records; the same while a page watches; and
-the same with a file of all turns (`--record`). Every round starts all four anew, because two processes of one program differ by
-some percent in speed. It puts each load on each of them by turns and begins with another one each time, so that what disturbs
-the machine disturbs all. A round gives a ratio to the server that records nothing; reported are the mean of these ratios and its
-95 % interval (bootstrap over rounds). At last more turns than are ever kept go through each server while its memory is measured.
+What recording alone costs is measured in one process, whose recorder is taken off and put on again between two loads: two
+processes of one program differ by up to ten percent in speed. For what the page and a file cost, four servers run side by side:
+`xmlcall serve` as it is; with the page (`--ui`), which records; the same while a page watches; and the same with a file of all
+turns (`--record`). Every round starts all four anew, puts each load on each of them by turns, and begins with another one each
+time, so that what disturbs the machine disturbs all.
+
+A round gives a ratio to the server that records nothing; reported are the mean of these ratios and its 95 % interval (bootstrap
+over rounds). At last more turns than are ever kept go through each server while its memory is measured.
 """
 
 import argparse
@@ -18,12 +21,13 @@ import math
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -40,6 +44,20 @@ WATCHED: Final = "page open"
 WRITTEN: Final = "to a file"
 LIMIT: Final = 3.0  # percent of the throughput that recording may take
 TOKENS, WORKERS = 300, 50
+# `xmlcall serve`, whose recorder a signal takes off and puts on again.
+SWITCHED: Final = """
+import signal, sys
+from xmlcall.cli import main
+from xmlcall.proxy.engine.engine import Engine
+begin = Engine.__init__
+def begun(engine, *given, recorder=None, **options):
+    begin(engine, *given, recorder=recorder, **options)
+    def switch(*_):
+        engine.recorder = None if engine.recorder else recorder
+    signal.signal(signal.SIGUSR1, switch)
+Engine.__init__ = begun
+sys.exit(main(sys.argv[1:]))
+"""
 REPEATS: Final = 3  # of a load in a round, behind one that warms up and does not count
 RESAMPLES: Final = 5000
 KEPT_SAMPLES: Final = (0, 500, 1000, 2000, 5000, 10_000)
@@ -57,9 +75,9 @@ CASES: Final = (
 
 
 @contextlib.contextmanager
-def serving(name: str, model: str, *options: str) -> Iterator[tuple[Target, Path]]:
+def serving(name: str, model: str, *options: str, program: Sequence[str] = ("-m", "xmlcall")) -> Iterator[tuple[Target, Path]]:
     """Run our proxy; give what it writes to standard error, too."""
-    command = [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0", *options]
+    command = [sys.executable, *program, "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0", *options]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         environment = os.environ | {"PYTHONHASHSEED": "1"}  # or each would lay out its tables in another way
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
@@ -113,10 +131,17 @@ class Watching:
 
 
 @contextlib.contextmanager
-def servers(model: str, names: Sequence[str]) -> Iterator[list[Target]]:
-    """Run all servers."""
+def servers(model: str, names: Sequence[str], written: list[int]) -> Iterator[list[Target]]:
+    """Run all servers.
+
+    Args:
+        model: address of the model server.
+        names: of the servers.
+        written: given the number of turns in the file, at the end.
+    """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.callback(lambda: written.append(sum(each.read_bytes().count(b"\n") for each in Path(folder).glob("*.jsonl"))))
         options = {OFF: (), PAGE: ("--ui",), WATCHED: ("--ui",), WRITTEN: ("--ui", "--record", folder)}
         found = {name: stack.enter_context(serving(name, model, *options[name])) for name in names}
         if WATCHED in found:
@@ -125,9 +150,6 @@ def servers(model: str, names: Sequence[str]) -> Iterator[list[Target]]:
         yield [target for target, _ in found.values()]
         if WATCHED in found and not watching.bytes:
             raise SystemExit("the page was told nothing")
-        if WRITTEN in found:
-            lines = sum(path.read_bytes().count(b"\n") for path in Path(folder).glob("*.jsonl"))
-            print(f"Written to the file: {lines:,} turns.\n")
 
 
 # -- what is measured ----------------------------------------------------------------------------------------------------
@@ -186,6 +208,26 @@ def measure(targets: Sequence[Target], first: int, found: Found) -> None:
             found.setdefault(case.title, {}).setdefault(name, []).append((sum(each.seconds), sum(each.computed)))
 
 
+def switched(model: str, rounds: int) -> dict[str, tuple[Cost, Cost]]:
+    """Return what recording costs under each load, in time and in processor time, in one process."""
+    found: dict[str, tuple[Cost, Cost]] = {}
+    with serving("switched", model, "--ui", program=("-c", SWITCHED)) as (target, _):
+        is_on = True
+        for case in CASES:
+            run(case, target, Measured())
+            measured = {True: Measured(), False: Measured()}
+            for number in range(rounds):
+                for wanted in (True, False) if number % 2 else (False, True):
+                    if wanted != is_on:
+                        os.kill(target.pid, signal.SIGUSR1)
+                        time.sleep(0.05)
+                        is_on = wanted
+                    run(case, target, measured[wanted])
+            on, off = measured[True], measured[False]
+            found[case.title] = cost(on.seconds, off.seconds), cost(on.computed, off.computed)
+    return found
+
+
 def grown(target: Target, samples: Sequence[int]) -> list[float]:
     """Return the memory of a server in MB after so many more turns."""
     script, sizes, done = Script(tokens=TOKENS), list[float](), 0
@@ -209,10 +251,20 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def throughput(found: Found) -> tuple[str, list[tuple[str, Cost]]]:
-    """Return the tables, and what recording alone costs under each load."""
+def alone(found: Mapping[str, tuple[Cost, Cost]]) -> str:
+    """Write what recording costs in one process, and whether that is little enough."""
+    lines = ["Recording on, more than off, in one process, in percent (95 % interval):\n"]
+    lines += [_row("load", *_KINDS, f"less than {LIMIT:g} % of the processor time"), "|---|---:|---:|---|"]
+    for title, (elapsed, computed) in found.items():
+        verdict = "met" if computed.high < LIMIT else "missed" if computed.low > LIMIT else "open: the limit is in the interval"
+        lines.append(_row(title, str(elapsed), str(computed), verdict))
+    return "\n".join(lines) + "\n"
+
+
+def throughput(found: Found) -> str:
+    """Return the tables of the four servers."""
     names = [name for name in next(iter(found.values())) if name != OFF]
-    tables, costs = list[str](), list[tuple[str, Cost]]()
+    tables = list[str]()
     for place, kind in enumerate(_KINDS):
         rows = [f"{kind.capitalize()} of the same load, more than without recording, in percent (95 % interval):\n"]
         rows += [_row("load", "a second, off", *names), "|---|---:|" + "---:|" * len(names)]
@@ -221,9 +273,8 @@ def throughput(found: Found) -> tuple[str, list[tuple[str, Cost]]]:
             compared = {name: cost(figures[name], figures[OFF]) for name in names}
             count = case.answers * REPEATS * (case.script.tokens if case.each == 1 else 1)
             rows.append(_row(case.title, f"{count / median(figures[OFF]):,.0f}", *map(str, compared.values())))
-            costs.append((f"{case.title}, {kind}", compared[PAGE]))
         tables.append("\n".join(rows))
-    return "\n\n".join(tables) + "\n", costs
+    return "\n\n".join(tables) + "\n"
 
 
 def memory(targets: Sequence[Target], samples: Sequence[int]) -> str:
@@ -245,18 +296,18 @@ def main() -> None:
     random.seed(1)
     gc.disable()  # pauses of this process would count as the proxies'
     found: Found = {}
+    written: list[int] = []
+    asked = rounds * (REPEATS + 1) * sum(case.answers for case in CASES) + samples[-1]
     with upstream() as model:
+        print("# What recording costs\n\n" * options.markdown + about([model], rounds), flush=True)
+        print(alone(switched(model.url, rounds * 2)), flush=True)
         for number in range(rounds):
-            with servers(model.url, (OFF, PAGE, WATCHED, WRITTEN)) as targets:
+            with servers(model.url, (OFF, PAGE, WATCHED, WRITTEN), written) as targets:
                 measure(targets, number, found)
                 if number == rounds - 1:
-                    print("# What recording costs\n\n" * options.markdown + about(targets[:2], rounds), flush=True)
-                    table, costs = throughput(found)
-                    print(table, flush=True)
+                    print(throughput(found), flush=True)
                     print(memory(targets, samples), flush=True)
-    for title, each in costs:
-        verdict = "met" if each.high < LIMIT else "missed" if each.low > LIMIT else "open: the interval has the limit in it"
-        print(f"- {title}: less than {LIMIT:g} % wanted, {each} measured: {verdict}")
+    print(f"Of {asked:,} turns {sum(written):,} were written to the file.")
 
 
 if __name__ == "__main__":

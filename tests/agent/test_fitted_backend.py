@@ -288,3 +288,22 @@ def test_a_person_is_told_what_the_model_did_not_see(tmp_path: Path) -> None:
     assert "the model's context holds 3,000 tokens\n" in done.stderr
     assert "characters of results of echo" in done.stderr
     assert "they do not fit into the model's context (see --context)\n" in done.stderr
+
+
+async def test_what_goes_out_and_what_comes_is_told_in_each_try() -> None:
+    told: list[list[str]] = []
+    heard: list[str] = []
+    overflow = ContextOverflow("too long", backend="x", status_code=400, prompt_tokens=4000, context_length=3000)
+    inner = ScriptedBackend([overflow, "Hello."], chunk_size=2)
+    backend = FittedBackend(
+        inner,
+        Scale(),
+        on_sent=lambda messages: told.append([message.content for message in messages]),
+        on_text=heard.append,
+    )
+    async with inner, aclosing(backend.stream(CompletionRequest(messages=tuple(history(200))))) as chunks:
+        texts = [chunk.text async for chunk in chunks if chunk.text]
+    assert told == [[message.content for message in request.messages] for request in inner.requests]
+    assert len(told) == 2
+    assert sum(map(len, told[1])) < sum(map(len, told[0])), "the second one is what was sent after the refusal"
+    assert heard == texts == ["He", "ll", "o."]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from xmlcall import parse
-from xmlcall.agent.events import Answer, CallFinished, CallStarted, TurnEnded, TurnStarted
+from xmlcall.agent.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.status_line import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
@@ -82,6 +82,26 @@ def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
         "text: nobody has said this; the model made it up or worked it out",
     ]
     assert shown["outcome"] == "stopped, unknown whether it ran"
+
+
+@pytest.mark.parametrize(
+    ("by", "shown"),
+    [
+        ("person", "you"),
+        ("person, always", "you, for all such calls of this session"),
+        ("--yes", "--yes"),
+        ("allow files.read_* (xmlcall.toml, rule 2)\x1b[2J", r"allow files.read_* (xmlcall.toml, rule 2)\u001b[2J"),
+    ],
+)
+def test_who_allowed_a_call_is_shown(by: str, shown: str) -> None:
+    log, call = CallLog(), ToolCall(id="1", name="echo", arguments={}, raw=RawCall(index=0, name="echo"))
+    log.note(CallStarted(call=call, host="files", host_tool="echo", by=by))
+    log.note(CallFinished(call=call, result=ToolResult(content=(TextContent(text="hi"),))))
+    log.note(CallDenied(call=call, reason="No.", by=by))
+    allowed, denied = (dict(call_lines(entry, speaker("en"), ())) for entry in log.calls)
+    assert (allowed["allowed by"], denied["denied by"]) == (shown, shown)
+    assert ("denied by" in allowed, "allowed by" in denied) == (False, False)
+    assert dict(call_lines(logged("Go.", "x", {}).calls[0], speaker("en"), ())).keys().isdisjoint({"allowed by", "denied by"})
 
 
 def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:

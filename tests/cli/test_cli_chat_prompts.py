@@ -1,12 +1,25 @@
 """`/prompt` in a chat, with a real server that has prompts."""
 
+import asyncio
+import shlex
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from cli_harness import Terminal, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, llama_props
 
-LIBRARY = f"{sys.executable} {Path(__file__).parents[1] / 'servers' / 'library.py'}"
+from xmlcall.cli import prompt_values
+from xmlcall.cli.prompt_values import PromptValues
+from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.router import Router
+
+SCRIPT = str(Path(__file__).parents[1] / "servers" / "library.py")
+LIBRARY = f"{sys.executable} {SCRIPT}"
 
 
 def asked(fake: FakeOpenAI) -> str:
@@ -35,3 +48,95 @@ def test_at_a_terminal_the_person_sees_it_first_and_may_change_it(tmp_path: Path
             terminal.send(" Be kind.\r")
             terminal.until("Two pages.")
         assert asked(fake).startswith("Summarize Emma, short. Be kind.")
+
+
+@asynccontextmanager
+async def values_of(*arguments: str) -> AsyncIterator[PromptValues]:
+    server = StdioServer(name="library", command=sys.executable, args=arguments)
+    async with Router([McpHost(server)]) as router:
+        yield PromptValues(router)
+
+
+GOES_ON = {
+    "/prompt summarize title=": "Emma",
+    "/prompt summarize title=Ul": "ysses",
+    "/prompt summarize title=Emma style=l": "ong",
+    "/prompt summarize title=Big style=Big": "short",  # by the arguments that stand before it
+    "/prompt summarize title=War": r"\ and\ Peace",
+    "/prompt summarize 'title=War": " and Peace'",
+    '/prompt summarize title="War ': 'and Peace"',
+    r"/prompt summarize title=War\ a": r"nd\ Peace",
+    "/prompt summarize title=Emma": "",
+    "/prompt summarize title=I": "",  # the value would clear the screen
+    "/prompt summarize title": "",
+    "/prompt summarize other=": "",
+    "/prompt nothing title=": "",
+    "/prompt ": "",
+    "summarize title=": "",
+    "/prompt summarize title=\\": "",
+}
+
+
+async def test_a_value_goes_on_as_the_server_says() -> None:
+    async with values_of(SCRIPT) as values:
+        assert {typed: await values.rest(typed) for typed in GOES_ON} == GOES_ON
+        for typed, rest in GOES_ON.items():
+            assert not rest or shlex.split(typed + rest)
+        await values.rest("/prompt summarize title=U")
+        assert values.known("/prompt summarize title=Uly") == ["/prompt summarize title=Ulysses"]
+        assert values.known("/prompt summarize title=E") == []
+
+
+async def test_a_server_that_is_slow_or_has_no_completions_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_values, "SECONDS", 0.3)
+    async with values_of(SCRIPT) as values:
+        assert await values.rest("/prompt summarize title=U") == "lysses"
+        began = time.monotonic()
+        assert await values.rest("/prompt summarize title=slow") == ""
+        assert time.monotonic() - began < 2
+        assert await values.rest("/prompt summarize title=E") == ""  # it is left alone for a while
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(values, "_rests_until", 0.0)
+        assert await values.rest("/prompt summarize title=E") == "mma"
+    async with values_of(SCRIPT, "--mute") as values:
+        assert await values.rest("/prompt summarize title=E") == ""
+
+
+def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(tmp_path: Path) -> None:
+    record = tmp_path / "completed"
+    with model_server("Long.") as (url, fake):
+        fake.props = llama_props()
+        library = f"env COMPLETED={record} {LIBRARY}"
+        with Terminal("chat", "--model", url, "--mcp", library, home=tmp_path, size=(30, 80)) as terminal:
+            terminal.until("servers ")
+            for key in "/prompt summarize title=U":
+                terminal.send(key)
+            terminal.until("> /prompt summarize title=Ulysses")
+            terminal.send("\x1b[C style=")  # the right arrow takes it
+            terminal.until("title=Ulysses style=Ulyssesshort")
+            terminal.send("l\t")
+            terminal.until("style=l", "style=lively")
+            terminal.send("o")
+            terminal.until("style=long")
+            terminal.send("\t\r")
+            terminal.until("> Summarize Ulysses, long.")
+    asked = record.read_text().split()
+    assert asked[0] == "title=U"  # and not each key
+    assert len(asked) <= 5
+
+
+def test_without_colour_only_tab_completes_a_value(tmp_path: Path) -> None:
+    record = tmp_path / "completed"
+    with model_server("Long.") as (url, fake):
+        fake.props = llama_props()
+        library, plain = f"env COMPLETED={record} {LIBRARY}", {"NO_COLOR": "1"}
+        with Terminal("chat", "--model", url, "--mcp", library, home=tmp_path, env=plain, size=(30, 80)) as terminal:
+            terminal.until("servers ")
+            terminal.send("/prompt summarize title=U")
+            deadline = time.monotonic() + 20
+            while not record.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(0.3)
+            assert not any("Ulysses" in row for row in terminal.until("title=U"))
+            terminal.send("\t")
+            terminal.until("> /prompt summarize title=Ulysses")

@@ -74,6 +74,7 @@ def test_a_turn_on_80_columns(tmp_path: Path) -> None:
         screen = terminal.until("outcome    ok")
         assert "call 1     files.echo" in screen
         assert "from       text was said by you" in screen
+        assert "allowed by --yes" in screen
         terminal.until('result     {"text": "hi there"}')
         terminal.send("/open 7\r")
         terminal.until("expected the number of a call from 1 to 1, got '7'")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_harness import Terminal, run_cli
+from cli_harness import Terminal, call, model_server, run_cli
+from servers.fake_openai import llama_props
 from servers.guarded import Grants, guarded_server
 
 QUESTION = "Open it in your browser?"
@@ -73,6 +74,36 @@ def test_a_session_on_a_terminal_asks_before_it_begins(tmp_path: Path, config: s
         visit(shown)
         terminal.expect("add")
         terminal.end()
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_server_that_wants_it_in_the_middle_of_a_session(answer: str, tmp_path: Path, config: str, grants: Grants) -> None:
+    file = Path(config)
+    file.write_text(json.dumps({"mcpServers": {"web": json.loads(file.read_text())["mcpServers"]["web"]}}))
+    with model_server(call("add", a="1", b="2"), "Good.", "Yes.") as (model, fake):
+        fake.props = llama_props()
+        arguments = ("chat", "--yes", "--model", model, "--mcp", config)
+        with Terminal(*arguments, home=tmp_path, env=env(tmp_path)) as terminal:
+            shown = address(terminal.expect(QUESTION))
+            terminal.send("\n")
+            terminal.expect("Waiting until you have signed in")
+            visit(shown)
+            terminal.expect("servers 1/1")
+            grants.tokens.clear()
+            grants.refreshing.clear()
+            terminal.send("1 + 2?\r")
+            shown = address(terminal.expect(QUESTION))
+            terminal.send(f"{answer}\n")
+            if answer == "y":
+                terminal.expect("Waiting until you have signed in")
+                visit(shown)
+            terminal.expect("Good.")
+            said = fake.bodies[1]["messages"][-1]["content"]
+            if answer == "n":
+                assert "The tool did not run" in said
+            else:
+                assert "3" in said
+                assert grants.events.count("exchange") == 2
 
 
 def test_no_is_an_answer(tmp_path: Path, config: str, grants: Grants) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,18 @@ def test_an_address_is_shown_in_full_and_not_fetched(later: str, tmp_path: Path)
     first, second = (body["messages"][-1]["content"] for body in fake.bodies[-2:])
     assert '"action": "accept"' in first
     assert '"action": "decline"' in second
+
+
+def test_an_address_that_a_call_waits_for_is_shown_and_the_call_made_again(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": [str(Path(ASKING).with_name("hostile.py")), "visit_first"]}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"bank": server}}))
+    with model_server(call("echo", text="hi"), "Done.") as (url, fake):
+        with Terminal("run", "--yes", "--mcp", str(config), "--model", url, "Go.", home=tmp_path) as terminal:
+            shown = type_in(terminal, [("Done at bank.example? [y]es, call again / [n]o / [c]ancel: ", "y\n")])
+            assert terminal.end() == 0
+    assert "The server bank asks you to visit an address:\n  Connect your account.\n  https://bank.example/connect\n" in shown
+    assert "connected" in fake.bodies[1]["messages"][-1]["content"]
 
 
 def test_an_address_with_letters_of_another_script_is_pointed_out(later: str, tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ WRONG = [
     (["--host", "::"], "--host :: lets other machines call: .*"),
     (["--host", "0.0.0.0", "--api-key", ""], "--host 0.0.0.0 lets other machines call: .*"),
     (["--allow", "files.*"], "--allow names tools of servers: give them with --mcp"),
+    (["--policy", "rules.toml"], "--policy has rules about tools of servers: give them with --mcp"),
     (["--model", "qwen2.5-coder-0.6b"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
     (["--model", ""], "expected a model as .*"),
     (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),
@@ -308,6 +309,26 @@ def test_tools_of_its_own(tmp_path: Path) -> None:
     assert "runs itself, without asking: calculator\n" in told
     assert f"starting demo: TOKEN=*** {sys.executable} -P -m xmlcall.hosts.demo_server\n" in told
     assert CANARY not in told
+
+
+def test_rules_of_files_hold_and_what_would_ask_is_denied(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nallow = "demo.calculator"\nwhere.a.one_of = [1, 5]\n')
+    (tmp_path / "xmlcall.toml").write_text('allow = "*"\n[[rule]]\nask = "demo.calculator"\nwhere.a.one_of = [5]\n')
+    five, nine = SUM.replace(">1<", ">5<"), SUM.replace(">1<", ">9<")
+    with model_server(SUM, "It is 3.", nine, "I may not.", five, "Nor this.") as (model, fake):
+        arguments = ["--model", model, "--mcp", configured(tmp_path), "--policy", str(rules)]
+        with Serving(*arguments, home=tmp_path) as proxy:
+            assert [said(proxy.ask("Add.")) for _ in range(3)] == ["It is 3.", "I may not.", "Nor this."]
+            told = proxy.errors
+    results = [fake.bodies[number]["messages"][-1]["content"] for number in (1, 3, 5)]
+    assert "3" in results[0]
+    assert "no rule allows it. Whoever runs the server of these tools can allow it with: --allow demo.calculator" in results[1]
+    assert "A rule asks a person about this call, and nobody can be asked here: ask demo.calculator (xmlcall.toml" in results[2]
+    assert "xmlcall.toml is in the working directory: only its rules that ask or deny hold" in told
+    assert "runs itself, without asking: calculator\n" in told
+    assert '"demo.calculator" did not run: no rule allows it; to allow it: --allow demo.calculator\n' in told
+    assert "a rule asks, and nobody can be asked; it would have to go: ask demo.calculator (xmlcall.toml, rule 1)\n" in told
 
 
 def test_no_tool_is_allowed_unless_it_was(tmp_path: Path) -> None:

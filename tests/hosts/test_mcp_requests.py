@@ -326,6 +326,47 @@ async def test_log_messages_arrive_from_the_wanted_level_on(server: tuple[Server
         assert "level warning\n" in record.read_text()
 
 
+# -- addresses to visit before a call -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "result", "asked"),
+    [
+        ("visit_first", "accept", "connected", 1),
+        ("visit_first", "decline", "error -32042", 1),
+        ("visit_for_ever", "accept", "error -32042", 1),  # it is asked once
+        ("visit_odd", "accept", "error -32042", 0),  # no address of the web
+        ("rpc_error", "accept", "error -32042", 0),  # none at all
+    ],
+)
+async def test_an_address_is_visited_and_the_call_made_again(mode: str, action: Any, result: str, asked: int) -> None:
+    requests: list[Any] = []
+
+    async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
+        requests.append(request)
+        await asyncio.sleep(0.5)  # longer than the limit of the call, which rests
+        return ElicitAnswer(action=action)
+
+    server = StdioServer(name="bank", command=sys.executable, args=(str(Path(ASKING).with_name("hostile.py")), mode))
+    async with McpHost(server, features=ClientFeatures(elicit=elicit)) as host:
+        await host.tools()
+        try:
+            told = text_of(await host.call("echo", {}, timeout=0.3))
+        except ToolHostProtocolError as error:
+            told = str(error)
+    assert result in told
+    url = "https://bank.example/connect"
+    assert requests == [UrlRequest(server="bank", message="Connect your account.", url=url, is_awaited=True)] * asked
+
+
+async def test_nothing_is_visited_where_nobody_can_be_asked() -> None:
+    server = StdioServer(name="bank", command=sys.executable, args=(str(Path(ASKING).with_name("hostile.py")), "visit_first"))
+    async with McpHost(server) as host:
+        await host.tools()
+        with pytest.raises(ToolHostProtocolError, match="error -32042 while running 'echo': connect first"):
+            await host.call("echo", {})
+
+
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +419,43 @@ async def test_a_task_that_fails_says_why(mode: str, told: str, tmp_path: Path) 
         await host.tools()
         with pytest.raises(ToolHostProtocolError, match=told):
             await host.call("slow", {})
+
+
+@pytest.mark.parametrize(
+    ("mode", "result"),
+    [("steps", "the result"), ("cancelled", "cancelled"), ("forgetful", "unknown"), ("no_tasks", "unknown")],
+)
+async def test_a_task_of_another_connection_is_asked_for(mode: str, result: str, tmp_path: Path) -> None:
+    ids: list[str] = []
+    async with McpHost(tasking("steps", tmp_path)) as host:
+        await host.tools()
+        await host.call("slow", {}, on_task=ids.append)
+    async with McpHost(tasking(mode, tmp_path)) as host:
+        found = await host.task_result("slow", ids[0])
+        assert (found if isinstance(found, str) else text_of(found)) == result
+
+
+async def test_a_task_of_another_connection_that_failed_says_why(tmp_path: Path) -> None:
+    async with McpHost(tasking("fails", tmp_path)) as host:
+        with pytest.raises(ToolHostProtocolError, match="the oven is cold") as failed:
+            await host.task_result("slow", "t1")
+        assert failed.value.reason == "error"
+
+
+async def test_a_task_is_cancelled_when_time_is_up_but_not_when_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 3.0)
+    async with McpHost(tasking("endless", tmp_path)) as host:
+        asked = asyncio.create_task(host.task_result("slow", "t1"))
+        await until(lambda: "tasks/get" in received(tmp_path), "the first look at the task")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert '"tasks/cancel"' not in received(tmp_path)
+        with pytest.raises(ToolHostUnavailable, match=r"no answer within 0\.6 s"):
+            await host.task_result("slow", "t1", timeout=0.2)
+        assert received(tmp_path).count('"tasks/cancel"') == 1
 
 
 async def test_the_task_of_server_everything_asks_and_ends() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from xmlcall import Message, ToolCall, UsageError, XmlcallError
 from xmlcall.records.folder import private_folder
-from xmlcall.records.in_flight import in_flight
+from xmlcall.records.in_flight import KeptTask, in_flight
 from xmlcall.records.store import KeptEvent, Store, new_id
 from xmlcall.types.calls import RawArgument, RawCall
 
@@ -164,6 +164,12 @@ def test_what_is_in_flight() -> None:
     cut = in_flight([asked, reply, started, ended, event("step")])
     assert cut is not None
     assert (cut.reply, cut.calls) == (None, ())
+    cut = in_flight([asked, reply, started, event("task", id="c1", name="f", task="t1")])
+    assert cut is not None
+    assert (cut.unknown, dict(cut.tasks)) == (("s.f",), {"c1": KeptTask(server="s", tool="f", task="t1")})
+    cut = in_flight([asked, reply, started, event("task", id="c1", name="f", task="t1"), ended])
+    assert cut is not None
+    assert (cut.unknown, dict(cut.tasks)) == ((), {})
 
 
 def test_a_store_in_memory_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

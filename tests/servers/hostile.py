@@ -65,6 +65,24 @@ class RpcError(Exception):
     pass
 
 
+VISITS: list[str] = []
+
+
+def refuse_until_visited(url: str) -> dict[str, Any]:
+    """Answer that the person has to visit an address before the call can be done."""
+    VISITS.append(url)
+    wanted = [{"mode": "url", "url": url, "message": "Connect your account.", "elicitationId": "e1"}]
+    raise RpcError(-32042, "connect first", {"elicitations": wanted})
+
+
+def visit_first(params: dict[str, Any]) -> dict[str, Any]:
+    return {"content": text("connected")} if VISITS else refuse_until_visited("https://bank.example/connect")
+
+
+def visit_for_ever(params: dict[str, Any]) -> dict[str, Any]:
+    return refuse_until_visited("https://bank.example/connect")
+
+
 def pages(next_cursor: Callable[[str | None], str | None], name: Callable[[str | None], str]) -> Handler:
     def handler(params: dict[str, Any]) -> dict[str, Any]:
         cursor = params.get("cursor")
@@ -190,6 +208,9 @@ MODES: dict[str, dict[str, Handler]] = {
     "die_in_call": {"tools/call": die},
     "harmless_die": {"tools/list": listing(tool("echo", annotations={"readOnlyHint": True}), tool("plain")), "tools/call": die},
     "die_after_call": {"tools/call": call_once_in_a_life},
+    "visit_first": {"tools/call": visit_first},
+    "visit_for_ever": {"tools/call": visit_for_ever},
+    "visit_odd": {"tools/call": lambda params: refuse_until_visited("file:///etc/passwd")},
     "rpc_error": {"tools/call": fail(-32042, "the\nmoon is wrong")},
     "own_32000": {"tools/call": fail(-32000, "quota exceeded")},
     "many": {"tools/list": listing(*(tool(f"tool_{number}") for number in range(10_000)))},
@@ -246,7 +267,8 @@ def serve() -> None:
         try:
             result = handler(CURRENT.get("params", {}))
         except RpcError as error:
-            send({"id": CURRENT["id"], "error": {"code": error.args[0], "message": error.args[1]}})
+            more = {"data": error.args[2]} if len(error.args) > 2 else {}
+            send({"id": CURRENT["id"], "error": {"code": error.args[0], "message": error.args[1]} | more})
         else:
             if result is not None:
                 send({"id": CURRENT["id"], "result": result})

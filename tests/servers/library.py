@@ -1,5 +1,11 @@
-"""An MCP server of 2026-07-28 with resources, prompts and all kinds of content: `python library.py [--http]`."""
+"""An MCP server of 2026-07-28 with resources, prompts and all kinds of content: `python library.py [--http] [--mute]`.
 
+What is asked to be completed is written to the file COMPLETED, if that is set; `slow` is completed after a minute. With
+`--mute` nothing is completed.
+"""
+
+import asyncio
+import os
 import socket
 import sys
 from typing import Any
@@ -36,11 +42,28 @@ def summarize(title: str, style: str = "short") -> str:
     return f"Summarize {title}, {style}."
 
 
-@server.completion()  # type: ignore[no-untyped-call, untyped-decorator]  # the SDK's
+TITLES = ["Emma", "Ulysses", "War and Peace", "It's \x1b[2J"]
+
+
+def note_asked(path: str, line: str) -> None:
+    with open(path, "a") as file:
+        file.write(line)
+
+
 async def complete(reference: Any, argument: types.CompletionArgument, context: Any) -> types.Completion:
+    if path := os.environ.get("COMPLETED"):
+        note_asked(path, f"{argument.name}={argument.value}\n")
+    if argument.value == "slow":
+        await asyncio.sleep(60)
     given = (context.arguments if context and context.arguments else {}).get("title", "")
-    known = [f"{given}short", "long", "lively"] if argument.name == "style" else ["Emma", "Ulysses"]
+    known = (
+        [f"{given}short", "long", "lively"] if argument.name == "style" else ["Emma", "Ulysses", "War and Peace", "It's \x1b[2J"]
+    )
     return types.Completion(values=[value for value in known if value.startswith(argument.value)])
+
+
+if "--mute" not in sys.argv:
+    server.completion()(complete)  # type: ignore[no-untyped-call]  # the SDK's
 
 
 @server.tool()

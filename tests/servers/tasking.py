@@ -62,6 +62,9 @@ MODES: dict[str, dict[str, Handler]] = {
     "endless": {},
     "at_once": {"tools/call": answer(content=text("at once"))},
     "fails": {"tasks/get": lambda params: task("failed"), "tasks/result": fail(-32603, "the oven is cold")},
+    "cancelled": {"tasks/get": lambda params: task("cancelled")},
+    "forgetful": {"tasks/get": fail(-32602, "Task not found")},
+    "no_tasks": {"initialize": initialize, "tools/list": listing(tool("slow"))},
     "odd_state": {"tasks/get": answer(status="sleeping")},
     "nosy": {"tools/list": ask_later},
 }

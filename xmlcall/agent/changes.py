@@ -1,8 +1,9 @@
 """What a call would change in a text, as a difference: of a file that is written, and of a passage that is replaced.
 
 The old text of a file comes from a read tool of the same server, which is only asked if the rules let that very read run unasked,
-its server says that it reads, and it takes the same path. A passage stands in the arguments. Neither is trusted: the rows are
-bounded, and whoever prints them makes them `visible`.
+its server says that it reads, and it takes the same path; else from what the conversation has shown of the file before, which a
+row says. A passage stands in the arguments. None of it is trusted: what is compared and the rows are bounded, and whoever prints
+them makes them `visible`.
 """
 
 import difflib
@@ -14,6 +15,7 @@ from ..errors import ToolHostError
 from ..prompting.results import result_text
 from .policy import Proposal
 from .rules import Rules
+from .shown_files import shown_before
 
 __all__ = ["difference", "file_change", "passages"]
 
@@ -23,7 +25,9 @@ _PATHS: Final = ("path", "file_path", "filepath", "filename", "file")
 _TEXTS: Final = ("content", "contents", "text", "file_text", "data")
 _PAIRS: Final = (("oldText", "newText"), ("old_text", "new_text"), ("old_str", "new_str"), ("old_string", "new_string"))
 _MOST_LINES: Final = 1000  # of either text; comparing takes up to the square of it
+_MOST_CHARACTERS: Final = 200_000  # of either text
 _ROWS: Final = 60
+_ROW_WIDTH: Final = 300  # characters
 _SECONDS: Final = 5.0
 
 
@@ -34,10 +38,15 @@ def difference(old: str, new: str) -> list[str]:
         old: the text before.
         new: the text after.
     """
+    if old == new:
+        return []
+    if max(len(old), len(new)) > _MOST_CHARACTERS:
+        return [f"({len(old):,} characters become {len(new):,}: too many to compare)"]
     before, after = old.split("\n"), new.split("\n")
     if max(len(before), len(after)) > _MOST_LINES:
-        return [] if old == new else [f"({len(before):,} lines become {len(after):,}: too many to compare)"]
-    rows = [row for row in difflib.unified_diff(before, after, lineterm="", n=1) if not row.startswith(("---", "+++"))]
+        return [f"({len(before):,} lines become {len(after):,}: too many to compare)"]
+    compared = [*difflib.unified_diff(before, after, lineterm="", n=1)][2:]  # without the names of two files
+    rows = [row if len(row) <= _ROW_WIDTH else f"{row[:_ROW_WIDTH]}... ({len(row):,} characters)" for row in compared]
     return rows if len(rows) <= _ROWS else [*rows[:_ROWS], f"... ({len(rows) - _ROWS} more rows)"]
 
 
@@ -82,4 +91,8 @@ async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
         except ToolHostError:
             return []
         return [] if result.is_error else difference(result_text(result), arguments[text])
-    return []
+    shown = shown_before(proposal, _READERS, path, text)
+    if shown is None:
+        return []
+    rows = difference(shown.text, arguments[text])
+    return rows and [f"(the old text is that of an earlier {shown.tool}: the file was not read now)", *rows]

@@ -19,6 +19,7 @@ __all__ = [
     "CallProgress",
     "CallRejected",
     "CallStarted",
+    "CallTask",
     "LoopEvent",
     "RetryAsked",
     "Shortened",
@@ -105,6 +106,19 @@ class CallProgress:
     done: float
     total: float | None
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTask:
+    """The server has made a task of a running call: its result can be asked for after this program has ended.
+
+    Args:
+        call: the call.
+        task: its id there; a server's text.
+    """
+
+    call: ToolCall
+    task: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +239,7 @@ LoopEvent = (
     | StepEnded
     | CallStarted
     | CallProgress
+    | CallTask
     | CallFinished
     | CallRejected
     | CallDenied

@@ -35,13 +35,14 @@ from ..types.completion import CompletionRequest
 from .attempts import RepairPolicy
 from .audited import Audit
 from .cut_off import closed
-from .events import Answer, LoopEvent, Shortened, StepEnded
+from .events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from .first_request import FirstRequest, decided
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, by_name, more_tool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Calling
+from .taken_up import taken_up
 from .tool_need import Threshold, ToolNeeds
 from .turn import Turn
 from .turn_setup import Generation, Limits, Offer, Words
@@ -305,6 +306,20 @@ class ToolLoop:
         """
         catalog, has_tool_role = await self.catalog(), self.backend.capabilities.tool_role is not False
         return closed(messages, reply, calls, ended or {}, catalog, self._format, has_tool_role=has_tool_role)
+
+    async def taken_up(self, call: ToolCall, server: str, own_name: str, task: str) -> tuple[CallFinished | None, str]:
+        """Ask what became of a call that its server runs as a task, and that another program had started.
+
+        Args:
+            call: that had started.
+            server: its name.
+            own_name: of the tool there.
+            task: as in the `CallTask` of that time.
+
+        Returns:
+            How the call ended; None if that is not known, and why, "" if the server does not know the task any more.
+        """
+        return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
     async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
         request, offered = _last_request(opened), await self._offer(backend, opened)

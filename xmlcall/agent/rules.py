@@ -19,7 +19,7 @@ from .flows import flows
 from .policy import Decision, Policy, Proposal
 from .repaired import made_out
 
-__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "ruled"]
+__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "allowing", "ruled"]
 
 Effect = Literal["allow", "ask", "deny"]
 
@@ -130,6 +130,15 @@ class Rules:
         order = ("deny", "ask", "allow")
         return tuple(sorted((rule for rule in self.rules if rule.names(target)), key=lambda rule: order.index(rule.effect)))
 
+    def may_allow(self, target: str) -> bool:
+        """Say whether a call of a tool may run unasked: a rule allows one, and none is strict about all of them.
+
+        Args:
+            target: `server.tool`.
+        """
+        about = self.about(target)
+        return any(rule.effect == "allow" for rule in about) and all(rule.effect == "allow" or rule.where for rule in about)
+
     def only(self, effects: Iterable[Effect]) -> "Rules":
         """Return the rules with some effects.
 
@@ -180,5 +189,17 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool 
         may_flow: whether that holds for calls with values of another server's results, too (see `flows`).
         repaired: whether it holds for calls of which repairs made out a name or a value (see `repaired`).
     """
-    rules = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired) for glob in patterns)
-    return ruled(Rules(rules=tuple(rules)), otherwise)
+    return ruled(allowing(patterns, may_flow=may_flow, repaired=repaired), otherwise)
+
+
+def allowing(patterns: Iterable[str], *, may_flow: bool = True, repaired: bool = True, source: str = "") -> Rules:
+    """Make rules that allow what a glob matches.
+
+    Args:
+        patterns: globs over `server.tool`.
+        may_flow: whether that holds for calls with values of another server's results, too.
+        repaired: whether it holds for calls of which repairs made out a name or a value.
+        source: where the globs stand, for people.
+    """
+    given = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired, source=source) for glob in patterns)
+    return Rules(rules=tuple(given))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..binding.echo import words_of
 from ..errors import ToolHostError
-from ..hosts.base import Host, OnProgress
+from ..hosts.base import Host, OnProgress, OnTask
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
@@ -23,19 +23,22 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult
 from .attempts import Attempts
 from .audited import Audit
-from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, LoopEvent
+from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from .kept_files import kept
 from .own_tools import OwnTool, describing_tool
 from .policy import Decision, Policy, Proposal
 from .result_check import checked
 
-__all__ = ["OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
+__all__ = ["CALLER", "OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
 
 UNKNOWN: Final = "(unknown)"
 """Stands for a server's name where it may be one of several."""
+
+CALLER: Final = "(the caller)"
+"""Stands for a server's name where the caller has run a tool."""
 
 _REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
 
@@ -54,6 +57,7 @@ class Calling:
         audit: is told of each call before it runs and after; None for nobody.
         files: folder for pictures, sound and other data of results; None to keep none.
         own: tools of our own, by the names under which they are offered.
+        of_caller: tools that the caller runs: what they return is none of any server here.
     """
 
     router: Router
@@ -65,6 +69,7 @@ class Calling:
     audit: Audit | None = None
     files: Path | None = None
     own: Mapping[str, OwnTool] = field(default_factory=dict)
+    of_caller: frozenset[str] = frozenset()
 
     async def run(
         self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
@@ -78,7 +83,7 @@ class Calling:
             conversation: what stands before the call.
 
         Yields:
-            CallRejected, or CallDenied, or CallStarted, CallProgress as it comes, and CallFinished.
+            CallRejected, or CallDenied, or CallStarted, CallTask and CallProgress as they come, and CallFinished.
         """
         tool = catalog.get(call.name)
         if isinstance(call, ToolCall) and tool is None:
@@ -140,6 +145,8 @@ class Calling:
         """Return the server of a tool; "" for the tool that describes tools. Results of some families do not name their tool."""
         if name and self.offered is not None and name == self.offered.own:
             return ""
+        if name in self.of_caller:
+            return CALLER
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
 
@@ -193,21 +200,28 @@ class Calling:
 
     async def _running(
         self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None
-    ) -> AsyncGenerator[CallProgress | CallFinished]:
+    ) -> AsyncGenerator[CallProgress | CallTask | CallFinished]:
         """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
         told = asyncio.Event()
         latest: list[CallProgress] = []
+        tasks: list[CallTask] = []
 
         def progress(done: float, total: float | None, message: str) -> None:
             latest[:] = [CallProgress(call=call, done=done, total=total, message=message)]
             told.set()
 
-        task = asyncio.create_task(self._result(call, tool, request, progress))
+        def is_task(task_id: str) -> None:
+            tasks.append(CallTask(call=call, task=task_id))
+            told.set()
+
+        task = asyncio.create_task(self._result(call, tool, request, progress, is_task))
         task.add_done_callback(lambda _: told.set())
         try:
             while not task.done():
                 await told.wait()
                 told.clear()
+                while tasks and not task.done():
+                    yield tasks.pop()
                 if latest and not task.done():
                     yield latest.pop()
             result, failure = task.result()
@@ -217,7 +231,12 @@ class Calling:
         yield CallFinished(call=call, result=result, failure=failure)
 
     async def _result(
-        self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None, progress: OnProgress
+        self,
+        call: ToolCall,
+        tool: Tool,
+        request: Callable[[], Awaitable[ToolResult]] | None,
+        progress: OnProgress,
+        on_task: OnTask,
     ) -> tuple[ToolResult, str]:
         """Run a call, by a request of our own or where it lives; a server that fails is an error for the model, not the end."""
         try:
@@ -225,7 +244,7 @@ class Calling:
                 async with asyncio.timeout(self.timeout):
                     result = await request()
             else:
-                result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress)
+                result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress, on_task=on_task)
         except ToolHostError as error:
             told = failure(error.reason, self.format, said=error.said)  # never its message: it can quote what a server prints
             return replace(ToolResult.error(told), call_id=call.id), str(error)
@@ -281,7 +300,7 @@ def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
         return " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, dict(arguments)))
 
 
-def _with_note(event: CallProgress | CallFinished, note: str) -> CallProgress | CallFinished:
+def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> CallProgress | CallTask | CallFinished:
     """Say something to the model behind a result."""
     if not note or not isinstance(event, CallFinished):
         return event

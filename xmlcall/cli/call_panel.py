@@ -24,6 +24,7 @@ __all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines"]
 
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
 _LEAST_RESULT = 12  # cells
+_PERSON = "person"  # in `Decision.by`
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class LoggedCall:
         before: what was said before the reply with the call.
         outcome: `running`, `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`.
         text: the result, or why there is none.
+        by: who or what allowed or denied it, as in `Decision`.
         began: when it started, in the seconds of `time.monotonic`; None if it did not run.
         seconds: how long it ran.
     """
@@ -47,6 +49,7 @@ class LoggedCall:
     before: tuple[Message, ...]
     outcome: str = "running"
     text: str = ""
+    by: str = ""
     began: float | None = None
     seconds: float | None = None
 
@@ -69,13 +72,13 @@ class CallLog:
             case TurnEnded(reply=reply):
                 self._before = tuple(self._said)
                 self._said.append(Message(role="assistant", content=reply.text))
-            case CallStarted(call=call, host=host, host_tool=tool):
-                return self._add(call, f"{visible(host)}.{visible(tool)}", began=time.monotonic())
+            case CallStarted(call=call, host=host, host_tool=tool, by=by):
+                return self._add(call, f"{visible(host)}.{visible(tool)}", began=time.monotonic(), by=by)
             case CallFinished(call=call, result=result, failure=failure):
                 outcome = "failed" if failure else "error" if result.is_error else "ok"
                 return self._end(self._running() or self._add(call), outcome, failure or result_text(result))
-            case CallDenied(call=call, reason=reason):
-                return self._end(self._add(call), "denied", reason)
+            case CallDenied(call=call, reason=reason, by=by):
+                return self._end(self._add(call, by=by), "denied", reason)
             case CallRejected(call=invalid):
                 return self._end(self._add(invalid), "rejected", "\n".join(issue.message for issue in invalid.issues))
             case CallHeld(call=call, paths=paths):
@@ -96,10 +99,9 @@ class CallLog:
     def _running(self) -> LoggedCall | None:
         return self.calls[-1] if self.calls and self.calls[-1].outcome == "running" else None
 
-    def _add(self, call: ToolCall | InvalidCall, target: str = "", began: float | None = None) -> LoggedCall:
-        entry = LoggedCall(
-            number=len(self.calls) + 1, call=call, target=target or visible(call.name), before=self._before, began=began
-        )
+    def _add(self, call: ToolCall | InvalidCall, target: str = "", began: float | None = None, by: str = "") -> LoggedCall:
+        named = target or visible(call.name)
+        entry = LoggedCall(number=len(self.calls) + 1, call=call, target=named, before=self._before, by=by, began=began)
         self.calls.append(entry)
         return entry
 
@@ -150,6 +152,8 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
         yield say("arguments"), "\n".join(visible(row) for row in json_text(dict(arguments)).split("\n"))
     if isinstance(call, ToolCall) and arguments:
         yield say("origin"), "\n".join(_origins(call, entry, say, tools)) or say("from_nobody")
+    if entry.by:
+        yield say("denied_by_whom" if entry.outcome == "denied" else "allowed_by_whom"), _whom(entry.by, say)
     if entry.seconds is not None:
         yield say("time"), f"{entry.seconds:.2f} s"
     if repairs := (call.repairs if isinstance(call, ToolCall) else call.raw.repairs):
@@ -157,6 +161,14 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
     yield say("outcome"), say(f"outcome_{entry.outcome}")
     if entry.text:
         yield say("result"), plain(entry.text).strip()
+
+
+def _whom(by: str, say: Say) -> str:
+    """Write who or what decided: a person in the words of the language, a rule or an option as it is named."""
+    who, _, rest = by.partition(", ")
+    if who != _PERSON:
+        return visible(by)
+    return say("you_always") if rest else say("you")
 
 
 def _origins(call: ToolCall, entry: LoggedCall, say: Say, tools: Tools) -> Iterator[str]:

@@ -19,7 +19,6 @@ from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
 from ..turns.conversation import Conversation
 from ..types.calls import Message
-from ..types.served import Prompt
 from .call_panel import CallLog
 from .chat_commands import COMMANDS, LEAVING, completions, is_command
 from .exits import FAILED, OK, complain, run_async
@@ -28,6 +27,7 @@ from .keeping import add_record_options
 from .lines import is_interactive
 from .options import add_model_options
 from .plain import visible
+from .prompt_values import PromptValues
 from .questions import questions
 from .resuming import taken_up
 from .session import Session, open_session, opening_messages, stop_message
@@ -66,7 +66,7 @@ async def _chat(options: argparse.Namespace) -> int:
         if is_interactive():
             session.display.line("", await _greeting(session), style="dim")
         chat.conversation.go_on(await taken_up(session, start))
-        lines = questions(chat.status_text, lambda line: completions(chat, line))
+        lines = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
         while not chat.is_over:
             line = await lines.next(chat.take_draft())
             if line is None:
@@ -92,7 +92,7 @@ class Chat:
     Attributes:
         draft: stands in the line that is edited next: a question.
         draft_replaces: it takes the place of the last one.
-        prompts: of the servers, as they were listed last.
+        values: of the arguments of prompts, while they are typed.
         failed: whether something has gone wrong.
         is_over: whether the person has left.
     """
@@ -103,7 +103,7 @@ class Chat:
         self.conversation = Conversation(start, stopped("answer", PromptFormat(lang=session.display.lang)))
         self.status = StatusLine(self.say)
         self.draft, self.draft_replaces = "", False
-        self.prompts: list[Prompt] = []
+        self.values = PromptValues(session.loop.router)
         self.failed = self.is_over = False
         self._max_turns = max_turns
         self._replaces = False  # the line that is edited now takes the place of the last question

@@ -209,4 +209,5 @@ def completions(chat: "Chat", line: str) -> list[str]:
     if not space:
         return [each for each in COMMANDS if each.startswith(name)]
     words = COMMANDS[name].words(chat) if name in COMMANDS else ()
-    return [f"{name} {word}" for word in words if word.startswith(rest) and word.isprintable()]
+    known = chat.values.known(line) if name == "/prompt" else []
+    return [*(f"{name} {word}" for word in words if word.startswith(rest) and word.isprintable()), *known]

@@ -35,7 +35,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
     """
     router = chat.session.loop.router
     listing = await router.prompts()
-    chat.prompts = [prompt for _, prompt in listing.items]
+    chat.values.listed = list(listing.items)
     for notice in listing.notices:
         complain(notice)
     if not line:
@@ -45,7 +45,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
     name, *given = _split(line)
     served = await prompt_server(router, name)
     arguments = arguments_of(given)
-    prompt = next(each for each in chat.prompts if each.name == name)
+    prompt = next(each for _, each in listing.items if each.name == name)
     if missing := [each.name for each in prompt.arguments if each.required and each.name not in arguments]:
         raise UsageError(f"/prompt {name}: expected {', '.join(f'{each}=VALUE' for each in missing)}")
     text = _question(await served.get_prompt(name, arguments))
@@ -57,7 +57,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
 
 def prompt_completions(chat: "Chat") -> Iterable[str]:
     """Return what may stand behind `/prompt`, of the prompts that were listed last: a name, and what has to be given."""
-    for prompt in chat.prompts:
+    for _, prompt in chat.values.listed:
         yield " ".join([prompt.name, *(f"{each.name}=" for each in prompt.arguments if each.required)])
 
 

@@ -24,6 +24,7 @@ from ..agent.events import (
     CallProgress,
     CallRejected,
     CallStarted,
+    CallTask,
     LoopEvent,
     RetryAsked,
     Shortened,
@@ -62,7 +63,7 @@ _VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
 _ISSUES, _ISSUE_WIDTH = 6, 200
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
-_UNSEEN = Markup | Repaired | ToolCallEnd
+_UNSEEN = Markup | Repaired | ToolCallEnd | CallTask
 _PASSING = PromptProgress | ToolCallStart | ToolArgumentDelta | CallProgress
 """What only changes the line that says what is waited for."""
 

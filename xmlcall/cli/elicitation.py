@@ -78,7 +78,8 @@ class Elicitation:
         spelled = request.spelled_host
         if spelled != host or "xn--" in host:
             self._display.notice(self._say("odd_host", host=spelled))
-        await self._step(self._say("visit", host=visible(host)), ("send", "decline", "cancel"))
+        key = "visit_first" if request.is_awaited else "visit"
+        await self._step(self._say(key, host=visible(host)), ("send", "decline", "cancel"))
         return ElicitAnswer(action="accept")
 
     async def _fill_in(self, request: FormRequest) -> ElicitAnswer:

@@ -1,18 +1,22 @@
 """Where the questions of a chat come from: a terminal with line editing and history, or the lines of standard input.
 
 On a terminal Enter sends, unless a backslash stands before it; Alt-Enter begins a new line. A text that is pasted is taken whole,
-with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
+with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats. What could
+follow a line is looked for only once the typing pauses.
 """
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .exits import complain
 from .lines import LineReader, is_interactive
+from .prompt_values import PAUSE
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.auto_suggest import AutoSuggest
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -30,14 +34,19 @@ class Questions(Protocol):
         """
 
 
-def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> Questions:
+Suggest = Callable[[str], Awaitable[str]]
+"""Finds what could follow a line; "" for nothing."""
+
+
+def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> Questions:
     """Return what gives questions, line by line, until the person leaves.
 
     Args:
         status: gives the line below the prompt.
         complete: gives the ways in which a line may go on, as whole lines.
+        suggest: is asked when the typing pauses; what it finds stands behind the line, and the right arrow takes it.
     """
-    return _Edited(status, complete) if is_interactive() else _Piped()
+    return _Edited(status, complete, suggest) if is_interactive() else _Piped()
 
 
 class _Piped:
@@ -49,8 +58,8 @@ class _Piped:
 
 
 class _Edited:
-    def __init__(self, status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> None:
-        self._session = _session(status, complete)
+    def __init__(self, status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> None:
+        self._session = _session(status, complete, suggest)
 
     async def next(self, draft: str = "") -> str | None:
         while True:  # until there is a line
@@ -62,7 +71,7 @@ class _Edited:
                 return None
 
 
-def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]]) -> "PromptSession[str]":
+def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> "PromptSession[str]":
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer, Completion
     from prompt_toolkit.output import create_output
@@ -85,7 +94,30 @@ def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]]
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,  # no room for a menu is kept below the prompt
         enable_open_in_editor=False,
+        auto_suggest=_when_typing_pauses(suggest),
     )
+
+
+def _when_typing_pauses(suggest: Suggest) -> "AutoSuggest":
+    from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion
+
+    class Paused(AutoSuggest):
+        def get_suggestion(self, buffer: Any, document: Any) -> None:
+            return None
+
+        async def get_suggestion_async(self, buffer: Any, document: Any) -> Suggestion | None:
+            await asyncio.sleep(PAUSE)
+            if buffer.document != document or not document.is_cursor_at_the_end:
+                return None
+            found = await suggest(document.text)
+            return Suggestion(found) if found and not _is_plain() else None
+
+    return Paused()
+
+
+def _is_plain() -> bool:
+    """Say whether what is only suggested would look like what was typed; Tab has it there, too."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") in ("dumb", "")
 
 
 def _keys() -> "KeyBindings":

@@ -11,9 +11,10 @@ from ..errors import UsageError
 from ..hosts.mcp.requests import ClientFeatures, Elicit, LogMessage, Sample
 from .display import Display
 from .elicitation import Elicitation
-from .lines import is_interactive
+from .lines import forget_typed, is_interactive
 from .plain import visible
 from .sampling import Sampling
+from .sign_in import ask_to_sign_in
 
 __all__ = ["features_of", "page_features"]
 
@@ -45,6 +46,7 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
         roots=tuple(map(_folder, options.root)),
         log=_Log(display) if options.verbose else None,
         refused=_Refused(display),
+        sign_in=_SigningIn(display, terminal) if is_interactive() else None,
     )
 
 
@@ -77,6 +79,19 @@ def _folder(given: str) -> str:
     if not path.is_dir():
         raise UsageError(f"--root: expected a folder, got {given[:200]!r}")
     return str(path)
+
+
+class _SigningIn:
+    """Asks the person to sign in while a call waits for that."""
+
+    def __init__(self, display: Display, terminal: asyncio.Lock) -> None:
+        self._display, self._terminal = display, terminal
+
+    async def __call__(self, server: str, url: str) -> bool:
+        async with self._terminal:
+            self._display.settle()
+            forget_typed()
+            return await ask_to_sign_in(server, url)
 
 
 class _Log:

@@ -1,11 +1,21 @@
-"""`xmlcall chat --resume`: a conversation is gone on with, also one whose program was killed."""
+"""`xmlcall chat --resume`: a conversation is gone on with, also one whose program was killed.
 
-from ..turns.resuming import recovered
+Of a call that had started it is not known whether it ran, unless its server runs it as a task: then the server is asked. Ctrl-C
+while it is waited for ends the program, and the next one asks again.
+"""
+
+from typing import Final
+
+from ..agent.events import CallFinished
+from ..prompting.results import result_text
+from ..turns.resuming import TaskMoment, recovered
 from ..types.calls import Message
-from .plain import visible
+from .plain import shortened, visible
 from .session import Session
 
 __all__ = ["taken_up"]
+
+_WIDTH: Final = 200  # characters of a result that are shown
 
 
 async def taken_up(session: Session, start: list[Message]) -> list[Message]:
@@ -20,7 +30,13 @@ async def taken_up(session: Session, start: list[Message]) -> list[Message]:
         return list(start)
     found = keeper.store.find(keeper.id)
     display.notice(display.say("resumed", id=found.id, count=found.messages, title=visible(found.title)))
-    messages, cut = await recovered(keeper, keeper.store, session.loop)
+
+    def on_task(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
+        told = what if isinstance(what, str) else what.failure or result_text(what.result)
+        text = shortened(told, lines=1, width=_WIDTH)
+        display.notice(display.say(moment, target=visible(target), why=text, text=text))
+
+    messages, cut = await recovered(keeper, keeper.store, session.loop, on_task)
     for target in cut.unknown if cut else ():
         display.notice(display.say("unknown_run", target=visible(target)))
     if cut and (cut.reply is None or cut.calls):

@@ -9,6 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ..agent.policy_file import load_rules
+from ..agent.rules import Rules, allowing
 from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
@@ -22,6 +24,7 @@ from .options import (
     add_family_option,
     add_mcp_option,
     add_model_choice,
+    add_policy_option,
     add_tool_tokens,
     asking_of,
     constrain_of,
@@ -35,7 +38,6 @@ from .waiting import OpeningStatus, error_console
 from .words import speaker
 
 if TYPE_CHECKING:
-
     from ..proxy.engine.engine import Engine
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -48,8 +50,9 @@ EPILOG = """examples:
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
 Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
-proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names. The address is
-printed to standard output, everything else to standard error. docs/clients.md has settings for many clients.
+proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names, and what rules
+allow (--policy, xmlcall.toml). The address is printed to standard output, everything else to standard error. docs/clients.md has
+settings for many clients.
 """
 
 
@@ -87,6 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="offer and run these tools: a glob over server.tool such as 'files.read_*' (may be repeated)",
     )
+    add_policy_option(tools)
     tools.add_argument(
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
@@ -128,8 +132,9 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(
             f"--host {options.host} lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"
         )
-    if options.allow and not options.mcp:
-        raise UsageError("--allow names tools of servers: give them with --mcp")
+    if (options.allow or options.policy) and not options.mcp:
+        option = "--allow names" if options.allow else "--policy has rules about"
+        raise UsageError(f"{option} tools of servers: give them with --mcp")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -162,7 +167,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             engine = Engine(
                 backend,
                 hosts_of(servers, options),
-                allowed=options.allow,
+                allowed=_rules(options),
                 stream_arguments=options.stream_arguments,
                 strict=options.strict,
                 lang=options.lang,
@@ -190,12 +195,23 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     return OK
 
 
+def _rules(options: argparse.Namespace) -> Rules:
+    """Return the rules of files and options; without servers of its own the proxy needs none."""
+    if not options.mcp:
+        return Rules()
+    loaded = load_rules(options.policy)
+    if path := loaded.passed_over:
+        complain(speaker("en")("strict_here", file=visible(str(path)), name=visible(path.name)))
+    return Rules(rules=(*loaded.rules.rules, *allowing(options.allow, source="--allow").rules))
+
+
 async def _own_tools(engine: "Engine") -> str:
     names = [tool.name for tool in await engine.own_tools()]
     if names:
         return f"runs itself, without asking: {', '.join(names)}"
     return (
-        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*'"
+        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
+        "or by a rule (--policy)"
     )
 
 

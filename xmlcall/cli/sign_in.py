@@ -1,6 +1,7 @@
 """Signing in to servers over HTTP from a terminal: the whole address is shown, and opened only once the person agrees.
 
-A session asks before it opens its servers, never in between: a question must not come up under a line that is being typed.
+A session asks before it opens its servers, and later only while a call waits for it: a question must not come up under a line
+that is being typed.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from .exits import complain
 from .lines import LineReader, is_interactive
 from .plain import visible
 
-__all__ = ["sign_in", "sign_in_where_wanted"]
+__all__ = ["ask_to_sign_in", "sign_in", "sign_in_where_wanted"]
 
 _SECONDS = 600.0
 """For all of a sign-in, with the time that the person takes."""
@@ -61,15 +62,20 @@ async def sign_in(server: HttpServer) -> bool:
 
     async def ask(name: str, url: str) -> bool:
         asked.append(name)
-        return await _ask(name, url)
+        return await ask_to_sign_in(name, url)
 
     async with McpHost(replace(server, timeout=_SECONDS), sign_in=SignIn(ask=ask), connect_timeout=_SECONDS) as host:
         await host.tools()
     return bool(asked)
 
 
-async def _ask(name: str, url: str) -> bool:
-    """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine."""
+async def ask_to_sign_in(name: str, url: str) -> bool:
+    """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine.
+
+    Args:
+        name: of the server.
+        url: where to sign in; a server's text.
+    """
     print(f"\n{visible(name)} wants you to sign in, at this address:\n\n  {visible(url)}\n", file=sys.stderr)
     lines = LineReader(sys.stdin.fileno())
     for _ in range(5):

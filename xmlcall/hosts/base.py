@@ -3,14 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from ..types.calls import Tool, ToolResult
 
-__all__ = ["Host", "OnProgress"]
+__all__ = ["Host", "OnProgress", "OnTask", "TaskHost", "TaskResult"]
 
 OnProgress = Callable[[float, float | None, str], None]
 """Told how far a tool is: how much is done, of how much if that is known, and what it says; hostile input."""
+
+OnTask = Callable[[str], None]
+"""Told the id of the task that a server has made of a call."""
+
+TaskResult = ToolResult | Literal["cancelled", "unknown"]
+"""What became of a task; `unknown` if the server does not know it any more."""
 
 
 class Host(Protocol):
@@ -62,4 +68,44 @@ class Host(Protocol):
         Raises:
             ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
             ToolHostProtocolError: a JSON-RPC error, or a result outside the protocol.
+        """
+
+
+@runtime_checkable
+class TaskHost(Protocol):
+    """A host whose tools may run as tasks, which outlive the program that asked for them."""
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        progress: OnProgress | None = None,
+        on_task: OnTask | None = None,
+    ) -> ToolResult:
+        """Run one tool (see `Host`).
+
+        Args:
+            name: as listed by `tools()`.
+            arguments: valid for the tool's schema.
+            timeout: seconds; None takes the host's own limit.
+            progress: called while the tool runs, if it tells how far it is.
+            on_task: called as soon as the call is a task.
+        """
+
+    async def task_result(
+        self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> TaskResult:
+        """Wait for what becomes of a task that another program, or an earlier connection, has started.
+
+        Args:
+            name: of the tool.
+            task: its id.
+            timeout: seconds; None takes the host's own limit.
+            progress: called while the tool runs, if it tells how far it is.
+
+        Raises:
+            ToolHostUnavailable: the server is gone, or not done in time: then the task is cancelled.
+            ToolHostProtocolError: the task has failed (`reason` is `error`), or an answer is outside the protocol.
         """

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from ..errors import ToolHostError, UsageError
+from ..errors import ToolHostError, ToolHostUnavailable, UsageError
 from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
-from .base import Host, OnProgress
+from .base import Host, OnProgress, OnTask, TaskHost, TaskResult
 from .member import Member
 from .served import Served, ServingHost, from_all
 
@@ -227,7 +227,13 @@ class Router:
         return self._origins.get(name)
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        progress: OnProgress | None = None,
+        on_task: OnTask | None = None,
     ) -> ToolResult:
         """Run a tool where it lives.
 
@@ -236,13 +242,36 @@ class Router:
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the host's own limit.
             progress: called while the tool runs, if it tells how far it is.
+            on_task: called if the server makes a task of the call.
 
         Raises:
             UsageError: the last `tools()` did not offer it.
             ToolHostError: from its host.
         """
         host, own_name = self.origin(name)
+        if on_task is not None and isinstance(host, TaskHost):
+            return await host.call(own_name, arguments, timeout, progress=progress, on_task=on_task)
         return await host.call(own_name, arguments, timeout, progress=progress)
+
+    async def task_result(self, server: str, name: str, task: str, timeout: float | None = None) -> TaskResult:
+        """Wait for what becomes of a task (see `TaskHost`); a server that is still starting is waited for.
+
+        Args:
+            server: its name.
+            name: of the tool there.
+            task: its id.
+            timeout: seconds; None takes the host's own limit.
+
+        Raises:
+            ToolHostError: from the host.
+        """
+        member = next((member for member in self._members if member.host.name == server), None)
+        if member is None or not isinstance(member.host, TaskHost):
+            return "unknown"
+        await member.settled.wait()
+        if not member.answered:
+            raise member.failure or ToolHostUnavailable(f"{server}: it does not answer", host=server, reason="not_run")
+        return await member.host.task_result(name, task, timeout)
 
     async def _first_answers(self) -> None:
         """Wait until each host has answered or failed, and no longer than `patience` after the first answer."""

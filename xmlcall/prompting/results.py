@@ -125,10 +125,11 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
     """Say why a call did not run although it could.
 
     Args:
-        kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `repeated` or `gone` (the tool).
+        kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `nobody` (to ask), `nobody_rule` (a rule
+            asks), `repeated` or `gone` (the tool).
         format: how the model is spoken to.
         count: how often a repeated call came.
-        why: the person's reason for a no, in their words.
+        why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, or the rule.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
 
@@ -158,7 +159,7 @@ def stopped(kind: str, format: PromptFormat) -> str:
     """Say what became of something when its turn was ended from outside.
 
     Args:
-        kind: `running` (a call that had started), `not_begun` (a call) or `answer`.
+        kind: `running` (a call that had started), `cancelled` (one, by its server), `not_begun` (one) or `answer`.
         format: how the model is spoken to.
     """
     return format.render("stopped", kind=kind).strip()

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Lifespan
 
+from ..agent.rules import Rules
 from ..agent.tool_need import Threshold
 from ..backends.base import Backend
 from ..backends.connect import connect
@@ -31,7 +32,7 @@ def create_app(
     hosts: Iterable[Host] = (),
     *,
     mode: ProxyMode = "auto",
-    allowed: Iterable[str] = (),
+    allowed: Iterable[str] | Rules = (),
     stream_arguments: bool = False,
     dialect: str = "function_calls",
     lang: str = "en",
@@ -51,7 +52,7 @@ def create_app(
         model: as for `connect`, or a backend that is not open.
         hosts: MCP servers whose tools the proxy runs itself.
         mode: `xml`: calls are read from the text; `native`: the server's own function calling; `auto`: as a trial call tells.
-        allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody.
+        allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody; or `Rules`.
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the tool prompt, `en` or `zh`.

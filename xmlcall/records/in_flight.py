@@ -8,10 +8,25 @@ from ..types.calls import Message, TextContent, ToolCall, ToolResult
 from .as_json import call_from_json, message_from_json
 from .store import KeptEvent
 
-__all__ = ["InFlight", "in_flight"]
+__all__ = ["InFlight", "KeptTask", "in_flight"]
 
 _WHOLE: Final = frozenset({"answer", "kept", "recovered"})  # the turn has ended
 _MARKS: Final = _WHOLE | {"asked", "step"}  # behind these the messages are those that are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTask:
+    """A call that its server runs as a task.
+
+    Args:
+        server: its name.
+        tool: the tool's own name there.
+        task: the server's id of it.
+    """
+
+    server: str
+    tool: str
+    task: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +38,14 @@ class InFlight:
         calls: of that reply, also those that could not be read: without arguments.
         ended: id of a call -> its result; None for one that had started and has none.
         unknown: `server.tool` of those.
+        tasks: id of such a call -> the task that its server has made of it.
     """
 
     reply: Message | None = None
     calls: tuple[ToolCall, ...] = ()
     ended: Mapping[str, ToolResult | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    tasks: Mapping[str, KeptTask] = field(default_factory=dict)
 
 
 def in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
@@ -43,7 +60,8 @@ def in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
     reply: Message | None = None
     calls: tuple[ToolCall, ...] = ()
     ended: dict[str, ToolResult | None] = {}
-    targets: dict[str, str] = {}
+    places: dict[str, tuple[str, str]] = {}
+    tasks: dict[str, KeptTask] = {}
     for event in events[last + 1 :]:
         body = event.body
         match event.kind:
@@ -51,11 +69,15 @@ def in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
                 reply = message_from_json(body["message"]) if body["message"] else None
                 calls = tuple(map(call_from_json, body["calls"])) if reply else ()
             case "started":
-                ended[body["id"]], targets[body["id"]] = None, f"{body['server']}.{body['tool']}"
+                ended[body["id"]], places[body["id"]] = None, (body["server"], body["tool"])
+            case "task":
+                server, tool = places[body["id"]]
+                tasks[body["id"]] = KeptTask(server=server, tool=tool, task=body["task"])
             case "ended":
                 ended[body["id"]] = _result(body)
-    unknown = tuple(targets[id] for id, result in ended.items() if result is None)
-    return InFlight(reply=reply, calls=calls, ended=ended, unknown=unknown)
+                tasks.pop(body["id"], None)
+    unknown = tuple(".".join(places[id]) for id, result in ended.items() if result is None)
+    return InFlight(reply=reply, calls=calls, ended=ended, unknown=unknown, tasks=tasks)
 
 
 def _result(body: Mapping[str, Any]) -> ToolResult:

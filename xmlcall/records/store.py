@@ -77,7 +77,7 @@ class KeptEvent:
 
     Args:
         time: in UTC.
-        kind: `asked`, `reply`, `started`, `ended`, `step`, `answer`, `kept`, `recovered` or `branched`.
+        kind: `asked`, `reply`, `started`, `task`, `ended`, `step`, `answer`, `kept`, `recovered` or `branched`.
         body: a JSON object, by the kind.
     """
 

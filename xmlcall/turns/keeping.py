@@ -9,7 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, StepEnded, TurnEnded
+from ..agent.events import (
+    Answer,
+    CallDenied,
+    CallFinished,
+    CallHeld,
+    CallRejected,
+    CallStarted,
+    CallTask,
+    LoopEvent,
+    StepEnded,
+    TurnEnded,
+)
 from ..prompting.results import result_text
 from ..records.as_json import message_to_json, raw_to_json, tool_to_json
 from ..records.audit import AuditFile
@@ -117,6 +128,8 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case CallStarted(call=call):
             told = {"id": call.id, "name": call.name, "server": event.host, "tool": event.host_tool, "arguments": call.arguments}
             return "started", told | {"by": event.by, "reason": event.reason}
+        case CallTask(call=call, task=task):
+            return "task", {"id": call.id, "name": call.name, "task": task}
         case CallFinished(call=call, result=result, failure=failure):
             outcome = "failed" if failure else "error" if result.is_error else "ok"
             return "ended", _ended(call, outcome, result_text(result)) | ({"failure": failure} if failure else {})

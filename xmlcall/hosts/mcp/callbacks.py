@@ -22,7 +22,7 @@ from .form import problems, unusable, with_defaults
 from .patience import Patience
 from .requests import ClientFeatures, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls"]
+__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of"]
 
 MAX_ASKED: Final = {"elicit": 20, "sample": 10}
 """How often a server may ask during one call."""
@@ -66,6 +66,11 @@ class Calls:
             if not self._running:
                 for scope in self._asking:
                     scope.cancel()
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a call runs on whose behalf somebody may be asked."""
+        return bool(self._running)
 
     def refusal(self, kind: Literal["elicit", "sample"]) -> str:
         """Count a request; say why it is not answered, "" if it is."""
@@ -129,7 +134,7 @@ class Callbacks:
             self._features.refused(self._server, method)
 
     async def _elicit(self, context: ClientRequestContext, params: mcp.ElicitRequestParams) -> mcp.ElicitResult | mcp.ErrorData:
-        request = _elicitation(self._server, params)
+        request = elicitation_of(self._server, params)
         if isinstance(request, str):
             return _error(mcp.INVALID_PARAMS, request)
         if refusal := self._calls.refusal("elicit"):
@@ -189,8 +194,13 @@ def _error(code: int, message: str) -> mcp.ErrorData:
     return mcp.ErrorData(code=code, message=message)
 
 
-def _elicitation(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
-    """Read what a person is asked; a sentence if it cannot be asked."""
+def elicitation_of(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
+    """Read what a person is asked; a sentence if it cannot be asked.
+
+    Args:
+        server: its name as configured.
+        params: of its request.
+    """
     if len(params.message) > _MAX_MESSAGE:
         return f"expected a message of at most {_MAX_MESSAGE} characters"
     if isinstance(params, mcp.ElicitRequestFormParams):

@@ -63,7 +63,8 @@ class Connection:
         self.failure: BaseException | None = None
         self.log = PeerLog()
         self.calls = Calls()
-        self._server, self._changed, self._sign_in, self._features = server, changed, sign_in, features
+        self._server, self._changed, self._features = server, changed, features
+        self._sign_in = self._while_a_call_runs(sign_in)
         self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
         trouble_of = self.log.troubles.take
         self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked, trouble_of)
@@ -86,6 +87,14 @@ class Connection:
             yield
         finally:
             del self._watchers[updated]
+
+    def _while_a_call_runs(self, sign_in: SignIn) -> SignIn:
+        """Let the person sign in within a session, too: not while they type, and the time of the call rests meanwhile."""
+        ask = self._features.sign_in
+        if sign_in.ask is not None or ask is None:
+            return sign_in
+        calls = self.calls
+        return replace(sign_in, ask=ask, may_ask=lambda: calls.may_ask, during=calls.during)
 
     @property
     def closed(self) -> bool:

@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mcp import Client
+from mcp import Client, MCPError
 from mcp import types as mcp
 from mcp.shared.dispatcher import ProgressFnT
 
 from ...errors import ToolHostError, ToolHostUnavailable
 from ...types.calls import Tool, ToolResult
-from ..base import OnProgress
+from ..base import OnProgress, OnTask, TaskResult
 from ..config import ServerConfig
 from .connection import Connection
 from .errors import (
@@ -46,7 +46,8 @@ from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
 from .restarts import LONGEST_WAIT, Restarts
 from .served import McpServed
-from .tasks import call_as_task
+from .tasks import call_as_task, result_of_task
+from .visits import visited
 from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]
@@ -160,7 +161,13 @@ class McpHost:
         return tuple(listing.tools.values())
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        progress: OnProgress | None = None,
+        on_task: OnTask | None = None,
     ) -> ToolResult:
         """Run one tool.
 
@@ -169,6 +176,7 @@ class McpHost:
             arguments: valid for the tool's schema.
             timeout: seconds without an answer and without progress; None takes the server's configured limit.
             progress: called while the tool runs, if it tells how far it is.
+            on_task: called with the id of the task, if the tool runs as one.
 
         Returns:
             What the tool answered, its text cut at two million characters.
@@ -180,13 +188,45 @@ class McpHost:
         patience = Patience(self._server.timeout if timeout is None else timeout)
         told = _told_to(progress, patience)
 
-        async def run(client: Client) -> mcp.CallToolResult:
+        async def once(client: Client) -> mcp.CallToolResult:
             if name in self._as_tasks:
-                return await call_as_task(client, name, arguments, patience, told)
+                return await call_as_task(client, name, arguments, patience, told, on_task)
             return await client.call_tool(name, dict(arguments), progress_callback=told)
+
+        async def run(client: Client) -> mcp.CallToolResult:
+            connection = self._connection
+            try:
+                return await once(client)
+            except MCPError as error:
+                if connection is None or not await visited(self.name, error, connection.calls, self._features.elicit):
+                    raise
+            return await once(client)
 
         answer = await self._ask(f"running {name!r}", patience, run, may_repeat=name in self._repeatable)
         self._restarts.answered()
+        return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
+
+    async def task_result(
+        self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> TaskResult:
+        """Wait for what becomes of a task of an earlier connection (see `TaskHost`).
+
+        Args:
+            name: of the tool, for messages.
+            task: its id.
+            timeout: seconds without a word of the server's; None takes its configured limit.
+            progress: called while the tool runs, if it tells how far it is.
+
+        Raises:
+            ToolHostUnavailable: the server is gone, or not done in time.
+            ToolHostProtocolError: the task has failed, or an answer is outside the protocol.
+        """
+        patience = Patience(self._server.timeout if timeout is None else timeout)
+        told = _told_to(progress, patience)
+        doing = f"asking for the task of {name!r}"
+        answer = await self._ask(doing, patience, lambda client: result_of_task(client, task, patience, told), may_repeat=True)
+        if not isinstance(answer, mcp.CallToolResult):
+            return answer
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def _ask(

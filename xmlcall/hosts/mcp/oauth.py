@@ -50,6 +50,10 @@ _MAX_SAID: Final = 200
 _MAX_ANSWER: Final = 1 << 20  # bytes
 
 
+async def _whatever_comes(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
     """How to sign in to servers that want it.
@@ -58,11 +62,20 @@ class SignIn:
         ask: asks the person; None asks nobody, and only what is kept is used.
         tokens: where tokens are kept.
         patience: seconds that the browser is waited for.
+        may_ask: whether the person may be asked just now.
+        during: waits for the person, for as long as somebody needs the answer; None once nobody does.
     """
 
     ask: Ask | None = None
     tokens: TokenStore = field(default_factory=SystemTokens)
     patience: float = 300.0
+    may_ask: Callable[[], bool] = lambda: True
+    during: Callable[[Awaitable[Any]], Awaitable[Any]] = _whatever_comes
+
+    @property
+    def asks(self) -> bool:
+        """Whether the person is asked just now."""
+        return self.ask is not None and self.may_ask()
 
 
 class SignInLog(Protocol):
@@ -158,7 +171,9 @@ class _Authorization(httpx2.Auth):
             self._log.sign_in = ""
             return
         except (OAuthFlowError, ValidationError, OSError) as error:
-            self._failed_at, self._log.sign_in = time.monotonic(), self._words(error)
+            if not isinstance(error, _NeedsPerson) or self._sign_in.ask is None:  # else the next one may find somebody
+                self._failed_at = time.monotonic()
+            self._log.sign_in = self._words(error)
         except GeneratorExit:  # a request had no answer: the connection ends, and the log says whose it was
             if outgoing is not request:
                 self._log.sign_in = f"{_origin(outgoing.url)}, where one signs in to it, did not answer"
@@ -172,7 +187,7 @@ class _Authorization(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow; a refusal that came in already is given to it, unless it has another token by now."""
         provider = await self._started()
-        if self._sign_in.ask is None and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
+        if not self._sign_in.asks and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
             raise _NeedsPerson  # and no client is registered for nothing
         before = request.headers.get("Authorization")
         flow, is_refreshed = provider.async_auth_flow(request), False
@@ -255,7 +270,7 @@ class _Authorization(httpx2.Auth):
             raise OAuthFlowError("its authorization server does not offer PKCE (S256), without which a sign-in is not safe")
         url = _with_scopes(url, (*self._oauth.scopes, *self._kept.wanted))
         query = parse_qs(urlsplit(url).query)
-        if self._sign_in.ask is None:
+        if not self._sign_in.asks or self._sign_in.ask is None:
             await self._kept.want(query.get("scope", [""])[0].split())
             raise _NeedsPerson
         loopback = Loopback(self._kept.redirect.port or 0, query["state"][0])
@@ -263,12 +278,15 @@ class _Authorization(httpx2.Auth):
             self._loopback = await loopback.__aenter__()
         except OSError as error:
             raise OAuthFlowError(f"port {self._kept.redirect.port} of 127.0.0.1, for the way back, is taken") from error
-        if not await self._sign_in.ask(self._server.name, url):
+        if not await self._sign_in.during(self._sign_in.ask(self._server.name, url)):
             raise OAuthFlowError("the sign-in was declined")
 
     async def _returned(self) -> AuthorizationCodeResult:
         assert self._loopback is not None
-        return await self._loopback.answer(self._sign_in.patience)
+        found: AuthorizationCodeResult | None = await self._sign_in.during(self._loopback.answer(self._sign_in.patience))
+        if found is None:
+            raise OAuthFlowError("nobody waits for it any more")
+        return found
 
     async def _close_loopback(self) -> None:
         loopback, self._loopback = self._loopback, None

@@ -56,6 +56,11 @@ class Patience:
         """Which limit has run out, for a message: the whole, or that between two notices."""
         return self.limit * MOST if self._left <= 0 else self.limit
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit has run out."""
+        return self._timeout.expired()
+
     @contextlib.contextmanager
     def rest(self) -> Iterator[None]:
         """Let no time pass while somebody is asked; several may be at once."""

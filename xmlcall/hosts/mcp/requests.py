@@ -64,11 +64,13 @@ class UrlRequest:
         server: which one, as configured.
         message: why it asks.
         url: it MUST NOT be opened or fetched before the person has seen all of it and agreed.
+        is_awaited: a call is made again once they are done there; `accept` means that they are.
     """
 
     server: str
     message: str
     url: str
+    is_awaited: bool = False
 
     @property
     def spelled_host(self) -> str:
@@ -168,6 +170,8 @@ class ClientFeatures:
         log_level: the least grave that servers are asked to send; only with `log`.
         refused: told of a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) where a server
             asks for what is not given.
+        sign_in: asks the person to sign in where a server wants that while a call runs; gets its name and the address, which MUST
+            be shown in full, and says whether they agreed.
     """
 
     elicit: Elicit | None = None
@@ -176,6 +180,7 @@ class ClientFeatures:
     log: OnLog | None = None
     log_level: LogLevel = "info"
     refused: Callable[[str, str], None] | None = None
+    sign_in: Callable[[str, str], Awaitable[bool]] | None = None
 
 
 NO_FEATURES: Final = ClientFeatures()

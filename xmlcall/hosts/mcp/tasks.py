@@ -4,6 +4,8 @@
                                   |-- input_required: tasks/result at once, whose stream brings the server's question
     stopped or out of time -> tasks/cancel
 
+A task outlives the connection. Whoever kept its id asks for its result later, with `result_of_task`.
+
 The SDK has the messages but no client for them. 2026-07-28 has no tasks of its own; there they are an extension, which is not
 declared.
 """
@@ -11,7 +13,7 @@ declared.
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 from mcp import Client, MCPError
@@ -20,10 +22,11 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from ..base import OnTask
 from .filter import ORIGINAL
 from .patience import MOST, Patience
 
-__all__ = ["call_as_task", "runs_tasks"]
+__all__ = ["call_as_task", "result_of_task", "runs_tasks"]
 
 _DEFAULT_PAUSE: Final = 1.0
 _PAUSES: Final = (0.05, 30.0)  # seconds between two looks at a task, whatever the server suggests
@@ -42,7 +45,12 @@ def runs_tasks(client: Client) -> bool:
 
 
 async def call_as_task(
-    client: Client, name: str, arguments: Mapping[str, Any], patience: Patience, told: ProgressFnT
+    client: Client,
+    name: str,
+    arguments: Mapping[str, Any],
+    patience: Patience,
+    told: ProgressFnT,
+    on_task: OnTask | None = None,
 ) -> mcp.CallToolResult:
     """Run a tool as a task.
 
@@ -52,6 +60,7 @@ async def call_as_task(
         arguments: valid for it.
         patience: renewed each time that the server tells of the task.
         told: gets the number and the message of each state.
+        on_task: gets the task's id, once it has one.
 
     Returns:
         The result, as the filter hands it on.
@@ -66,13 +75,53 @@ async def call_as_task(
     task_id = task.get("taskId")
     if not isinstance(task_id, str):
         return started  # the server has run it at once
+    if on_task is not None:
+        on_task(task_id)
     try:
         await _wait(client, task_id, _pause(task.get("pollInterval")), patience, told)
-        wanted = mcp.GetTaskPayloadRequest(params=mcp.GetTaskPayloadRequestParams(task_id=task_id))
-        return await client.session.send_request(wanted, mcp.CallToolResult)
+        return await _payload(client, task_id)
     except asyncio.CancelledError:
         await _cancel(client, task_id)
         raise
+
+
+async def result_of_task(
+    client: Client, task_id: str, patience: Patience, told: ProgressFnT
+) -> mcp.CallToolResult | Literal["cancelled", "unknown"]:
+    """Wait for what becomes of a task that was started over another connection.
+
+    Args:
+        client: connected.
+        task_id: as the server has named it then.
+        patience: renewed each time that the server tells of the task.
+        told: gets the number and the message of each state.
+
+    Returns:
+        The result, as the filter hands it on; `unknown` where the server does not know the task.
+
+    Raises:
+        MCPError, pydantic.ValidationError: as of any request. The task is cancelled if it is not done in time; it goes on if only
+            the waiting for it is ended.
+    """
+    if not runs_tasks(client):
+        return "unknown"
+    try:
+        if await _wait(client, task_id, _DEFAULT_PAUSE, patience, told) == "cancelled":
+            return "cancelled"
+    except MCPError as error:
+        if error.code == mcp.CONNECTION_CLOSED:
+            raise
+        return "unknown"  # -32602 is what a server has to say of an id that it does not know
+    except asyncio.CancelledError:
+        if patience.is_over:
+            await _cancel(client, task_id)
+        raise
+    return await _payload(client, task_id)
+
+
+async def _payload(client: Client, task_id: str) -> mcp.CallToolResult:
+    wanted = mcp.GetTaskPayloadRequest(params=mcp.GetTaskPayloadRequestParams(task_id=task_id))
+    return await client.session.send_request(wanted, mcp.CallToolResult)
 
 
 def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
@@ -82,15 +131,15 @@ def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-async def _wait(client: Client, task_id: str, pause: float, patience: Patience, told: ProgressFnT) -> None:
-    """Look after a task until it has ended or wants input; bounded by the caller's patience."""
+async def _wait(client: Client, task_id: str, pause: float, patience: Patience, told: ProgressFnT) -> str:
+    """Look after a task until it has ended or wants input, and return its state; bounded by the caller's patience."""
     wanted = mcp.GetTaskRequest(params=mcp.GetTaskRequestParams(task_id=task_id))
     message, number = "", 0
     while True:
         state = await client.session.send_request(wanted, mcp.GetTaskResult)
         patience.renew()
         if state.status != "working":
-            return
+            return state.status
         if state.status_message and state.status_message != message:
             message, number = state.status_message, number + 1
             await told(number, None, message)

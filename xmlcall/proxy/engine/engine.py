@@ -8,7 +8,6 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 """
 
 import asyncio
-import fnmatch
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
 from ...agent.fitted_backend import FittedBackend
-from ...agent.rules import allow
+from ...agent.rules import Rules, allowing
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Turn
@@ -45,9 +44,10 @@ from ...types.completion import CompletionRequest
 from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
 from .catalogs import Catalogs
-from .history import last_request, model_messages, said_by_others, system_first
+from .history import last_request, model_messages, said_by_others, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
+from .own_rules import OwnRules
 from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
@@ -74,7 +74,8 @@ class Engine:
         backend: a model, as from `connect`.
         hosts: servers whose tools the proxy runs itself.
         mode: `xml`, `native`, or `auto`: native where a trial call works.
-        allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them.
+        allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them. Or rules, of
+            which what they would ask about is denied.
         stream_arguments: whether arguments go out before their call is complete.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
@@ -98,7 +99,7 @@ class Engine:
         hosts: Iterable[Host] = (),
         *,
         mode: ProxyMode = "auto",
-        allowed: Iterable[str] = (),
+        allowed: Iterable[str] | Rules = (),
         stream_arguments: bool = False,
         dialect: str = "function_calls",
         lang: str = "en",
@@ -119,10 +120,10 @@ class Engine:
         self._scale = Scale()
         self._fitted = partial(FittedBackend, scale=self._scale, lang=lang, on_cut=said.cut)
         self.router = Router(hosts)
-        self._allowed = tuple(allowed)
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(lang=lang)
-        self._calling = Calling(router=self.router, policy=allow(self._allowed), format=self._format)
+        self._rules = OwnRules(allowed if isinstance(allowed, Rules) else allowing(allowed), self._format)
+        self._calling = Calling(router=self.router, policy=self._rules, format=self._format)
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
@@ -201,7 +202,7 @@ class Engine:
         async with self._listing:  # or a request that comes meanwhile would find none
             if self.router.changed.is_set():
                 listed = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
-                self._own = tuple(tool for tool, origin in listed.values() if self._may_run(*origin))
+                self._own = tuple(tool for tool, origin in listed.values() if self._rules.offers(origin[0].name, origin[1]))
                 self._origins = {tool.name: listed[tool.name][1] for tool in self._own}
             for notice in self.router.news():
                 log.warning("%s", notice)
@@ -290,9 +291,6 @@ class Engine:
             advice=error.advice,
         )
 
-    def _may_run(self, host: Host, name: str) -> bool:
-        return any(fnmatch.fnmatchcase(f"{host.name}.{name}", glob) for glob in self._allowed)
-
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
         theirs = {tool.name for tool in request.tools}
@@ -326,13 +324,17 @@ class Engine:
             Generation(backend=backend, format=self._format_of(request), constrain=self._constrain),
             Offer(
                 catalog=allowed,
-                calling=replace(self._calling, origins=origins, offered=prompts),
+                calling=replace(self._calling, origins=origins, offered=prompts, of_caller=frozenset(theirs)),
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
                 is_required=request.choice.mode == "required",
                 required_name=request.choice.name,
             ),
             self._limits,
-            Words(request=last_request(request.messages), sources=self._sources(request, words)),
+            Words(
+                request=last_request(request.messages),
+                sources=self._sources(request, words),
+                conversation=with_own_results(request.messages, self._memory),
+            ),
             partial(self._first, backend, request, begun, catalog, allowed, schema),
         )
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=self._format.shows.unsaid)

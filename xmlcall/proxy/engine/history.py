@@ -21,12 +21,13 @@ from ...dialects.write import write
 from ...prompting.feedback import results
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_system
+from ...prompting.results import result_text
 from ...tools.catalog import Catalog
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
 from .reply_cache import Memory
 
-__all__ = ["last_request", "model_messages", "said_by_others", "system_first"]
+__all__ = ["last_request", "model_messages", "said_by_others", "system_first", "with_own_results"]
 
 
 def model_messages(
@@ -147,6 +148,25 @@ def _merged(messages: Iterable[Message]) -> list[Message]:
 def said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the texts that a call must not be copied from: the person's, and results."""
     return tuple(message.content for message in messages if message.role in ("user", "tool"))
+
+
+def with_own_results(messages: Iterable[Message], memory: Memory) -> tuple[Message, ...]:
+    """Return a conversation with what the proxy's own tools returned in it, as far as that is remembered.
+
+    Args:
+        messages: the caller's.
+        memory: what the model said before.
+    """
+    whole: list[Message] = []
+    for message in messages:
+        found = memory.find(message)
+        if found is None:
+            whole.append(message)
+            continue
+        own = [(call, result) for call, result in found.calls if result is not None]
+        told = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
+        whole += [*found.before, message, *told]
+    return tuple(whole)
 
 
 def last_request(messages: Iterable[Message]) -> str:

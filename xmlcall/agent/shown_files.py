@@ -1,0 +1,107 @@
+"""What a conversation has shown of a file: the result of an earlier call that read it, or the text that was written to it.
+
+Calls stand in the model's text, or as data where the model server calls natively; their results stand in the message behind them,
+in order, some forms without the names of the tools. Where a call cannot be matched with its result for certain, nothing is known
+of it. Results of native calls do not say that they are errors, and count. A later call with the same path that is neither a read
+nor a write of a whole text leaves nothing known, either. The file itself may have changed since: whoever shows such a text has to
+say where it is from.
+
+Cost: the messages that name the file are parsed once for a question.
+"""
+
+import functools
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialects import result_form_of
+from ..parsing.reply import parse
+from ..prompting.format import PromptFormat
+from ..prompting.templates import LANGUAGES
+from ..tools.catalog import Catalog
+from ..types.calls import Message, ToolCall
+from .policy import Proposal
+
+__all__ = ["Shown", "shown_before"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A text of a file.
+
+    Args:
+        tool: that showed or wrote it, by its own name.
+        text: the whole of it.
+    """
+
+    tool: str
+    text: str
+
+
+def shown_before(proposal: Proposal, readers: Collection[str], path: str, text: str) -> Shown | None:
+    """Find what is known of the file that a call is about to write.
+
+    Args:
+        proposal: the call.
+        readers: own names of tools that return a file.
+        path: parameter of the call with the path.
+        text: parameter of the call with the new text.
+    """
+    wanted, own = proposal.call.arguments[path], {tool.name: name for name, tool in proposal.beside.items()}
+    known: Shown | None = None
+    for called, arguments, result in _calls(proposal, str(wanted)):
+        name = own.get(called, "")
+        if not name or wanted not in arguments.values():
+            continue
+        if name in readers:
+            is_whole = result is not None and list(arguments.values()) == [wanted]
+            known = Shown(tool=name, text=result or "") if is_whole else known
+        else:
+            is_write = name == proposal.host_tool and result is not None and isinstance(arguments.get(text), str)
+            known = Shown(tool=name, text=arguments[text]) if is_write else None
+    return known
+
+
+def _calls(proposal: Proposal, path: str) -> Iterator[tuple[str, Mapping[str, Any], str | None]]:
+    """Yield name, arguments and result of the calls in messages that name a file; None for a result that is not known."""
+    catalog, messages = Catalog(proposal.beside.values()), proposal.conversation
+    for place, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        if message.tool_calls:
+            told = {each.tool_call_id: each.content for each in messages[place + 1 :] if each.role == "tool"}
+            yield from ((call.name, call.arguments, told.get(call.id)) for call in message.tool_calls)
+        elif path.rpartition("/")[2] in message.content:
+            calls = parse(message.content, catalog).calls
+            results = _results(calls, messages[place + 1 : place + 2])
+            yield from (
+                (call.name, call.arguments, result)
+                for call, result in zip(calls, results, strict=True)
+                if isinstance(call, ToolCall)
+            )
+
+
+@functools.cache
+def _error_words() -> tuple[str, ...]:
+    """Return what errors begin with in forms that have no mark for them."""
+    return tuple(PromptFormat(lang=lang).render("content", kind="error").strip() for lang in LANGUAGES)
+
+
+def _results(calls: Sequence[Any], behind: Sequence[Message]) -> list[str | None]:
+    """Return the result of each call, from the message behind it; all are unknown if they do not fit together."""
+    unknown: list[str | None] = [None] * len(calls)
+    form = result_form_of(behind[0].content) if behind and behind[0].role == "user" else None
+    if form is None:
+        return unknown
+    text = behind[0].content
+    waiting = deque(form.places(text))
+    found: list[str | None] = []
+    for call in calls:
+        if not waiting or waiting[0].name not in ("", call.name) or not waiting[0].is_ended:
+            return unknown
+        place = waiting.popleft()
+        told = text[place.start : place.end]
+        is_error = place.is_error or (not form.error_open and told.startswith(_error_words()))
+        found.append(None if is_error else told)
+    return unknown if waiting else found
