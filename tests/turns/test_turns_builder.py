@@ -1,7 +1,7 @@
 """A turn's record from its events: the same as of the text read at once, and what came of each call."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,13 @@ from cases import TOOLS, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
+from turn_harness import Told, add, block, call, calls_of, tiles, turn
 
-from xmlcall import LocalHost, Message, Tool, ToolLoop, ToolResult, parse
+from xmlcall import LocalHost, Message, Tool, ToolResult, parse
 from xmlcall.agent.events import TurnEnded, TurnStarted
 from xmlcall.agent.generate import Binder, Generated, generate
 from xmlcall.agent.policy import Decision, Proposal
-from xmlcall.backends.base import Capabilities, KeptOpen
+from xmlcall.backends.base import Capabilities
 from xmlcall.backends.openai_wire import native_call
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostUnavailable
@@ -25,7 +26,7 @@ from xmlcall.parsing.repeated_calls import once
 from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
-from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord, turn_from_json, turn_to_json
+from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
@@ -33,44 +34,6 @@ from xmlcall.types.events import TextDelta, ToolCallStart
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml")]
 TEXTS = [case["input"] for _, case in load("*/*.toml")]
 TIMES = ("first_token_seconds", "seconds", "prompt_tokens", "cached_tokens", "completion_tokens")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-def fail() -> str:
-    """Always fail."""
-    raise ValueError("no luck")
-
-
-def times(x: int, y: int) -> int:
-    """Multiply two numbers."""
-    return x * y
-
-
-def call(name: str, **arguments: Any) -> str:
-    parameters = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in arguments.items())
-    return f'<invoke name="{name}">{parameters}</invoke>'
-
-
-def block(*calls: str) -> str:
-    return f"<function_calls>{''.join(calls)}</function_calls>"
-
-
-class Told(KeptOpen):
-    """A backend that tells a builder what is sent and what comes."""
-
-    def __init__(self, backend: Any, builder: TurnBuilder) -> None:
-        super().__init__(backend)
-        self.builder = builder
-
-    async def stream(self, request: CompletionRequest) -> Any:
-        self.builder.prompt(request.messages)
-        async for chunk in self._backend.stream(request):
-            self.builder.wrote(chunk.text)
-            yield chunk
 
 
 async def live(
@@ -93,18 +56,11 @@ async def live(
     return builder.record()
 
 
-def tiles(reply: ReplyRecord) -> None:
-    place = 0
-    for span in reply.spans:
-        assert span.start == place < span.end
-        place = span.end
-    assert place == len(reply.raw)
-
-
 def plain(reply: ReplyRecord) -> ReplyRecord:
     """Leave out what reading a text cannot know: times, tokens, and the ids that are random in a turn."""
     calls = tuple(replace(each, id=f"call_{each.index}") for each in reply.calls)
-    return replace(reply, calls=calls, **dict.fromkeys(TIMES))
+    unknown: dict[str, Any] = dict.fromkeys(TIMES)
+    return replace(reply, calls=calls, **unknown)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -194,35 +150,6 @@ class DyingHost(LocalHost):
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
         raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
-
-
-async def turn(
-    replies: Iterable[Any],
-    *,
-    question: str = "What is 1 + 2?",
-    host: LocalHost | None = None,
-    policy: Any = ("*",),
-    **options: Any,
-) -> TurnRecord:
-    """Play a turn; the record is looked at behind each event, so that looking changes nothing."""
-    script = {name: options.pop(name) for name in ("chunk_size", "finish_reasons", "capabilities") if name in options}
-    messages = [Message(role="user", content=question)]
-    builder = TurnBuilder(id="t", source="chat", question=question, tools=[Tool.from_function(add)], conversation=messages)
-    backend = Told(ScriptedBackend(replies, **script), builder)
-    loop = ToolLoop(backend, [host or LocalHost([add, fail, times])], policy=policy, **options)
-    async with loop:
-        async for event in loop.run(messages):
-            builder.note(event)
-            builder.record()
-    record = builder.record()
-    assert turn_from_json(turn_to_json(record)) == record
-    for reply in record.replies:
-        tiles(reply)
-    return record
-
-
-def calls_of(record: TurnRecord) -> list[CallRecord]:
-    return [each for reply in record.replies for each in reply.calls]
 
 
 async def test_a_call_that_ran() -> None:

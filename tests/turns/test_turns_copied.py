@@ -12,7 +12,7 @@ from cases import TOOLS, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
-from test_turns_builder import add, block, call, turn
+from turn_harness import add, block, call, turn
 
 from xmlcall import Catalog, Tool, parse
 from xmlcall.bench.case import judge_case

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_turns_builder import Told, add, block, call, fail, tiles, times
+from turn_harness import Told, add, block, call, fail, tiles, times
 
 from xmlcall import LocalHost, Message, ToolLoop
 from xmlcall.agent.policy import Decision, Proposal
@@ -127,6 +127,7 @@ async def test_kept_and_under_way_say_the_same(name: str, store: Store) -> None:
 async def test_a_turn_that_was_killed_in_a_call(store: Store) -> None:
     await had(store, ("What is 1 + 2?", [ADD, "3."]), policy=("*",))
     [found] = store.listed()
+    assert store.path is not None
     with sqlite3.connect(store.path) as database:
         database.execute("DELETE FROM event WHERE kind NOT IN ('asked', 'started') AND number > 2")
     [turn] = turns_of(store, found.id)

@@ -13,7 +13,7 @@ from cases import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
-from test_turns_builder import add, block, call, tiles, turn
+from turn_harness import add, block, call, tiles, turn
 
 from xmlcall import Tool
 from xmlcall.errors import UsageError

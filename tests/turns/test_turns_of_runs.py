@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_turns_builder import add, block, call, tiles
+from turn_harness import add, block, call, tiles
 
 from xmlcall import Tool, ToolCall
 from xmlcall.bench.as_turns import turn_of_row

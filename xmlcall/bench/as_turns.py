@@ -18,12 +18,11 @@ from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting.feedback import results
-from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog
 from ..turns.builder import MOST_RESULT
 from ..turns.model import CallRecord, ReplyRecord, TurnRecord
 from ..turns.places import Said
-from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text
+from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk
 from ..types.events import Event
@@ -71,7 +70,7 @@ def turn_of_row(run: Run, case: Case, row: Mapping[str, Any], way: str) -> TurnR
         lang=run.settings.lang,
         family=run.settings.family or "",
         question=next((str(each["content"]) for each in reversed(case.messages) if each.get("role") == "user"), ""),
-        tools=tuple(map(tool_to_json, catalog)),
+        tools=tools_told(catalog),
         replies=tuple(replies),
         outcome=outcome,
         answer=answer,

@@ -49,6 +49,7 @@ from ..types.events import (
 from .model import CallRecord, ReplyRecord, TurnRecord, TurnSource
 from .places import Said
 from .reading import ReadCall, Reading, call_record, prompt_of
+from .reply_under_way import ReplyUnderWay
 
 __all__ = ["MOST_RESULT", "TurnBuilder"]
 
@@ -79,113 +80,6 @@ class _Fact:
     shown: dict[str, Any] = field(default_factory=dict)
     call: ToolCall | InvalidCall | None = None
     began: float | None = None
-
-
-class _Reply:
-    """A reply while it comes, and behind that."""
-
-    def __init__(self, number: int, now: float) -> None:
-        self.number = number
-        self.asked_at = now
-        self.first_at: float | None = None
-        self.ended_at: float | None = None
-        self.prompt: tuple[Message, ...] = ()
-        self.conversation: tuple[Message, ...] = ()
-        self.pending: list[Event] = []
-        self.run_end = 0  # of the last of them, which may stand for several that followed each other
-        self.reading = Reading()
-        self.begun = ""  # the model's own words at the end of the prompt
-        self.is_begun = False  # they are the beginning of the reply, and not words that a caller put there
-        self.wrote: list[str] = []
-        self.is_heard = False  # `wrote` is called
-        self.told: list[str] = []  # text put together from events
-        self.told_end = 0
-        self.raw = ""  # once it is known as a whole
-        self.finish_reason = ""
-        self.reasoning: str | None = None
-        self.is_kept = True
-        self.refusal = ""
-        self.tokens: dict[str, int | None] = {}
-        self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
-        self.said: Said | None = None
-        self.record: ReplyRecord | None = None  # until something changes
-
-    @property
-    def has_come(self) -> bool:
-        """Whether anything of it is there."""
-        return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
-
-    def goes_on_with(self, event: TextDelta | ToolArgumentDelta) -> bool:
-        """Let the last event stand for one that only goes on with it; of a text that was heard the events' own is not needed."""
-        last = self.pending[-1] if self.pending else None
-        if type(last) is not type(event) or event.span[0] != self.run_end:
-            return False
-        if isinstance(last, ToolArgumentDelta) and isinstance(event, ToolArgumentDelta) and last.parameter != event.parameter:
-            return False
-        self.run_end = event.span[1]
-        return True
-
-    def end_run(self) -> None:
-        """Give the last event the place of all that it stands for."""
-        if self.pending and self.pending[-1].span[1] < self.run_end:
-            last = self.pending[-1]
-            self.pending[-1] = replace(last, span=(last.span[0], self.run_end))
-
-    def fold(self) -> None:
-        """Work out what has come, and let go of it."""
-        self.end_run()
-        events, self.pending = self.pending, []
-        self.reading.take(events)
-        if not self.is_heard and self.counting is None:
-            for event in events:
-                self._put_together(event)
-
-    def _put_together(self, event: Event) -> None:
-        start, end = event.raw.span if isinstance(event, ToolCallEnd) else event.span
-        if isinstance(event, ToolCallEnd) and start <= self.told_end < end and len(event.raw.text) == end - start:
-            text = event.raw.text[self.told_end - start :]
-        elif isinstance(event, TextDelta | ReasoningDelta | ToolArgumentDelta) and start == self.told_end:
-            text = event.text if len(event.text) == end - start else ""
-        else:
-            return
-        self.told.append(text)
-        self.told_end += len(text)
-
-    def text(self) -> str:
-        """Return its raw text, as far as it is known."""
-        if self.counting is not None:
-            return self.raw
-        pieces = self.wrote if self.is_heard else self.told
-        if len(pieces) > 1:
-            pieces[:] = ["".join(pieces)]
-        written = pieces[0] if pieces else ""
-        return self.begun + written if self.is_begun and self.is_heard else written
-
-    def note_first(self, event: Event, now: float) -> None:
-        """Take in the first event: a reply that was begun for the model begins with the markup of a call."""
-        self.first_at = now
-        if self.begun and isinstance(event, Markup | ToolCallStart) and event.span[1] <= len(self.begun):
-            self.is_begun = not "".join(self.wrote).startswith(self.begun[: event.span[1]])
-
-    def goes_on(self, begun: str) -> bool:
-        """Say whether a request asks for the rest of this reply."""
-        return self.has_come or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
-
-    def end(self, event: TurnEnded) -> None:
-        """Take in the end of the reply."""
-        self.fold()
-        self.raw = event.raw or self.text()
-        self.counting = frozenset(call.id for call in event.reply.calls)
-        self.reading.settle(event.reply)
-        own = sum(span.end - span.start for span in self.reading.spans(len(self.raw)) if span.kind == "reasoning")
-        if not self.reading.reasoning and event.reply.reasoning and not own:
-            self.reading.reasoning.append(event.reply.reasoning)
-        self.finish_reason, self.is_kept = event.reply.finish_reason, event.message is not None
-        usage = event.usage
-        self.tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-        if self.is_begun and self.raw.startswith(self.begun):
-            self.prompt = self.prompt[:-1]
-        self.wrote, self.told, self.begun = [], [], ""
 
 
 class TurnBuilder:
@@ -233,8 +127,8 @@ class TurnBuilder:
         self._tools, self._conversation = tools, tuple(conversation)
         self._catalog: Catalog | None = None
         self._tools_told: tuple[Mapping[str, Any], ...] | None = None
-        self._replies: list[_Reply] = []
-        self._reply: _Reply | None = None  # under way
+        self._replies: list[ReplyUnderWay] = []
+        self._reply: ReplyUnderWay | None = None  # under way
         self._prompt: tuple[Message, ...] = ()
         self._calls: dict[str, _Fact] = {}
         self._begun_at = time.monotonic()
@@ -366,8 +260,8 @@ class TurnBuilder:
 
     # -- taking in -----------------------------------------------------------------------------------------------------------
 
-    def _begin(self, number: int) -> _Reply:
-        reply = _Reply(number, time.monotonic())
+    def _begin(self, number: int) -> ReplyUnderWay:
+        reply = ReplyUnderWay(number, time.monotonic())
         if self._replies and not self._replies[-1].has_come and self._replies[-1].counting is None:
             self._replies.pop()  # an attempt of which nothing came
         self._replies.append(reply)
@@ -376,7 +270,7 @@ class TurnBuilder:
             reply.begun = reply.prompt[-1].content
         return reply
 
-    def _note_first(self, reply: _Reply, event: Event) -> None:
+    def _note_first(self, reply: ReplyUnderWay, event: Event) -> None:
         reply.note_first(event, time.monotonic())
         if self._first_at is None:
             self._first_at = reply.first_at
@@ -457,14 +351,14 @@ class TurnBuilder:
             self._tools_told = tuple(map(tool_to_json, self._tools))
         return self._tools_told
 
-    def _said_before(self, reply: _Reply) -> Said:
+    def _said_before(self, reply: ReplyUnderWay) -> Said:
         if reply.said is None:
             if self._catalog is None:
                 self._catalog = self._tools if isinstance(self._tools, Catalog) else Catalog(self._tools)
             reply.said = Said(reply.prompt or reply.conversation, reply.conversation, self._catalog)
         return reply.said
 
-    def _reply_record(self, reply: _Reply) -> ReplyRecord:
+    def _reply_record(self, reply: ReplyUnderWay) -> ReplyRecord:
         if reply.record is not None:
             return reply.record
         reply.fold()
@@ -488,7 +382,7 @@ class TurnBuilder:
         )
         return reply.record
 
-    def _call_record(self, read: ReadCall, text: str, reply: _Reply) -> CallRecord:
+    def _call_record(self, read: ReadCall, text: str, reply: ReplyUnderWay) -> CallRecord:
         call = read.call
         fact = self._calls.get(call.id) if call is not None else None
         said = self._said_before(reply) if isinstance(call, ToolCall) and read.values is None else None
@@ -505,7 +399,7 @@ class TurnBuilder:
             facts["outcome"] = "handed over"
         return call_record(read, text, said, **facts)
 
-    def _is_handed_over(self, call: ToolCall, read: ReadCall, reply: _Reply) -> bool:
+    def _is_handed_over(self, call: ToolCall, read: ReadCall, reply: ReplyUnderWay) -> bool:
         if not self.is_over or not reply.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
             return False
         return self._facts["source"] == "proxy" or self._outcome == "tool_calls"

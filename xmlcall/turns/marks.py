@@ -61,9 +61,16 @@ def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRec
 
 def _issue(issue: Issue, place: Span | None) -> MarkRecord:
     start, end = place or (None, None)
-    why = issue.message or ISSUES.get(issue.code, "")
-    told = {"path": issue.path, "expected": issue.expected, "got": issue.got, "readings": tuple(issue.readings)}
-    return MarkRecord(code=issue.code, why=why, start=start, end=end, **told)
+    return MarkRecord(
+        code=issue.code,
+        why=issue.message or ISSUES.get(issue.code, ""),
+        start=start,
+        end=end,
+        path=issue.path,
+        expected=issue.expected,
+        got=issue.got,
+        readings=tuple(issue.readings),
+    )
 
 
 def _place(path: str, spans: Mapping[str, Span]) -> Span | None:

@@ -17,8 +17,9 @@ from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..parsing.repeated_calls import once
 from ..prompting.result_frame import is_result_message
+from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
-from ..types.calls import InvalidCall, Message, Repair, Reply, Span, ToolCall
+from ..types.calls import InvalidCall, Message, Repair, Reply, Span, Tool, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import (
     CallInReasoning,
@@ -46,6 +47,7 @@ __all__ = [
     "prompt_of",
     "read_reply",
     "read_text",
+    "tools_told",
 ]
 
 DROPPED: Final = "dropped"
@@ -343,6 +345,15 @@ def _message(told: Message | MessageRecord | Mapping[str, Any]) -> Message:
 
 def _role(role: Any) -> Any:
     return role if role in ("system", "user", "assistant", "tool") else "user"
+
+
+def tools_told(tools: Iterable[Tool]) -> tuple[Mapping[str, Any], ...]:
+    """Return tools as a record has them.
+
+    Args:
+        tools: on offer.
+    """
+    return tuple(map(tool_to_json, tools))
 
 
 def read_reply(
