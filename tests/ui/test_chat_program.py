@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 from cli_harness import HOSTILE, XMLCALL, call, environment, model_server, run_cli
-from servers.started import ProcessFiles
+from servers.started import ProcessFiles, printed_url
 
 from xmlcall.records.store import Store
 
@@ -168,6 +168,57 @@ def test_without_records_nothing_is_kept(tmp_path: Path) -> None:
         if path.exists():
             with Store(path) as store:
                 assert store.listed() == []
+
+
+ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
+FORM = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "required": ["name"]}
+
+
+def test_a_real_server_asks_for_a_form_and_for_a_completion(tmp_path: Path) -> None:
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who are you?", "requestedSchema": FORM}}
+    words = [{"role": "user", "content": {"type": "text", "text": "Name a bird."}}]
+    complete = {"method": "sampling/createMessage", "params": {"messages": words, "maxTokens": 7}}
+    steps = [call("ask", request=json.dumps(form)), "Thanks.", call("ask", request=json.dumps(complete)), "Robin.", "A bird."]
+    with printed_url(ASKING, "--http", RECORD=str(tmp_path / "record")) as (server, _), model_server(*steps) as (url, _):
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"bank": {"url": server}}}))
+        with page(tmp_path, "--model", url, "--allow", "bank.*", "--repaired", "allow") as opened:
+            begun = opened.post("chat", {"conversation": None, "question": "Ask"})
+            question = opened.question(begun["conversation"])
+            assert (question["kind"], question["server"], question["message"]) == ("form", "bank", "Who are you?")
+            assert question["turn"] == begun["turn"]
+            opened.post(f"questions/{question['id']}", {"answer": "yes", "arguments": {"name": "x"}}, 422)
+            opened.post(f"questions/{question['id']}", {"answer": "yes", "arguments": {"name": "Ada"}}, 200)
+            turn = opened.over(begun["conversation"])
+            assert '"Ada"' in _calls(turn)[0]["result"]
+            begun = opened.post("chat", {"conversation": None, "question": "Complete"})
+            for kind, text in (("completion", "Name a bird."), ("reply", "Robin.")):
+                found = opened._until(lambda kind=kind: _of_kind(opened, begun["conversation"], kind))
+                assert text in json.dumps(found)
+                opened.post(f"questions/{found['id']}", {"answer": "yes"}, 200)
+            turn = opened.over(begun["conversation"])
+            assert (turn["answer"], "Robin." in _calls(turn)[0]["result"]) == ("A bird.", True)
+
+
+def _of_kind(opened: Page, conversation: str, kind: str) -> dict[str, Any] | None:
+    questions = opened.get(f"chat/{conversation}")["questions"]
+    return next((each for each in questions if each["kind"] == kind), None)
+
+
+def test_ending_the_program_while_it_asks(tmp_path: Path) -> None:
+    configured(tmp_path)
+    with model_server(call("echo", text="hi"), "Fine.") as (url, _):
+        with page(tmp_path, "--model", url) as opened:
+            conversation = opened.post("chat", {"conversation": None, "question": "Echo"})["conversation"]
+            opened.question(conversation)
+            with opened._browser.stream("GET", "/ui/api/events") as events:
+                lines = events.iter_lines()
+                assert any(line == "event: question" for line in lines)
+                opened.process.send_signal(signal.SIGINT)
+                assert opened.process.wait(SECONDS) in (0, 130)
+        with Store(tmp_path / "records" / "conversations.db") as store:
+            assert [message.role for message in store.messages(conversation)] == ["user", "assistant", "user", "assistant"]
+        done = run_cli("chat", "--continue", "--mcp", "mcp.json", "--model", url, home=tmp_path, stdin="Better?\n")
+        assert done.stdout == "Fine.\n"
 
 
 def _calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
