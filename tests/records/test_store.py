@@ -229,3 +229,18 @@ def test_a_file_of_before_there_were_branches(path: Path) -> None:
     with Store(path) as store:
         assert store.branches("abcd0001") == []
         assert store.messages("abcd0001") == TALK
+
+
+def test_another_program_leaves_the_file_to_those_that_have_it_open_twice(path: Path) -> None:
+    """Locks of a process go when it closes the file once; the other program would take the log away as the last one."""
+    with Store(path) as first:
+        first.write("abcd0001", "asked", {"text": "One"}, TALK)
+        with Store(path) as second:
+            assert second.messages("abcd0001") == TALK
+        listing = "import sys; from pathlib import Path; from xmlcall.records.store import Store\n"
+        listing += "with Store(Path(sys.argv[1])) as store: print(len(store.listed()))"
+        done = subprocess.run([sys.executable, "-c", listing, str(path)], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "1"
+        first.write("abcd0002", "asked", {"text": "Two"}, TALK)
+        with Store(path) as third:
+            assert len(third.listed()) == 2

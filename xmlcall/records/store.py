@@ -15,7 +15,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -103,6 +103,16 @@ class Branch:
     title: str
 
 
+def _make(path: Path) -> None:
+    """Make a file for its owner alone, if there is none.
+
+    One that is there is not opened: POSIX frees all locks that a process has on a file when it closes any opening of it, those of
+    SQLite's own connections, too; another program would then take itself for the last one, and take the write-ahead log away.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
+
+
 def new_id() -> str:
     """Make an id for a conversation."""
     return secrets.token_hex(4)
@@ -123,7 +133,7 @@ class Store:
         self._lock: int | None = None
         with self._told(), ExitStack() as stack:
             if path is not None:
-                os.close(os.open(path, _OPEN, FILE_MODE))
+                _make(path)
             self._database = sqlite3.connect(path or ":memory:", timeout=_WAIT, isolation_level=None)
             stack.callback(self._database.close)
             self._prepare()
