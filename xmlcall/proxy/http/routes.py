@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -172,9 +172,16 @@ def _recording(engine: Engine, question: Question, request: Request) -> "Recordi
     """Record a request, if anything is recorded: of those that no text answers there may be thousands, and nothing to show."""
     if engine.recorder is None or not (question.is_answered or question.path in _TEXTS):
         return None
-    from ..engine.recording import Recording, client_of  # nobody else needs what it imports
+    begin, client_of = _recorded()
+    return begin(engine.recorder, client=client_of(request.headers.get("user-agent", "")), model=engine.model)
 
-    return Recording(engine.recorder, client=client_of(request.headers.get("user-agent", "")), model=engine.model)
+
+@cache
+def _recorded() -> "tuple[type[Recording], Callable[[str], str]]":
+    """Import what records requests: nobody else needs what that imports."""
+    from ..engine.recording import Recording, client_of
+
+    return Recording, client_of
 
 
 def _missing(path: str, said: str = "") -> ApiError:
