@@ -174,6 +174,7 @@ def test_the_terminal_the_page_and_json_say_the_same(opened: Open, chatting: Pro
     for name in ("name", "arguments", "outcome", "server", "tool", "by", "repairs", "result"):
         assert call_kept[name] == call_served[name], name
     window.page.get_by_text("How it was read").click()
+    window.page.locator(".chat-turn .reply").nth(1).wait_for()
     page = window.page.locator(".chat-turn").inner_text()
     for text in (page, shown):
         assert "demo.calculator" in text

@@ -61,8 +61,8 @@ export function questionCard(data) {
   function answered(name) {
     isOver = true;
     element.classList.add("over");
-    fill(buttons, h("span", { className: "chip" }, t("ask.answered", { answer: name && has(name) ? t(`ask.${name}`) : name })));
-    for (const each of [reason, editor, problem]) each.hidden = true;
+    fill(element, h("div", { className: "pad row" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))),
+      h("span", { className: "chip" }, t("ask.answered", { answer: name && has(name) ? t(`ask.${name}`) : name }))));
   }
 
   const has = (name) => Object.values(KEYS).includes(name);
