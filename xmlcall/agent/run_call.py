@@ -101,19 +101,8 @@ class Calling:
         if own is None and (place is None or (self.origins is not None and place != self.origins[call.name])):
             yield self._gone(call)
             return
-        host, host_tool = self._place(call, own)
-        proposal = Proposal(
-            call=call,
-            tool=tool,
-            host=host,
-            host_tool=host_tool,
-            times_in_a_row=attempts.count(call),
-            conversation=conversation,
-            server_of=self._server_of,
-            described=lambda: self._described(catalog),
-            beside=self._beside(catalog, host),
-            run_beside=self.router.call,
-        )
+        proposal = self._proposal(call, tool, own, catalog, attempts.count(call), conversation)
+        host, host_tool = proposal.host, proposal.host_tool
         decision = await self._decide(proposal, attempts)
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now
             yield self._gone(call)
@@ -132,6 +121,29 @@ class Calling:
         async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
                 yield _with_note(event, note)
+
+    def _proposal(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        own: OwnTool | None,
+        catalog: Catalog,
+        times: int,
+        conversation: Sequence[Message],
+    ) -> Proposal:
+        host, host_tool = self._place(call, own)
+        return Proposal(
+            call=call,
+            tool=tool,
+            host=host,
+            host_tool=host_tool,
+            times_in_a_row=times,
+            conversation=conversation,
+            server_of=self._server_of,
+            described=lambda: self._described(catalog),
+            beside=self._beside(catalog, host),
+            run_beside=self.router.call,
+        )
 
     def _gone(self, call: ToolCall) -> CallFinished:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))

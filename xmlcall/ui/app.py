@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
-from .. import __version__
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
 from ..turns.recorder import Recorder
@@ -103,7 +103,7 @@ def app_of_page(page: Page) -> Starlette:
 def _about(engine: Engine) -> dict[str, Any]:
     format = engine.format
     return {
-        "version": __version__,
+        "version": version("xmlcall"),
         "model": engine.model,
         "way": engine.mode,
         "dialect": format.dialect,
@@ -122,7 +122,7 @@ def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
     Args:
         room: of the chat; None without.
     """
-    facts: dict[str, Any] = {"version": __version__, "recorded": True, "can_chat": False, "can_ask": False, "servers": []}
+    facts: dict[str, Any] = {"version": version("xmlcall"), "recorded": True, "can_chat": False, "can_ask": False, "servers": []}
     if room is None:
         return facts | {"model": "", "way": "", "dialect": "", "lang": "en", "family": ""}
     form = room.loop.format
