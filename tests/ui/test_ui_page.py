@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from xmlcall.agent.events import TurnStarted
-from xmlcall.errors import ISSUES, REPAIRS
+from xmlcall.errors import ISSUES, REPAIRS, UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app
-from xmlcall.ui.access import _POLICY
+from xmlcall.ui.access import _POLICY, kept_token
 from xmlcall.ui.api import Shown
 from xmlcall.ui.app import Page, app_of_page, page_of
 from xmlcall.ui.streams import change, merged, turn_events
@@ -124,6 +124,16 @@ async def test_no_other_file_is_served(client: httpx.AsyncClient, path: str) -> 
     answer = await client.get(f"/ui/static/{path}")
     assert answer.status_code == 404
     assert "import" not in answer.text
+
+
+def test_a_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    token = kept_token(tmp_path)
+    assert kept_token(tmp_path) == token
+    assert (tmp_path / "page-token").stat().st_mode & 0o777 == 0o600
+    for bad in ("", "short", "x" * 40 + " y", "\u4f60" * 40):
+        (tmp_path / "page-token").write_text(bad, encoding="utf-8")
+        with pytest.raises(UsageError, match="delete that file"):
+            kept_token(tmp_path)
 
 
 # -- the files ---------------------------------------------------------------------------------------------------------

@@ -104,6 +104,8 @@ async def _room(options: argparse.Namespace, recorder: "Recorder") -> AsyncItera
 
 
 def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "ChatRoom | None") -> "Page":
+    from ..records.folder import private_folder
+    from ..ui.access import kept_token
     from ..ui.api import Shown
     from ..ui.app import facts_of_room, page_of
     from ..ui.asking import routes as asking_routes
@@ -127,7 +129,7 @@ def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "Chat
         from ..ui.chat_routes import routes as chat_routes
 
         more += [*chat_routes(room), *asking_routes(shown, lambda: room.loop.backend)]
-    return page_of(shown, guard, more)
+    return page_of(shown, guard, more, token=kept_token(private_folder()))
 
 
 def _open_browser(address: str, options: argparse.Namespace) -> None:

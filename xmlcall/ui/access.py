@@ -1,7 +1,7 @@
 """Who may see the page: whoever has the token of its address, from a browser on this machine.
 
-The address that is printed holds a token. The first request with it gets a cookie and is sent on to the address without, so that
-the token stays out of the history and of what the page says of itself. The cookie goes to no other site's requests (`SameSite`),
+The address that is printed holds a token, which is kept for the person's next programs (`kept_token`). The first request with it
+gets a cookie and is sent on to the address without, so that the token stays out of the history and of what the page says of itself. The cookie goes to no other site's requests (`SameSite`),
 no script reads it (`HttpOnly`), and its name has the port, since cookies do not tell ports apart.
 
 A page elsewhere in the same browser is the danger, as for the proxy (`proxy.http.access`): names in `Host` that are not this
@@ -13,10 +13,14 @@ ever become markup, it could still do nothing.
 """
 
 import hmac
+import os
+import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,11 +28,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..proxy.http.access import Guard
+from ..records.folder import FILE_MODE
 from .answers import json_answer
 
-__all__ = ["Door", "new_token", "port_of"]
+__all__ = ["Door", "kept_token", "new_token", "port_of"]
 
 _POLICY: Final = "; ".join(
     [
@@ -47,11 +53,34 @@ _HEADERS: Final = {
     "cache-control": "no-store",
 }
 _READING: Final = ("GET", "HEAD")
+_BYTES: Final = 24  # of a token, which has more characters
+_TOKEN: Final = re.compile("[A-Za-z0-9_-]+")
 
 
 def new_token() -> str:
     """Make a token for an address."""
-    return secrets.token_urlsafe(24)
+    return secrets.token_urlsafe(_BYTES)
+
+
+def kept_token(folder: Path) -> str:
+    """Return the token of a person's pages, made the first time: an open page finds a program that was started again.
+
+    Args:
+        folder: that only they can read; without the file `page-token` in it, the next program has another token.
+
+    Raises:
+        UsageError: it cannot be read or written.
+    """
+    path = folder / "page-token"
+    try:
+        with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as file:
+            file.write(new_token())
+        kept = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"expected the token of the page in {path}: {error}; delete that file") from error
+    if len(kept) < _BYTES or not _TOKEN.fullmatch(kept):
+        raise UsageError(f"expected the token of the page in {path}, got something else; delete that file")
+    return kept
 
 
 class Door:

@@ -59,22 +59,23 @@ class Page:
         return f"{url}/ui/?token={self.token}"
 
 
-def page_of(shown: api.Shown, guard: Guard, more: Iterable[Route] = ()) -> Page:
+def page_of(shown: api.Shown, guard: Guard, more: Iterable[Route] = (), *, token: str = "") -> Page:
     """Make the page.
 
     Args:
         shown: what it shows.
         guard: of the server.
         more: routes beside those of the running program, under `/api/`; they need not see to who may call.
+        token: of its address; "" for a new one.
     """
-    token = new_token()
+    token = token or new_token()
     static = _static()
     inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
     door = Middleware(Door, guard=guard, token=token, port=port_of(shown.url))
     return Page(token=token, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
 
 
-def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str) -> Page:
+def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, token: str = "") -> Page:
     """Make the page of a proxy.
 
     Args:
@@ -82,11 +83,12 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str) -
         guard: of it.
         engine: open.
         url: of the server.
+        token: of the page's address; "" for a new one.
     """
     from .asking import routes as asking_routes
 
     shown = api.Shown(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
-    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend))
+    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), token=token)
 
 
 def app_of_page(page: Page) -> Starlette:
