@@ -1,8 +1,9 @@
 """Who may see the page: whoever has the token of its address, from a browser on this machine.
 
 The address that is printed holds a token, which is kept for the person's next programs (`kept_token`). The first request with it
-gets a cookie and is sent on to the address without, so that the token stays out of the history and of what the page says of itself. The cookie goes to no other site's requests (`SameSite`),
-no script reads it (`HttpOnly`), and its name has the port, since cookies do not tell ports apart.
+gets a cookie and is sent on to the address without, so that the token stays out of the history and of what the page says of
+itself. The cookie goes to no other site's requests (`SameSite`), no script reads it (`HttpOnly`), and its name has the port, since
+cookies do not tell ports apart.
 
 A page elsewhere in the same browser is the danger, as for the proxy (`proxy.http.access`): names in `Host` that are not this
 machine's are refused (DNS rebinding), and so is each `Origin` but this server's own. What changes something has to be JSON, which
