@@ -98,7 +98,7 @@ class Calling:
                 yield event
             return
         place = self.router.find(call.name)
-        if own is None and (place is None or (self.origins is not None and place != self.origins[call.name])):
+        if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
             yield self._gone(call)
             return
         proposal = self._proposal(call, tool, own, catalog, attempts.count(call), conversation)

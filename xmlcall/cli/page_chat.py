@@ -18,7 +18,7 @@ from ..ui.chat import ChatRoom
 from ..ui.chat_turn import PageAudit, SharedBackend
 from ..ui.news import News
 from ..ui.open_questions import OpenQuestions
-from ..ui.server_requests import PageElicitation, PageSampling
+from ..ui.server_requests import PageElicitation, PageSampling, PageSignIn
 from .display import Display
 from .requests import page_features
 from .servers import hosts_of, servers_of
@@ -78,6 +78,7 @@ def _features(
         display,
         elicit=PageElicitation(questions, turn_on),
         sample=sampling if options.sampling in ("ask", "allow") else None,
+        sign_in=PageSignIn(questions, turn_on),
         notice=news.notice,
     )
 

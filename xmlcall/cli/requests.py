@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ..backends.base import Backend
@@ -51,7 +51,13 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
 
 
 def page_features(
-    options: argparse.Namespace, display: Display, *, elicit: Elicit, sample: Sample | None, notice: Callable[[str], None]
+    options: argparse.Namespace,
+    display: Display,
+    *,
+    elicit: Elicit,
+    sample: Sample | None,
+    sign_in: Callable[[str, str], Awaitable[bool]],
+    notice: Callable[[str], None],
 ) -> ClientFeatures:
     """Return what is declared to servers where a page is asked, and not the terminal.
 
@@ -60,6 +66,7 @@ def page_features(
         display: where the log is shown, and what was refused.
         elicit: asks the person.
         sample: asks the model; None if servers may not.
+        sign_in: asks the person to sign in while a call waits for that.
         notice: told of what was refused, too.
 
     Raises:
@@ -71,6 +78,7 @@ def page_features(
         roots=tuple(map(_folder, options.root)),
         log=_Log(display) if options.verbose else None,
         refused=_Refused(display, notice),
+        sign_in=sign_in,
     )
 
 

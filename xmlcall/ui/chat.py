@@ -8,23 +8,25 @@ A question asked anew does not take away what came of it before: it begins a bra
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from ..agent.events import CallFinished
 from ..agent.loop import ToolLoop
 from ..errors import UsageError
-from ..prompting.results import stopped
+from ..prompting.results import result_text, stopped
 from ..proxy.formats.contract import ApiError
+from ..records.in_flight import in_flight
 from ..records.store import Store, new_id
-from ..turns.asked import branched, keep_question
+from ..turns.asked import branched
 from ..turns.conversation import Conversation, checked_text
 from ..turns.keeping import Keeper
 from ..turns.kept import turns_of
 from ..turns.model import TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
-from ..turns.resuming import recovered
+from ..turns.resuming import TaskMoment
 from ..types.calls import Message, Tool
 from .chat_turn import TurnUnderWay
 from .news import News
@@ -149,22 +151,15 @@ class ChatRoom:
         turn.task.cancel()
 
     async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
-        """Keep the question; what was cut off before it is closed first."""
-        said = Conversation(self._start, stopped("answer", self.loop.format))
-        number = 1
+        """Hold the conversation, and keep the question; where a server is asked for a result first, the turn itself does that."""
         try:
             keeper.resume(id)
         except UsageError as held:  # by another program
             raise ApiError(str(held), status=409) from held
-        if not is_new:
-            said.go_on((await recovered(keeper, self.store, self.loop))[0] or self._start)
-            number += sum(event.kind == "asked" for event in self.store.events(id))
-        messages = said.ask(question)
-        tools = await keep_question(keeper, self.loop, messages)
-        self.tell_news()
+        events = [] if is_new else self.store.events(id)
         form, is_xml = self.loop.format, self.loop.mode == "xml"
         builder = self.recorder.begin(
-            id=f"{id}.{number}",
+            id=f"{id}.{1 + sum(event.kind == 'asked' for event in events)}",
             source="chat",
             model=self.loop.backend.model,
             way="xml" if is_xml else "native",
@@ -172,10 +167,30 @@ class ChatRoom:
             lang=form.lang,
             family=form.family if is_xml else "",
             question=question,
-            tools=tools,
-            conversation=messages,
         )
-        return TurnUnderWay(loop=self.loop, keeper=keeper, said=said, messages=messages, builder=builder, recorder=self.recorder)
+        turn = TurnUnderWay(
+            loop=self.loop,
+            keeper=keeper,
+            said=Conversation(self._start, stopped("answer", form)),
+            question=question,
+            builder=builder,
+            recorder=self.recorder,
+            goes_on=not is_new,
+            on_task=self._tell_task,
+        )
+        if not ((cut := in_flight(events)) and cut.tasks):
+            try:
+                await turn.keep_question()
+            except BaseException as error:
+                builder.end("error", error=str(error))
+                self.recorder.done(builder)
+                raise
+        self.tell_news()
+        return turn
+
+    def _tell_task(self, moment: TaskMoment, target: str, what: CallFinished | str) -> None:
+        told = what if isinstance(what, str) else what.failure or result_text(what.result)
+        self.news.notice(f"{_TASKS[moment]}: {target}{f': {told[:200]}' if told else ''}")
 
     def _branch(self, conversation: str | None, instead_of: str) -> str:
         parent, _, number = instead_of.rpartition(".")
@@ -308,6 +323,13 @@ class ChatRoom:
         if (servers := self.servers()) != self._servers_told:
             self._servers_told = servers
             self.news.tell("servers", servers)
+
+
+_TASKS: Final[Mapping[TaskMoment, str]] = {
+    "task_awaited": "a server still had a call of the turn before: its result is waited for",
+    "task_unreachable": "a server cannot be asked about a call of the turn before",
+    "task_ended": "a call of the turn before has ended",
+}
 
 
 def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:

@@ -19,10 +19,12 @@ from ..backends.base import Backend, KeptOpen
 from ..errors import XmlcallError
 from ..prompting.results import result_text
 from ..records.audit import AuditFile
+from ..turns.asked import keep_question
 from ..turns.builder import TurnBuilder
 from ..turns.conversation import Conversation
 from ..turns.keeping import Keeper
 from ..turns.recorder import Recorder
+from ..turns.resuming import OnTask, recovered
 from ..types.call_note import CallNote
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
@@ -97,11 +99,14 @@ class TurnUnderWay:
 
     Args:
         loop: open.
-        keeper: has the conversation, with the question.
-        said: the conversation.
-        messages: that are sent, the question last.
+        keeper: has the conversation.
+        said: the conversation, before the question.
+        question: the person's words.
         builder: of the record.
         recorder: has it.
+        goes_on: whether the conversation was there before.
+        on_task: told of calls of a turn before that servers go on with.
+        messages: that are sent, the question last; none before it is kept.
         task: that runs it.
         servers: that have a call of it running.
     """
@@ -109,19 +114,40 @@ class TurnUnderWay:
     loop: ToolLoop
     keeper: Keeper
     said: Conversation
-    messages: Sequence[Message]
+    question: str
     builder: TurnBuilder
     recorder: Recorder
+    goes_on: bool = False
+    on_task: OnTask
+    messages: Sequence[Message] = ()
     task: asyncio.Task[None] | None = None
     servers: dict[str, str] = field(default_factory=dict)
     uncounted: int = 0
     is_settled: bool = False
+
+    async def keep_question(self) -> None:
+        """Keep the question, before the model is asked; what was cut off before it is closed first.
+
+        Raises:
+            XmlcallError: it cannot be kept.
+        """
+        assert self.keeper.store is not None
+        if self.goes_on:
+            before, _ = await recovered(self.keeper, self.keeper.store, self.loop, self.on_task)
+            self.said.go_on(before or self.said.messages)
+        messages = self.said.ask(self.question)
+        tools = await keep_question(self.keeper, self.loop, messages)
+        self.messages = messages
+        self.builder.know(tools=tools, conversation=messages)
+        self.recorder.changed(self.builder)
 
     async def run(self) -> None:
         """Go on until it has ended; only a mistake of this program is raised."""
         CURRENT.set(self.builder)
         outcome, error = "", ""
         try:
+            if not self.messages:
+                await self.keep_question()
             await self._answered()
         except (asyncio.CancelledError, Stopped):
             outcome = _ENDED
@@ -166,7 +192,8 @@ class TurnUnderWay:
         """Keep the conversation as it is now, and let others go on with it."""
         self.is_settled = True
         try:
-            self.keeper.keep(self.said.messages, **({"error": error} if error else {}))
+            if self.messages:
+                self.keeper.keep(self.said.messages, **({"error": error} if error else {}))
         except XmlcallError as failure:
             outcome, error = "error", f"{error} {failure}".strip()
         finally:

@@ -16,7 +16,7 @@ from ..types.calls import MISSING
 from .news import News
 from .open_questions import Given, Misfit, OpenQuestions
 
-__all__ = ["PageElicitation", "PageSampling"]
+__all__ = ["PageElicitation", "PageSampling", "PageSignIn"]
 
 _DECLINED: Final = ElicitAnswer(action="decline")
 _CANCELLED: Final = ElicitAnswer(action="cancel")
@@ -35,9 +35,9 @@ class PageElicitation:
 
     async def __call__(self, request: FormRequest | UrlRequest) -> ElicitAnswer:
         """Show a request and wait for the answer."""
-        body = {"turn": self._turn_on(request.server), "server": request.server, "message": request.message}
+        body: dict[str, Any] = {"turn": self._turn_on(request.server), "server": request.server, "message": request.message}
         if isinstance(request, UrlRequest):
-            body |= {"kind": "address", "url": request.url, "host": request.spelled_host}
+            body |= {"kind": "address", "url": request.url, "host": request.spelled_host, "is_awaited": request.is_awaited}
             return await self._answer(body, lambda given: ElicitAnswer(action="accept"))
         form = {"kind": "form", "fields": [_field(each) for each in fields(request.schema)]}
         return await self._answer(body | form, lambda given: _filled_in(given, request))
@@ -49,6 +49,25 @@ class PageElicitation:
 
         answer: ElicitAnswer = await self._questions.ask("request", body, read, _CANCELLED)
         return answer
+
+
+class PageSignIn:
+    """Asks the person to sign in where a server wants that while a call runs.
+
+    Args:
+        questions: where to ask.
+        turn_on: as of `PageElicitation`.
+    """
+
+    def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
+        self._questions, self._turn_on = questions, turn_on
+
+    async def __call__(self, server: str, url: str) -> bool:
+        """Show the address, and say whether the person agreed to go there."""
+        host = UrlRequest(server=server, message="", url=url).spelled_host
+        body = {"turn": self._turn_on(server), "kind": "address", "server": server, "message": "", "url": url, "host": host}
+        told = body | {"is_awaited": False}
+        return bool(await self._questions.ask("request", told, lambda given: _step(given) == "yes", late=False))
 
 
 class PageSampling:
