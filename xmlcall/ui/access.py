@@ -2,7 +2,7 @@
 
 The address that is printed holds a token, which is kept for the person's next programs (`kept_token`). The first request with it
 gets a cookie and is sent on to the address without, so that the token stays out of the history and of what the page says of
-itself. The cookie goes to no other site's requests (`SameSite`), no script reads it (`HttpOnly`), and its name has the port, since
+itself. The cookie goes to no other site's requests (`SameSite`), no script reads it (`HttpOnly`), and its name has the port, as
 cookies do not tell ports apart.
 
 A page elsewhere in the same browser is the danger, as for the proxy (`proxy.http.access`): names in `Host` that are not this
