@@ -212,9 +212,6 @@ class ReplyReader:
         parallel: whether a block may hold several calls.
         one_tool: whether all calls have to be of one tool.
         dialect: the wire format to read, or `auto` for all.
-
-    Attributes:
-        text: all that came, but reasoning in the server's own field.
     """
 
     def __init__(
@@ -227,7 +224,7 @@ class ReplyReader:
         one_tool: bool = False,
         dialect: str = "auto",
     ) -> None:
-        self.text = ""
+        self._pieces = [""]  # joined when all is asked for: to add each to a text is quadratic in its length
         self._binder = binder
         self._parser = Parser(binder.catalog, dialect=dialect, reasoning_open=server.reasoning_open)
         leaks = Leaks(results_in(request.messages))
@@ -235,6 +232,13 @@ class ReplyReader:
         self._repeats, self._thinks_again = Runaway(), Runaway()
         self._may_cut_calls = bool(request.stop)
         self._finish_reason = "stop"
+
+    @property
+    def text(self) -> str:
+        """All that came, but reasoning in the server's own field."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
 
     @property
     def done(self) -> bool:
@@ -261,7 +265,7 @@ class ReplyReader:
         self._repeats.feed(text)
         end = self._repeats.end
         read = text if end is None else text[: max(end - len(self.text), 0)]
-        self.text += text
+        self._pieces.append(text)
         return self._watch.pass_on(self._binder.bound(self._parser.feed(read)))
 
     def close(self, finish_reason: str) -> list[Event]:

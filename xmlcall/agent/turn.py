@@ -109,7 +109,7 @@ class Turn:
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
-        self._partial = ""  # visible text of the reply under way
+        self._partial: list[str] = []  # visible text of the reply under way, in pieces
 
     @property
     def is_retry(self) -> bool:
@@ -122,7 +122,7 @@ class Turn:
         if self._under_way:
             rest = self._under_way[len(self.answered) :]
             added += self._told_of([*self.answered, *when_stopped(rest, self._started, self._generation.format)])
-        elif text := self._partial.strip():
+        elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added
 
@@ -159,9 +159,11 @@ class Turn:
                 yield need
         async with aclosing(self._reply()) as events:
             async for event in events:
-                self._partial += event.text if isinstance(event, TextDelta) else ""
+                if isinstance(event, TextDelta):
+                    self._partial.append(event.text)
                 yield event
-        self._partial, generated = "", self.generated
+        generated = self.generated
+        self._partial.clear()
         assert generated is not None
         again = self._asks_again(generated)
         self._under_way = _calls_of(generated, cut_ends=self._limits.cut_ends) if again is None else ()

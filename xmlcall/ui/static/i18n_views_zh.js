@@ -16,7 +16,7 @@ const CHAT = {
   "chat.new": "新对话", "chat.list": "对话列表", "chat.ask": "请提问；Shift+Enter 换行", "chat.send": "发送", "chat.retry": "再问一次", "chat.differently": "换个问法",
   "chat.branches": "分支", "chat.branch": "在第 {at} 轮分支", "chat.branch_of": "{id} 在第 {at} 轮的分支", "chat.tools": "服务器和工具", "chat.no_tools": "没有配置服务器。",
   "chat.hello": "请提问。工具调用会显示在这里，执行之前会先询问您。", "chat.details": "如何读取", "chat.status": "使用 {tokens} 个词元，{cached} 来自缓存",
-  "chat.stopped": "已停止。", "chat.thinking": "模型正在工作……", "chat.you": "您", "chat.model": "模型", "chat.is_on": "开", "chat.is_off": "关",
+  "chat.thinking": "模型正在工作……", 
   "ask.title": "允许执行这个调用吗？", "ask.answered": "已回答：{answer}", "ask.destructive": "服务器说它可能有破坏性。", "ask.foreign": "{path} 来自服务器 {server}，不是您说的。",
   "ask.repairs": "经过修复才读出：{codes}", "ask.changed": "自您允许以来，服务器改变了对这个工具的说明。", "ask.changes": "会有什么变化", "ask.times": "同样的调用已连续 {count} 次。",
   "ask.yes": "是", "ask.no": "否", "ask.always": "总是允许此工具", "ask.with": "总是允许这些参数", "ask.edit": "修改参数", "ask.stop": "停止", "ask.reason": "给模型的理由（可不填）",
