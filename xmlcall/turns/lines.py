@@ -22,8 +22,8 @@ from ..errors import UsageError
 from ..records.as_json import tool_to_json
 from ..records.folder import FILE_MODE
 from ..tools.catalog import Catalog
-from .masking import without_secrets
-from .model import ReplyRecord, TurnRecord, turn_to_json
+from .masking import told_without_secrets
+from .model import ReplyRecord, TurnRecord
 from .reading import as_messages, read_reply
 
 __all__ = ["LineFile", "read_lines"]
@@ -52,7 +52,7 @@ class LineFile:
         Raises:
             OSError: it could not be written.
         """
-        line = json.dumps(turn_to_json(without_secrets(turn))).encode() + b"\n"  # in ASCII: half characters are no UTF-8
+        line = json.dumps(told_without_secrets(turn)).encode() + b"\n"  # in ASCII: half characters are no UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -7,6 +7,7 @@ stands in a reply and what is given to it cannot be told, the reply's whole text
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in
 from ..types.calls import Span
 from .model import TurnRecord, turn_from_json, turn_to_json
 
-__all__ = ["without_secrets"]
+__all__ = ["told_without_secrets", "without_secrets"]
 
 _PLACED = ("start", "end")
 
@@ -26,14 +27,30 @@ def without_secrets(turn: TurnRecord) -> TurnRecord:
         turn: any; it stays as it is.
     """
     told = turn_to_json(turn)
+    return turn_from_json(told) if _mask(told) else turn
+
+
+def told_without_secrets(turn: TurnRecord) -> dict[str, Any]:
+    """Return a turn as a JSON object, with a mask in place of each secret.
+
+    Args:
+        turn: any; it stays as it is.
+    """
+    told = turn_to_json(turn)
+    _mask(told)
+    return told
+
+
+def _mask(told: dict[str, Any]) -> bool:
+    """Mask what is secret in a turn; say whether anything was."""
     known = frozenset(_known(told))
     if not known and not _has_any(told):
-        return turn
+        return False
     for reply in told["replies"]:
         _mask_reply(reply, known)
     for name in ("question", "answer", "error"):
         told[name] = _text(told[name], known)
-    return turn_from_json(told)
+    return True
 
 
 def _known(told: dict[str, Any]) -> Iterator[str]:
@@ -48,13 +65,21 @@ def _known(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _has_any(told: dict[str, Any]) -> bool:
-    return any(secret_places(text) or shows_secret(text) for text in _texts(told))
+    prompts = (message["content"] for reply in told["replies"] for message in reply["prompt"])
+    return any(map(_shows_any, _texts(told))) or any(map(_shows_any_again, prompts))
+
+
+def _shows_any(text: str) -> bool:
+    return bool(secret_places(text)) or shows_secret(text)
+
+
+_shows_any_again = lru_cache(maxsize=32)(_shows_any)  # the prompt of the tools is the same in turn after turn
 
 
 def _texts(told: dict[str, Any]) -> Iterator[str]:
     yield from (told[name] for name in ("question", "answer", "error"))
     for reply in told["replies"]:
-        yield from (reply["raw"], reply["reasoning"], *(message["content"] for message in reply["prompt"]))
+        yield from (reply["raw"], reply["reasoning"])
         for call in reply["calls"]:
             yield from (call["text"], call["result"] or "", call["reason"], call["failure"])
 
