@@ -7,6 +7,7 @@ import secrets
 import sys
 import webbrowser
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends.http import is_loopback
@@ -110,6 +111,7 @@ def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "Chat
     from ..ui.app import facts_of_room, page_of
     from ..ui.asking import routes as asking_routes
     from ..ui.recorded import routes as recorded_routes
+    from ..ui.recorded import turn_at
 
     shown = Shown(
         recorder=recorder,
@@ -118,6 +120,7 @@ def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "Chat
         instance=secrets.token_hex(4),
         news=room.news.watch if room else None,
         find=room.kept_turn if room else lambda id: None,
+        recorded=partial(turn_at, recorded),
     )
 
     def live(id: str) -> Any:

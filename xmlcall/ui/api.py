@@ -47,6 +47,8 @@ class Shown:
         instance: of this program: another one's turns are others.
         news: gives what a chat tells its pages, for each stream; None without a chat.
         find: gives a turn that the recorder has not, by its id; None if there is no such turn.
+        recorded: gives a turn that is kept elsewhere, by its address on the page; asked in another thread, since it may read a
+            file; None if there is no such turn.
     """
 
     recorder: Recorder
@@ -55,16 +57,21 @@ class Shown:
     instance: str
     news: Callable[[], AsyncIterator[Told]] | None = None
     find: Callable[[str], TurnRecord | None] = lambda id: None
+    recorded: Callable[[str], TurnRecord | None] = lambda address: None
     summaries: dict[str, tuple[int, Summary]] = field(default_factory=dict)
 
-    def turn(self, id: str) -> TurnRecord:
-        """Return a turn.
+    async def turn(self, id: str) -> TurnRecord:
+        """Return a turn of the running program, or of what was recorded.
+
+        Args:
+            id: of the turn, or its address among what was recorded (see `recorded.turn_at`).
 
         Raises:
             ApiError: there is none.
+            XmlcallError: where it is kept cannot be read.
         """
         builder = self.recorder.find(id)
-        found = builder.record() if builder else self.find(id)
+        found = builder.record() if builder else self.find(id) or await asyncio.to_thread(self.recorded, id)
         if found is None:
             raise ApiError(f"there is no turn {id[:80]!r}; only the newest ones are kept", status=404)
         return found
@@ -90,9 +97,9 @@ def routes(shown: Shown) -> list[Route]:
         ("GET", "about", _about),
         ("GET", "events", _events),
         ("GET", "turns", _turns),
-        ("GET", "turns/{id}", _turn),
-        ("GET", "turns/{id}/events", _turn_events),
-        ("GET", "turns/{id}/copy", _copy),
+        ("GET", "turns/{id:path}/events", _turn_events),
+        ("GET", "turns/{id:path}/copy", _copy),
+        ("GET", "turns/{id:path}", _turn),
         ("POST", "read", _read),
     )
     return [Route(f"/api/{path}", guarded(_with(answer, shown)), methods=[method]) for method, path, answer in answers]
@@ -234,14 +241,14 @@ async def _turns(shown: Shown, request: Request) -> Response:
 
 
 async def _turn(shown: Shown, request: Request) -> Response:
-    return json_answer(turn_to_json(shown.turn(request.path_params["id"])))
+    return json_answer(turn_to_json(await shown.turn(request.path_params["id"])))
 
 
 async def _turn_events(shown: Shown, request: Request) -> Response:
     id = request.path_params["id"]
     if shown.recorder.find(id) is not None:
         return event_stream(merged(turn_events(shown.recorder, id)))
-    told = turn_to_json(shown.turn(id))
+    told = turn_to_json(await shown.turn(id))
 
     async def kept() -> AsyncGenerator[Told]:
         yield "turn", told
@@ -251,7 +258,7 @@ async def _turn_events(shown: Shown, request: Request) -> Response:
 
 
 async def _copy(shown: Shown, request: Request) -> Response:
-    turn, number = shown.turn(request.path_params["id"]), number_of(request, "reply", 1, 10_000)
+    turn, number = await shown.turn(request.path_params["id"]), number_of(request, "reply", 1, 10_000)
     if not 1 <= number <= len(turn.replies):
         raise ApiError(f"the turn has {len(turn.replies)} replies, and no number {number}", status=404)
     wanted = request.query_params.get("as", "")
@@ -268,7 +275,7 @@ async def _read(shown: Shown, request: Request) -> Response:
     text = asked.get("text")
     if not isinstance(text, str):
         raise ApiError("text: expected the reply, a string")
-    turn = shown.turn(str(asked["turn"])) if asked.get("turn") else None
+    turn = await shown.turn(str(asked["turn"])) if asked.get("turn") else None
     tools = asked.get("tools", turn.tools if turn else [])
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise ApiError("tools: expected a list of tools as MCP has them, each an object with a name and an inputSchema")

@@ -68,7 +68,7 @@ def routes(shown: Shown, backend: Callable[[], Backend]) -> list[Route]:
     async def ask(request: Request) -> Response:
         body = await body_of(request)
         id, ways = str(body.get("turn") or ""), [_way(each) for each in _ways(body)]
-        turn, builder = shown.turn(id), shown.recorder.find(id)
+        turn, builder = await shown.turn(id), shown.recorder.find(id)
         if asking.locked():
             raise ApiError("another page is asking just now; wait until it has its answers", status=409)
         said = builder.conversation if builder else ()

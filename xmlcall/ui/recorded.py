@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,7 +33,7 @@ from ..types.calls import InvalidCall
 from .answers import json_answer
 from .api import guarded, matching, number_of
 
-__all__ = ["Recorded", "named_paths", "routes"]
+__all__ = ["Recorded", "named_paths", "routes", "turn_at"]
 
 LIMIT: Final = 500  # rows in one answer
 _FILTERS: Final = ("way", "failure", "repair", "tool")
@@ -113,6 +114,28 @@ def _free(name: str, taken: Mapping[str, Path]) -> str:
     return free
 
 
+def turn_at(recorded: Recorded, address: str) -> TurnRecord | None:
+    """Return a turn by its address on the page; None if there is none. It may read files.
+
+    Args:
+        recorded: what can be looked at.
+        address: `run/NAME/CASE/WAY`, `file/NAME/ID` or `conversation/ID/TURN`, each part percent-encoded.
+
+    Raises:
+        ApiError: nothing of this name was given.
+        XmlcallError: it cannot be read.
+    """
+    kind, *parts = map(unquote, address.split("/"))
+    match kind, parts:
+        case "run", (name, case, way):
+            return _turn_of_run(recorded, name, case, way)[0]
+        case "file", (name, id):
+            return _turn_of_file(recorded, name, id)
+        case "conversation", (conversation, id):
+            return next((turn for turn in _turns_of_conversation(recorded, conversation)[1] if turn.id == id), None)
+    return None
+
+
 def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda id: None) -> list[Route]:
     """Return the routes of what was recorded.
 
@@ -142,14 +165,14 @@ def _listed(recorded: Recorded) -> list[dict[str, Any]]:
 
 
 async def _conversation(live: Callable[[str], TurnRecord | None], recorded: Recorded, request: Request) -> Response:
-    def read() -> dict[str, Any]:
-        with Store(recorded.store) as store:
-            found = store.find(request.path_params["id"])
-            kept = turns_of(store, found.id)
-        return {"conversation": asdict(found), "turns": kept}
+    about, turns = await asyncio.to_thread(_turns_of_conversation, recorded, request.path_params["id"])
+    return json_answer({"conversation": about, "turns": [turn_to_json(live(turn.id) or turn) for turn in turns]})
 
-    told = await asyncio.to_thread(read)
-    return json_answer(told | {"turns": [turn_to_json(live(turn.id) or turn) for turn in told["turns"]]})
+
+def _turns_of_conversation(recorded: Recorded, id: str) -> tuple[dict[str, Any], list[TurnRecord]]:
+    with Store(recorded.store) as store:
+        found = store.find(id)
+        return asdict(found), turns_of(store, found.id)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------------
@@ -227,13 +250,18 @@ async def _run(recorded: Recorded, request: Request) -> Response:
 
 
 async def _run_turn(recorded: Recorded, request: Request) -> Response:
-    found: _Judged = await asyncio.to_thread(recorded.once, "runs", request.path_params["name"], _judged)
     case, way = request.query_params.get("case", ""), request.query_params.get("way", "")
+    turn, failure = await asyncio.to_thread(_turn_of_run, recorded, request.path_params["name"], case, way)
+    return json_answer(turn_to_json(turn) | {"verdict": failure})
+
+
+def _turn_of_run(recorded: Recorded, name: str, case: str, way: str) -> tuple[TurnRecord, str]:
+    """Return a turn of a run, and what is wrong with it."""
+    found: _Judged = recorded.once("runs", name, _judged)
     verdict = found.verdicts.get((case, way))
     if verdict is None:
         raise ApiError(f"the run has no reply to {case[:80]!r} in the way {way[:40]!r}", status=404)
-    turn = await asyncio.to_thread(turn_of_row, found.run, verdict.case, verdict.row, way)
-    return json_answer(turn_to_json(turn) | {"verdict": verdict.failure})
+    return turn_of_row(found.run, verdict.case, verdict.row, way), verdict.failure
 
 
 # -- files -------------------------------------------------------------------------------------------------------------------
@@ -260,7 +288,12 @@ async def _file(recorded: Recorded, request: Request) -> Response:
 
 
 async def _file_turn(recorded: Recorded, request: Request) -> Response:
-    found = await asyncio.to_thread(recorded.once, "files", request.path_params["name"], _turns_in)
-    if (kept := found.get(request.path_params["id"])) is None:
+    name, id = request.path_params["name"], request.path_params["id"]
+    return json_answer(turn_to_json(await asyncio.to_thread(_turn_of_file, recorded, name, id)))
+
+
+def _turn_of_file(recorded: Recorded, name: str, id: str) -> TurnRecord:
+    found: Mapping[str, tuple[Row, TurnRecord]] = recorded.once("files", name, _turns_in)
+    if (kept := found.get(id)) is None:
         raise ApiError("the file has no such turn", status=404)
-    return json_answer(turn_to_json(kept[1]))
+    return kept[1]

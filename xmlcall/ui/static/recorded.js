@@ -47,11 +47,11 @@ async function drawConversation(container, id) {
     h("div", { className: "row" }, h("span", { className: "soft small" }, `${conversation.id} · ${new Date(conversation.begun).toLocaleString()} · ${visible(conversation.model)}`),
       about.can_chat ? h("a", { className: "button push", href: `#/chat/${part(conversation.id)}` }, t("chat.go_on")) : null),
     boxes));
-  turns.forEach((turn, place) => renderTurn(boxes[place], turn));
+  turns.forEach((turn, place) => renderTurn(boxes[place], turn, { canCopy: true, canTry: true, address: `conversation/${part(id)}/${part(turn.id)}` }));
 }
 
 async function drawRun(container, name, [wanted, way]) {
-  if (wanted) return drawOne(container, await get(`runs/${part(name)}/turn`, { case: wanted, way }), wanted, `#/recorded/run/${part(name)}`);
+  if (wanted) return drawOne(container, await get(`runs/${part(name)}/turn`, { case: wanted, way }), wanted, `run/${part(name)}`, `${part(wanted)}/${part(way)}`);
   const chosen = { way: "", failure: "", repair: "", tool: "" };
   const filters = h("div", { className: "row filters" });
   const facts = h("p", { className: "soft small" });
@@ -74,7 +74,7 @@ async function drawRun(container, name, [wanted, way]) {
 }
 
 async function drawFile(container, name, [id]) {
-  if (id) return drawOne(container, await get(`files/${part(name)}/${part(id)}`), name, `#/recorded/file/${part(name)}`);
+  if (id) return drawOne(container, await get(`files/${part(name)}/${part(id)}`), name, `file/${part(name)}`, part(id));
   const only = h("select", { "aria-label": t("only.label"), onchange: () => list.anew() },
     ["", "calls", "repairs", "issues", "errors"].map((each) => h("option", { value: each }, t(`only.${each || "all"}`))));
   const list = paged((offset) => get(`files/${part(name)}`, { text: search.value, only: only.value, offset, limit: PAGE })
@@ -84,10 +84,10 @@ async function drawFile(container, name, [id]) {
   return list.anew();
 }
 
-function drawOne(container, turn, title, back) {
+function drawOne(container, turn, title, list, place) {
   const box = h("div", { className: "column" });
-  fill(container, h("div", { className: "column" }, heading(title, back), box));
-  renderTurn(box, turn);
+  fill(container, h("div", { className: "column" }, heading(title, `#/recorded/${list}`), box));
+  renderTurn(box, turn, { canCopy: true, canTry: true, address: `${list}/${place}` });
 }
 
 function searchBox(work) {

@@ -120,7 +120,7 @@ export function mount(container, [id, number]) {
       });
       columns.replaceChildren(...[...columns.children].slice(-chosen.length));
       try {
-        await postStream("ask", { turn: turn.id, ways: chosen }, (name, data) => name === "way" && tell(cells[data.place], data), under.signal);
+        await postStream("ask", { turn: id, ways: chosen }, (name, data) => name === "way" && tell(cells[data.place], data), under.signal);
       } catch (error) {
         if (error.name !== "AbortError") columns.append(h("p", { className: "error", role: "alert" }, error.message));
       }

@@ -15,7 +15,7 @@ import { visible } from "./visible.js";
 /** Draw a turn.
  *  @param {Element} container filled by this alone
  *  @param {object} record a TurnRecord
- *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean}} [options]
+ *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, address?: string}} [options] its address, if that is not its id
  *  @returns {{update(record), delta(delta)}} */
 export function renderTurn(container, record, options = {}) {
   const facts = h("div", { className: "turn-facts" });
@@ -36,7 +36,7 @@ export function renderTurn(container, record, options = {}) {
       if (views[place]) return views[place].update(reply);
       const section = h("section", { className: "reply" });
       replies.append(section);
-      views[place] = renderReply(section, reply, { ...options, turn: () => shown });
+      views[place] = renderReply(section, reply, { ...options, address: options.address ?? shown.id });
     });
     while (views.length > shown.replies.length) {
       views.pop();
@@ -137,11 +137,11 @@ function headOf(reply, options) {
 
 function buttonsOf(reply, options) {
   const copied = (name, text) => h("button", { className: "plain", onclick: ({ currentTarget }) => text().then((each) => copy(each, currentTarget, t("copied"))) }, t(`copy.${name}`));
-  const from = (kind) => () => get(`turns/${encodeURIComponent(options.turn().id)}/copy`, { as: kind, reply: reply.number });
+  const from = (kind) => () => get(`turns/${encodeURIComponent(options.address)}/copy`, { as: kind, reply: reply.number });
   return [
     copied("raw", async () => reply.raw),
     options.canCopy ? ["corpus", "curl", "bench"].map((kind) => copied(kind, from(kind))) : null,
-    options.canTry ? h("button", { onclick: () => go(`try/${encodeURIComponent(options.turn().id)}/${reply.number}`) }, t("try.this")) : null,
+    options.canTry ? h("button", { onclick: () => go(`try/${encodeURIComponent(options.address)}/${reply.number}`) }, t("try.this")) : null,
   ];
 }
 
