@@ -1,0 +1,48 @@
+"""What was recorded, in a browser: a measured run is opened, filtered, and one turn of it is read, copied and read anew."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from page_stage import ROOT, Program, program
+from ui.browser.conftest import Open
+
+RUN = ROOT / "benchmarks" / "results" / "runs" / "smoke-0.5b"
+ROWS = ".list a[href*='/run/']"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """`xmlcall ui` without a chat, with one run."""
+    with program("ui", "--no-chat", str(RUN), home=tmp_path_factory.mktemp("recorded")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("filtered", ["failure", "repair", "tool"])
+def test_a_run_is_filtered(opened: Open, recorded: Program, filtered: str) -> None:
+    page = opened(recorded, f"#/recorded/run/{RUN.name}").page
+    page.locator(ROWS).first.wait_for()
+    choice = page.get_by_label(re.compile(f"^{filtered}", re.IGNORECASE))
+    option = choice.locator("option").nth(1)
+    wanted = int(re.search(r"\((\d+)\)", option.inner_text())[1])  # type: ignore[index]
+    choice.select_option(index=1)
+    page.wait_for_function(
+        "([selector, wanted]) => document.querySelectorAll(selector).length === Math.min(wanted, 100)", arg=[ROWS, wanted]
+    )
+    assert 0 < wanted < 150
+
+
+def test_a_turn_of_a_run_is_read_copied_and_tried(opened: Open, recorded: Program) -> None:
+    page = opened(recorded, f"#/recorded/run/{RUN.name}").page
+    page.locator(ROWS).first.click()
+    page.locator(".reply .raw").first.wait_for()
+    raw = page.locator(".reply .raw").first.inner_text()
+    with page.expect_response(re.compile("/copy")) as answered:
+        page.get_by_role("button", name="Copy as curl").first.click()
+    assert (answered.value.status, "curl" in answered.value.text()) == (200, True)
+    page.get_by_role("button", name="Try").first.click()
+    text = page.get_by_label("A reply, as a model wrote it")
+    text.wait_for()
+    page.wait_for_function("text => text.value.length > 0", arg=text.element_handle())
+    assert text.input_value().split()[:3] == raw.split()[:3]
