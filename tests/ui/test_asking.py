@@ -11,6 +11,10 @@ import pytest
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy.http.access import Guard
+from xmlcall.records.as_json import tool_to_json
+from xmlcall.tools.catalog import Catalog
+from xmlcall.turns.model import TurnRecord
+from xmlcall.turns.reading import read_reply
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message, Tool
 from xmlcall.ui.api import Shown
@@ -30,8 +34,8 @@ class Asked:
         recorder = Recorder()
         said = (Message(role="user", content="Weather in Paris?"),)
         self.turn = recorder.begin(question="Weather in Paris?", tools=[WEATHER], conversation=said).id
-        shown = Shown(recorder=recorder, about=dict, url=URL, instance="one")
-        self.page = page_of(shown, Guard(), routes(shown, lambda: self.backend))
+        self.shown = Shown(recorder=recorder, about=dict, url=URL, instance="one")
+        self.page = page_of(self.shown, Guard(), routes(self.shown, lambda: self.backend))
 
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         async with (
@@ -68,6 +72,46 @@ async def test_a_model_server_that_fails_is_told_and_the_next_way_is_asked() -> 
     _, told = await Asked(failure, "Fine.").ask({"mode": "xml"}, {"mode": "xml"})
     assert "no such model" in told[0]["error"]
     assert told[1]["reply"]["raw"] == "Fine."
+
+
+ASKED_BEFORE = (Message(role="user", content="Hi."), Message(role="assistant", content="Hello."))
+QUESTION = Message(role="user", content="Weather in Paris?")
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [(), (Message(role="assistant", content=CALL), Message(role="tool", content="Mild.", name="weather"))],
+    ids=["under way", "ended"],
+)
+async def test_the_question_is_asked_again_without_its_answers(behind: tuple[Message, ...]) -> None:
+    asked = Asked("It is mild.")
+    builder = asked.shown.recorder.find(asked.turn)
+    assert builder is not None
+    builder.know(conversation=(*ASKED_BEFORE, QUESTION, *behind))
+    _, told = await asked.ask({"mode": "xml"})
+    (request,) = asked.backend.requests
+    assert (told[0]["error"], [message.role for message in request.messages]) == ("", ["system", "user", "assistant", "user"])
+    assert request.messages[-1].content.startswith(QUESTION.content)
+
+
+async def test_a_turn_of_a_file_is_asked_with_its_tools_described_once() -> None:
+    """Its prompt has the description of the tools, a reminder behind the question, and the beginning of a call."""
+    asked = Asked("It is mild.")
+    described = "Tools: weather, with city."
+    prompt = (
+        Message(role="system", content=described),
+        *ASKED_BEFORE,
+        Message(role="user", content=f"{QUESTION.content}\n\nA reminder."),
+        Message(role="assistant", content="<function_calls>"),
+    )
+    reply = read_reply(CALL, Catalog.of([WEATHER]), conversation=prompt)
+    turn = TurnRecord(id="kept", source="file", question=QUESTION.content, tools=(tool_to_json(WEATHER),), replies=(reply,))
+    asked.shown.recorded = {"file/a/kept": turn}.get
+    _, told = await asked.ask({"mode": "xml"}, turn="file/a/kept")
+    (request,) = asked.backend.requests
+    assert (told[0]["error"], [message.role for message in request.messages]) == ("", ["system", "user", "assistant", "user"])
+    assert not any("A reminder." in message.content for message in request.messages)
+    assert not any(described in message.content for message in request.messages)
 
 
 @pytest.mark.parametrize(

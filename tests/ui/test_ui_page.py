@@ -287,6 +287,18 @@ async def test_a_long_reply_is_told_piece_by_piece(recorder: Recorder) -> None:
     assert max(len(json.dumps(data)) for data in pieces) < 2 * len("word " * 1000)
 
 
+async def test_a_turn_that_ends_right_behind_the_first_look_is_told(recorder: Recorder) -> None:
+    builder = recorder.begin(question="Hi?")
+    events = turn_events(recorder, builder.id)
+    assert (await anext(events))[0] == "turn"
+    builder.end("end", answer="Hello.")  # no other task has run since
+    recorder.done(builder)
+    async with asyncio.timeout(5):
+        told = [each async for each in events]
+    assert [name for name, _ in told] == ["turn", "end"]
+    assert told[0][1]["answer"] == "Hello."
+
+
 def test_nothing_new_is_not_told(recorder: Recorder) -> None:
     builder = recorder.begin(question="x")
     record = builder.record()

@@ -81,7 +81,14 @@ async def test_a_reply_of_a_file_is_read_anew_with_its_tools(client: httpx.Async
 
 @pytest.mark.parametrize(
     "parts",
-    [("run", "absent", "a", "b"), ("run", RUN.name, "a", "b"), ("file", "absent", "a"), ("file",), ("nothing", "a", "b"), ("..",)],
+    [
+        ("run", "absent", "a", "b"),
+        ("run", RUN.name, "a", "b"),
+        ("file", "absent", "a"),
+        ("file",),
+        ("nothing", "a", "b"),
+        ("..",),
+    ],
     ids="-".join,
 )
 async def test_what_is_not_there_is_told(client: httpx.AsyncClient, parts: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ the page goes, what is being generated ends.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -24,8 +24,10 @@ from ..errors import BackendError, ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
 from ..prompting.families import FAMILIES
 from ..proxy.formats.contract import ApiError
+from ..tools.catalog import Catalog
 from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord
+from ..turns.places import is_tool_prompt
 from ..turns.recording_backend import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
 from .api import Shown, body_of, guarded
@@ -71,8 +73,8 @@ def routes(shown: Shown, backend: Callable[[], Backend]) -> list[Route]:
         turn, builder = await shown.turn(id), shown.recorder.find(id)
         if asking.locked():
             raise ApiError("another page is asking just now; wait until it has its answers", status=409)
-        said = builder.conversation if builder else ()
-        return event_stream(merged(_answers(asking, backend(), turn, said or _messages(turn), ways)))
+        said = _to_question((builder.conversation if builder else ()) or _messages(turn), turn.question)
+        return event_stream(merged(_answers(asking, backend(), turn, said, ways)))
 
     return [Route("/api/ask", guarded(ask), methods=["POST"])]
 
@@ -95,11 +97,24 @@ def _way(given: Mapping[str, Any]) -> Way:
 
 
 def _messages(turn: TurnRecord) -> tuple[Message, ...]:
-    """Return the conversation of a turn that is kept; its tools are described anew."""
+    """Return the conversation of a turn that is kept, without the description of its tools, which are described anew."""
+    catalog = Catalog.of(turn.tools)
     prompt = turn.replies[0].prompt if turn.replies else ()
-    if not prompt:
-        return (Message(role="user", content=turn.question),)
-    return tuple(Message(role=each.role, content=each.content, name=each.name or None) for each in prompt)  # type: ignore[arg-type]
+    said = [each for each in prompt if not (each.role == "system" and is_tool_prompt(each.content, catalog))]
+    return tuple(Message(role=each.role, content=each.content, name=each.name or None) for each in said)  # type: ignore[arg-type]
+
+
+def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
+    """Leave a conversation up to the person's last words, and these without what this program has put behind them.
+
+    A turn that has ended knows its answers, too; one that was begun for the model ends in that beginning.
+    """
+    asked = max((place for place, each in enumerate(messages) if each.role == "user"), default=None)
+    if asked is None:
+        return (Message(role="user", content=question),)
+    last = messages[asked]
+    content = question if question and last.content.startswith(question) else last.content
+    return (*messages[:asked], replace(last, content=content))
 
 
 async def _answers(

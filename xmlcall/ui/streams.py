@@ -95,9 +95,10 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
         `turn` with all of it, `delta` with what came to a reply, `end`.
     """
     watched = recorder.watch()
-    first = asyncio.ensure_future(anext(watched))  # watching begins before the first look, or a change would be missed
+    first = asyncio.ensure_future(anext(watched))
     before: TurnRecord | None = None
     try:
+        await asyncio.sleep(0)  # that begins to watch now, before the first look: a change between the two would be missed
         while (builder := recorder.find(id)) is not None:
             is_over = builder.is_over  # before the record: while it is sent on, the turn may end
             now = builder.record()

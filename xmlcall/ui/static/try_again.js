@@ -130,7 +130,7 @@ export function mount(container, [id, number]) {
     function tell(cell, data) {
       if (data.error) fill(cell.body, h("p", { className: "error" }, data.error));
       else if (data.reply) {
-        const record = { question: "", error: "", replies: [data.reply] };
+        const record = { ...turn, question: "", error: "", replies: [data.reply] };
         if (cell.view) cell.view.update(record);
         else cell.view = renderTurn(cell.body, record, { isCompact: true });
       }
