@@ -197,7 +197,7 @@ class Program:
         with self._log.open("w") as log:
             argv = [sys.executable, "-m", "xmlcall", *self._arguments]
             pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
-            self.process = subprocess.Popen(argv, **pipes, env=_environment(self.home), cwd=self.home)
+            self.process = subprocess.Popen(argv, **pipes, env=environment(self.home), cwd=self.home)
         end = time.monotonic() + SECONDS
         while not (found := _ADDRESS.search(self.log)):
             if time.monotonic() > end or self.process.poll() is not None:
@@ -261,7 +261,7 @@ def program(command: str, *arguments: str, home: Path, servers: Mapping[str, Any
         running.end(signal.SIGKILL)
 
 
-def _environment(home: Path) -> dict[str, str]:
+def environment(home: Path) -> dict[str, str]:
     folders = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XMLCALL_MODELS", "XMLCALL_PROFILES")
     ours = {
         "XMLCALL_RECORDS": str(home / "records"),

@@ -15,11 +15,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ..dialects import DIALECTS
-from ..errors import ISSUES, REPAIRS, UsageError, XmlcallError
+from ..errors import UsageError, XmlcallError
 from ..prompting.families import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
+from ..turns.marks import whys
 from ..turns.model import TurnRecord, summary_of, turn_to_json
 from ..turns.reading import read_reply
 from ..turns.recorder import Recorder
@@ -210,7 +211,7 @@ def _searched(row: Summary) -> str:
 
 
 async def _about(shown: Shown, request: Request) -> Response:
-    known = {"repairs": REPAIRS, "issues": ISSUES, "dialects": list(DIALECTS), "families": list(FAMILIES)}
+    known = {**whys(), "dialects": list(DIALECTS), "families": list(FAMILIES)}
     return json_answer({"instance": shown.instance, **known, **shown.about()})
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from page_stage import Program, ScriptedModel, _environment, call
+from page_stage import Program, ScriptedModel, environment, call
 from ui.browser.conftest import Open
 from ui.browser.test_page_serve import serious
 from ui.browser.window import Window
@@ -164,8 +164,8 @@ def test_the_terminal_the_page_and_json_say_the_same(opened: Open, chatting: Pro
     said(window, "It is 42.").wait_for()
     conversation = window.page.url.rpartition("/")[2]
     argv = [sys.executable, "-m", "xmlcall", "log", "show", conversation]
-    told = subprocess.run([*argv, "--json"], env=_environment(chatting.home), capture_output=True, text=True, check=True)
-    shown = subprocess.run(argv, env=_environment(chatting.home), capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([*argv, "--json"], env=environment(chatting.home), capture_output=True, text=True, check=True)
+    shown = subprocess.run(argv, env=environment(chatting.home), capture_output=True, text=True, check=True).stdout
     kept = json.loads(told.stdout)["turns"][0]
     served = window.page.evaluate("id => fetch(`/ui/api/conversations/${id}`).then((answer) => answer.json())", conversation)[
         "turns"
