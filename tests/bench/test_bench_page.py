@@ -93,6 +93,16 @@ def test_every_case_and_number_is_there(tmp_path: Path) -> None:
     assert page([shown(tmp_path / "run")]) == text
 
 
+def test_replies_and_codes_lead_to_the_page_that_shows_them_span_by_span(tmp_path: Path) -> None:
+    text = page([shown(tmp_path / "a run #1")], live="http://127.0.0.1:1/ui/")
+    links = set(re.findall(r'href="http://127.0.0.1:1/ui/(.*?)"', text))
+    assert "#/recorded/run/a%20run%20%231/weather_3/xml" in links
+    assert "#/recorded/run/a%20run%20%231?way=xml&amp;failure=unknown_tool" in links
+    assert "#/recorded/run/a%20run%20%231?way=xml&amp;repair=attribute-style" in links
+    assert len([link for link in links if "?" not in link]) == len(CASES)
+    assert "/ui/" not in page([shown(tmp_path / "a run #1")])
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     run, _, _ = shown(tmp_path / "run", model=f"model {HOSTILE}")
     run.replies[0]["rounds"][0]["text"] += f"{HOSTILE}\ud800\u202e\u200b\x1b"

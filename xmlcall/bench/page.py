@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -45,11 +46,12 @@ _BARS = ("failures", "causes", "repairs")
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 
 
-def page(runs: Sequence[Shown]) -> str:
+def page(runs: Sequence[Shown], *, live: str = "") -> str:
     """Render the report of runs as a page.
 
     Args:
         runs: each with its verdicts (`report.judged`) and its report (`report.reported`).
+        live: address under which `xmlcall ui` shows a run, span by span; "" for no links to there.
 
     Returns:
         The text of an HTML file.
@@ -72,6 +74,8 @@ def page(runs: Sequence[Shown]) -> str:
         codes={kind: sorted({code for column in columns for code in column["bars"][kind]}) for kind in _BARS},
         causes=CAUSES,
         repairs=REPAIRS,
+        live=live,
+        place_of=_place_of,
     )
 
 
@@ -168,6 +172,18 @@ def _date(about: Mapping[str, Any]) -> str:
     return str(about.get("started", ""))[:10]
 
 
+def _place_of(run: Run, *parts: str, **filters: str) -> str:
+    """Return where the page of `xmlcall ui` shows a run, or one reply of it.
+
+    Args:
+        run: of the report.
+        parts: the case and the way of a reply; none for the list.
+        filters: of the list.
+    """
+    path = "/".join(quote(part, safe="") for part in (run.folder.resolve().name, *parts))
+    return f"#/recorded/run/{path}" + (f"?{urlencode(filters)}" if filters else "")
+
+
 def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what stands above the numbers of a run."""
     run, _, report = shown
@@ -178,6 +194,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "date": _date(run.about),
         "about": run.about,
         "cases": run.cases,
+        "folder": run.folder,
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
             *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and what is told of it

@@ -40,8 +40,10 @@ def report(options: argparse.Namespace) -> int:
     found = [reported(*each) for each in zip(runs, verdicts, strict=True)]
     if options.html:
         from ..bench.page import page
+        from .ui import PORT
 
-        options.html.write_text(page(list(zip(runs, verdicts, found, strict=True))), encoding="utf-8")
+        text = page(list(zip(runs, verdicts, found, strict=True)), live=f"http://127.0.0.1:{PORT}/ui/")
+        options.html.write_text(text, encoding="utf-8")
         print(options.html)
     elif options.json:
         print(json_text(found[0] if len(found) == 1 else {"runs": found}))

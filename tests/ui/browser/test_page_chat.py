@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from page_stage import Program, ScriptedModel, environment, call
+from page_stage import Program, ScriptedModel, call, environment
 from ui.browser.conftest import Open
 from ui.browser.test_page_serve import serious
 from ui.browser.window import Window

@@ -32,6 +32,13 @@ def test_a_run_is_filtered(opened: Open, recorded: Program, filtered: str) -> No
     assert 0 < wanted < 150
 
 
+def test_an_address_may_name_a_filter(opened: Open, recorded: Program) -> None:
+    page = opened(recorded, f"#/recorded/run/{RUN.name}?way=xml&failure=none").page
+    page.locator(ROWS).first.wait_for()
+    assert page.get_by_label(re.compile("^failure", re.IGNORECASE)).input_value() == "none"
+    assert page.get_by_label(re.compile("^way", re.IGNORECASE)).input_value() == "xml"
+
+
 def test_a_turn_of_a_run_is_read_copied_and_tried(opened: Open, recorded: Program) -> None:
     page = opened(recorded, f"#/recorded/run/{RUN.name}").page
     page.locator(ROWS).first.click()

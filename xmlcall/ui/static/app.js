@@ -41,7 +41,7 @@ export function go(path) {
 }
 
 function parts() {
-  const given = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const given = location.hash.replace(/^#\/?/, "").split("?")[0].split("/").filter(Boolean).map(decodeURIComponent);
   return given.length && given[0] in VIEWS ? given : [about.can_chat ? "chat" : about.model ? "live" : "recorded"];
 }
 

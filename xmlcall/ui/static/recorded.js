@@ -11,6 +11,7 @@ import { renderTurn } from "./turn.js";
 import { visible } from "./visible.js";
 
 const PAGE = 100;
+const FILTERS = ["way", "failure", "repair", "tool"];
 const part = encodeURIComponent;
 
 export function mount(container, parts) {
@@ -52,7 +53,8 @@ async function drawConversation(container, id) {
 
 async function drawRun(container, name, [wanted, way]) {
   if (wanted) return drawOne(container, await get(`runs/${part(name)}/turn`, { case: wanted, way }), wanted, `run/${part(name)}`, `${part(wanted)}/${part(way)}`);
-  const chosen = { way: "", failure: "", repair: "", tool: "" };
+  const asked = new URLSearchParams(location.hash.split("?")[1]); // filters of an address, such as those in a report
+  const chosen = Object.fromEntries(FILTERS.map((key) => [key, asked.get(key) ?? ""]));
   const filters = h("div", { className: "row filters" });
   const facts = h("p", { className: "soft small" });
   const list = paged((offset) => get(`runs/${part(name)}`, { ...chosen, text: search.value, offset, limit: PAGE }).then((found) => {
