@@ -6,13 +6,7 @@ from typing import Any, Final
 
 from .errors import UsageError
 
-__all__ = ["FILE_NAME", "MOST_BYTES", "OF_PROXY", "OF_RULES", "parse_toml", "read_text", "read_toml"]
-
-FILE_NAME: Final = "xmlcall.toml"
-"""The file that may hold rules and what the proxy serves; who reads one leaves the other's tables alone."""
-
-OF_RULES: Final = ("allow", "ask", "deny", "rule", "repaired", "flow")
-OF_PROXY: Final = ("serve", "model", "key")
+__all__ = ["MOST_BYTES", "read_toml"]
 
 MOST_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200  # characters of a message that others chose
@@ -28,19 +22,6 @@ def read_toml(file: Path, what: str) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, is too large, or is no TOML.
     """
-    return parse_toml(read_text(file, what), file)
-
-
-def read_text(file: Path, what: str) -> bytes:
-    """Read the bytes of a TOML file.
-
-    Args:
-        file: of at most `MOST_BYTES`.
-        what: is expected in it.
-
-    Raises:
-        UsageError: it cannot be read, or is too large.
-    """
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
@@ -48,19 +29,6 @@ def read_text(file: Path, what: str) -> bytes:
         raise UsageError(f"expected {what} in {file}, got: {error.strerror or error}") from error
     if len(content) > MOST_BYTES:
         raise UsageError(f"expected {what} in {file}, of {MOST_BYTES:,} bytes at most, got more")
-    return content
-
-
-def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
-    """Parse what a TOML file holds.
-
-    Args:
-        content: of the file.
-        file: for messages.
-
-    Raises:
-        UsageError: it is no TOML.
-    """
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

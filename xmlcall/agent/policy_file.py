@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from ..errors import UsageError
-from ..toml_file import FILE_NAME, OF_PROXY, OF_RULES, read_toml
+from ..toml_file import read_toml
 from .conditions import CONDITIONS, Condition
 from .rules import Effect, Rule, Rules
 
 __all__ = ["FILE_NAME", "Loaded", "load_rules", "own_file", "read_rules"]
 
+FILE_NAME: Final = "xmlcall.toml"
 _MOST_RULES: Final = 1000
 _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
+_TOP: Final = (*_EFFECTS, "rule", "repaired", "flow")
 _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
 
 
@@ -99,7 +101,7 @@ class _Wrong(ValueError):
 
 
 def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
-    _known({key: value for key, value in data.items() if key not in OF_PROXY}, OF_RULES, "")
+    _known(data, _TOP, "")
     usual = {"repaired": _flag(data, ""), "may_flow": _flow(data, "")}
     for effect in _EFFECTS:
         if effect in data:
