@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["listening", "serve_app", "url_of"]
 
 BACKLOG: Final = 512
-STOP_SECONDS: Final = 5  # for answers that are under way when the server is stopped
+STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped
+TELL_SECONDS: Final = 2  # for telling their callers that they end
 
 
 @contextlib.contextmanager
@@ -54,13 +56,22 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def serve_app(app: "Starlette", listener: socket.socket, on_stop: Callable[[], None] | None = None) -> None:
+async def serve_app(
+    app: "Starlette",
+    listener: socket.socket,
+    on_stop: Callable[[], None] | None = None,
+    *,
+    grace: float = STOP_SECONDS,
+    over: asyncio.Event | None = None,
+) -> None:
     """Serve until a signal; a second one does not wait for the answers under way.
 
     Args:
         app: for the port.
         listener: of the port.
         on_stop: told of the signal, to end what would else go on.
+        grace: seconds that answers under way have after the signal.
+        over: set behind these; the app then ends them, and says so to their callers.
     """
     import uvicorn
 
@@ -79,7 +90,7 @@ async def serve_app(app: "Starlette", listener: socket.socket, on_stop: Callable
         ws="none",
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_graceful_shutdown=math.ceil(grace + TELL_SECONDS),
     )
     server = Server(config)
 
@@ -88,6 +99,8 @@ async def serve_app(app: "Starlette", listener: socket.socket, on_stop: Callable
         server.should_exit = True
         if on_stop is not None:
             on_stop()
+        if over is not None:
+            loop.call_later(grace, over.set)
 
     loop = asyncio.get_running_loop()
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

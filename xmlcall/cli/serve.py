@@ -15,7 +15,7 @@ from ..backends.connect import connect
 from ..backends.http import is_loopback
 from ..errors import UsageError
 from .exits import OK, complain, run_async
-from .listening import listening, serve_app, url_of
+from .listening import STOP_SECONDS, listening, serve_app, url_of
 from .notices import model_notices
 from .options import (
     add_call_threshold,
@@ -117,6 +117,14 @@ def _add_network_options(network: argparse._ArgumentGroup) -> None:
         help="web page that may call, such as http://localhost:3000 (may be repeated; by default none may)",
     )
     network.add_argument(
+        "--grace",
+        type=number(float, least=0),
+        default=STOP_SECONDS,
+        metavar="SECONDS",
+        help="time for the answers under way when the server is stopped; what is not whole then ends with an error "
+        "(default: %(default)g)",
+    )
+    network.add_argument(
         "--allow-host",
         action="append",
         default=[],
@@ -191,7 +199,9 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             url = url_of(listener)
             routes = page_beside(engine, guard, url) if options.ui else ()
             _announce(engine.model, url)
-            await serve_app(app_of(engine, guard, beside=routes), listener, recorder.close if recorder else None)
+            over = asyncio.Event()
+            app = app_of(engine, guard, beside=routes, over=over)
+            await serve_app(app, listener, recorder.close if recorder else None, grace=options.grace, over=over)
     return OK
 
 

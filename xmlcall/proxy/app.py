@@ -1,5 +1,6 @@
 """The proxy as an ASGI app."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
@@ -98,7 +99,12 @@ def _opening(engine: Engine) -> Lifespan[Starlette]:
 
 
 def app_of(
-    engine: Engine, guard: Guard, *, lifespan: Lifespan[Starlette] | None = None, beside: Iterable[BaseRoute] = ()
+    engine: Engine,
+    guard: Guard,
+    *,
+    lifespan: Lifespan[Starlette] | None = None,
+    beside: Iterable[BaseRoute] = (),
+    over: asyncio.Event | None = None,
 ) -> Starlette:
     """Make the app of an engine.
 
@@ -107,10 +113,11 @@ def app_of(
         guard: who may call.
         lifespan: opens the engine; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
+        over: set when the server is stopped and the answers under way have had their time: they end with an error.
     """
 
     def route(path: str, method: str, answer: Responder) -> Route:
-        return Route(path, Handler(engine, guard, format_of(path), answer), methods=[method, "OPTIONS"])
+        return Route(path, Handler(engine, guard, format_of(path), answer, over), methods=[method, "OPTIONS"])
 
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())

@@ -4,6 +4,9 @@ A stream begins with its first event: what fails before that is answered with a 
 (a long prompt on a slow machine), the stream begins without an event, and pings keep the connection open. One task waits for the
 caller to leave and then cancels the others; that closes the model server's stream and ends its generation. A caller that reads
 slowly slows the model server, because nothing is read from it while a send waits.
+
+A server that is stopped gives the answers under way a time of grace. What is not whole then ends with an error in the caller's
+format: a stream that just stops looks like a short answer.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -31,9 +35,12 @@ PING_SECONDS: Final = 15.0
 BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
+_RETRY: Final = (b"retry-after", b"5")  # seconds: what comes in the place of a stopped server has to start
 _FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"})
 # Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
-_LOGGED: Final = frozenset({"forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"})
+_LOGGED: Final = frozenset(
+    {"server_stopped", "forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"}
+)
 
 _EVENTS: Final = "text/event-stream"
 _LINES: Final = "application/x-ndjson"
@@ -86,13 +93,17 @@ class Exchange:
         send: of ASGI.
         form: the caller's wire format.
         headers: that every answer carries.
+        over: set when what is under way has to end: the server is stopped.
     """
 
-    def __init__(self, receive: Receive, send: Send, form: Format, headers: Headers = ()) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, form: Format, headers: Headers = (), *, over: asyncio.Event | None = None
+    ) -> None:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
         self.status = 0  # what the caller got; 0 if it left before
-        self._is_over = False
+        self._is_over = self._is_cut = False
+        self._over = over
         self.failure = ""  # what went wrong, also after the status was sent; for the log
         self.error: ApiError | None = None  # that the caller was told, or would have been
         self.has_left = False  # the caller did, before its answer was whole
@@ -135,6 +146,7 @@ class Exchange:
 
         said = [time.monotonic()]
         await self._until_left(lambda: run(said), lambda: keep_alive(said))
+        await self._tell_cut(writer.fail)
 
     async def whole(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Gather all events and write one answer."""
@@ -150,6 +162,7 @@ class Exchange:
             await self.json(answer)
 
         await self._until_left(run)
+        await self._tell_cut(lambda error: b"")
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
         """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
@@ -157,8 +170,14 @@ class Exchange:
         pieces = None if recording is None else recording.pieces
         watchers = None if recording is None else recording.watchers
 
+        streamed, said = False, b""
+
+        def is_between_events() -> bool:
+            return streamed and said.endswith(_ENDS[self._form.media_type])
+
         async def run() -> None:
-            streamed, said, has_begun = False, b"", False
+            nonlocal streamed, said
+            has_begun = False
             try:
                 async with opened as relayed:
                     if recording is not None:
@@ -177,12 +196,27 @@ class Exchange:
                 if not self.status:
                     await self.fail(failed)
                 self.failure, self.error = _told(failed), failed
-                if not (streamed and said.endswith(_ENDS[self._form.media_type])):
+                if not is_between_events():
                     return  # an answer without its end: the server drops the connection, since half is not whole
                 await self._body(_failure(self._form, failed), more=True)
             await self._body(b"", more=False)
 
         await self._until_left(run)
+        if not self.status or is_between_events():
+            await self._tell_cut(partial(_failure, self._form))
+
+    async def _tell_cut(self, written: Callable[[ApiError], bytes]) -> None:
+        """Tell the caller that the server was stopped before the answer was whole, if it was."""
+        if not self._is_cut or self.has_left:
+            return
+        message = "the server was stopped before the answer was whole: ask again"
+        error = ApiError(message, status=503, kind="server_error", code="server_stopped")
+        if not self.status:
+            await self.fail(error)
+            return
+        self.failure, self.error = _told(error), error
+        await self._body(written(error), more=True)
+        await self._body(b"", more=False)
 
     async def json(self, data: Any, status: int = 200, headers: Headers = ()) -> None:
         """Write a JSON answer."""
@@ -193,7 +227,7 @@ class Exchange:
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
         self.failure, self.error = _told(error), error
-        headers = (_NO_RETRY,) if error.code in _FINAL else ()
+        headers = (_NO_RETRY,) if error.code in _FINAL else (_RETRY,) if error.code == "server_stopped" else ()
         await self.json(self._form.error(error), error.status, headers)
 
     def leave(self) -> None:
@@ -230,7 +264,14 @@ class Exchange:
                     self.leave()
                 group.cancel_scope.cancel()
 
-            for task in (leave, *beside):
+            async def cut() -> None:
+                if self._over is None:
+                    return
+                await self._over.wait()
+                self._is_cut = not self._is_over
+                group.cancel_scope.cancel()
+
+            for task in (leave, cut, *beside):
                 group.start_soon(task)
             await work()
             group.cancel_scope.cancel()

@@ -102,15 +102,18 @@ class Handler:
         guard: who may call.
         form: in which errors are written.
         answer: does the rest.
+        over: set when the answers under way have to end.
     """
 
-    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder") -> None:
-        self._engine, self._guard, self._form, self._answer = engine, guard, form, answer
+    def __init__(
+        self, engine: Engine, guard: Guard, form: Format, answer: "Responder", over: asyncio.Event | None = None
+    ) -> None:
+        self._engine, self._guard, self._form, self._answer, self._over = engine, guard, form, answer, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
-        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")))
+        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), over=self._over)
         try:
             is_preflight = request.method == "OPTIONS"
             self._guard.check(request.headers, is_preflight=is_preflight)
