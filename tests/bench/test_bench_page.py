@@ -100,6 +100,7 @@ def test_replies_and_codes_lead_to_the_page_that_shows_them_span_by_span(tmp_pat
     assert "#/recorded/run/a%20run%20%231?way=xml&amp;failure=unknown_tool" in links
     assert "#/recorded/run/a%20run%20%231?way=xml&amp;repair=attribute-style" in links
     assert len([link for link in links if "?" not in link]) == len(CASES)
+    assert "xmlcall ui &#39;" in text  # the folder's name has a space
     assert "/ui/" not in page([shown(tmp_path / "a run #1")])
 
 

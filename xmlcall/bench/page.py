@@ -9,6 +9,7 @@ elements: no value is ever put into it.
 import base64
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "date": _date(run.about),
         "about": run.about,
         "cases": run.cases,
-        "folder": run.folder,
+        "folder": shlex.quote(str(run.folder)),
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
             *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and what is told of it

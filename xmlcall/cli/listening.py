@@ -62,7 +62,7 @@ async def serve_app(
     on_stop: Callable[[], None] | None = None,
     *,
     grace: float = STOP_SECONDS,
-    over: asyncio.Event | None = None,
+    on_over: Callable[[], None] | None = None,
 ) -> None:
     """Serve until a signal; a second one does not wait for the answers under way.
 
@@ -71,7 +71,7 @@ async def serve_app(
         listener: of the port.
         on_stop: told of the signal, to end what would else go on.
         grace: seconds that answers under way have after the signal.
-        over: set behind these; the app then ends them, and says so to their callers.
+        on_over: told when these are over: ends what is still under way.
     """
     import uvicorn
 
@@ -99,8 +99,8 @@ async def serve_app(
         server.should_exit = True
         if on_stop is not None:
             on_stop()
-        if over is not None:
-            loop.call_later(grace, over.set)
+        if on_over is not None:
+            loop.call_later(grace, on_over)
 
     loop = asyncio.get_running_loop()
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -95,6 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
     _add_network_options(parser.add_argument_group("who may call"))
+    _add_grace(parser.add_argument_group("how it ends"))
     add_page_options(parser.add_argument_group("what is recorded"))
 
 
@@ -117,19 +118,22 @@ def _add_network_options(network: argparse._ArgumentGroup) -> None:
         help="web page that may call, such as http://localhost:3000 (may be repeated; by default none may)",
     )
     network.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name under which this server is called, besides its address",
+    )
+
+
+def _add_grace(ending: argparse._ArgumentGroup) -> None:
+    ending.add_argument(
         "--grace",
         type=number(float, least=0),
         default=STOP_SECONDS,
         metavar="SECONDS",
         help="time for the answers under way when the server is stopped; what is not whole then ends with an error "
         "(default: %(default)g)",
-    )
-    network.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="name under which this server is called, besides its address",
     )
 
 
@@ -160,6 +164,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.app import app_of
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
+    from ..proxy.http.ending import Ending
 
     opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
@@ -199,9 +204,10 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             url = url_of(listener)
             routes = page_beside(engine, guard, url) if options.ui else ()
             _announce(engine.model, url)
-            over = asyncio.Event()
-            app = app_of(engine, guard, beside=routes, over=over)
-            await serve_app(app, listener, recorder.close if recorder else None, grace=options.grace, over=over)
+            ending = Ending()
+            app = app_of(engine, guard, beside=routes, ending=ending)
+            on_stop = recorder.close if recorder else None
+            await serve_app(app, listener, on_stop, grace=options.grace, on_over=ending.begin)
     return OK
 
 

@@ -1,6 +1,5 @@
 """The proxy as an ASGI app."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
@@ -21,6 +20,7 @@ from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.api_description import description
+from .http.ending import Ending
 from .http.exchange import Exchange
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
@@ -104,7 +104,7 @@ def app_of(
     *,
     lifespan: Lifespan[Starlette] | None = None,
     beside: Iterable[BaseRoute] = (),
-    over: asyncio.Event | None = None,
+    ending: Ending | None = None,
 ) -> Starlette:
     """Make the app of an engine.
 
@@ -113,11 +113,12 @@ def app_of(
         guard: who may call.
         lifespan: opens the engine; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
-        over: set when the server is stopped and the answers under way have had their time: they end with an error.
+        ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
     """
+    ending = ending or Ending()
 
     def route(path: str, method: str, answer: Responder) -> Route:
-        return Route(path, Handler(engine, guard, format_of(path), answer, over), methods=[method, "OPTIONS"])
+        return Route(path, Handler(engine, guard, format_of(path), answer, ending), methods=[method, "OPTIONS"])
 
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())

@@ -18,6 +18,7 @@ from .model import TurnRecord, turn_from_json, turn_to_json
 __all__ = ["told_without_secrets", "without_secrets"]
 
 _PLACED = ("start", "end")
+_KEPT = 65_536  # characters of a prompt that is kept to know it again
 
 
 def without_secrets(turn: TurnRecord) -> TurnRecord:
@@ -66,14 +67,19 @@ def _known(told: dict[str, Any]) -> Iterator[str]:
 
 def _has_any(told: dict[str, Any]) -> bool:
     prompts = (message["content"] for reply in told["replies"] for message in reply["prompt"])
-    return any(map(_shows_any, _texts(told))) or any(map(_shows_any_again, prompts))
+    return any(map(_shows_any, _texts(told))) or any(map(_prompt_shows_any, prompts))
 
 
 def _shows_any(text: str) -> bool:
     return bool(secret_places(text)) or shows_secret(text)
 
 
-_shows_any_again = lru_cache(maxsize=32)(_shows_any)  # the prompt of the tools is the same in turn after turn
+def _prompt_shows_any(text: str) -> bool:
+    """Say the same of a message of a prompt; that of the tools is the same in turn after turn."""
+    return _shows_any_again(text) if len(text) <= _KEPT else _shows_any(text)
+
+
+_shows_any_again = lru_cache(maxsize=32)(_shows_any)
 
 
 def _texts(told: dict[str, Any]) -> Iterator[str]:

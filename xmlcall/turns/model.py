@@ -20,6 +20,7 @@ __all__ = [
     "TurnRecord",
     "TurnSource",
     "ValueRecord",
+    "record_to_json",
     "summary_of",
     "turn_from_json",
     "turn_to_json",
@@ -285,12 +286,21 @@ def turn_to_json(turn: TurnRecord) -> dict[str, Any]:
     Args:
         turn: whole, or under way.
     """
-    told: dict[str, Any] = _told(turn)
+    return record_to_json(turn)
+
+
+def record_to_json(record: TurnRecord | ReplyRecord | SpanRecord) -> dict[str, Any]:
+    """Return a record as a JSON object; JSON values in it are those of the record, not copies.
+
+    Args:
+        record: a turn, or a part of one.
+    """
+    told: dict[str, Any] = _told(record)
     return told
 
 
 def _told(value: Any) -> Any:
-    """Write records as objects. `dataclasses.asdict` also copies all that is in them, which took a third of recording a turn."""
+    """Write a value in which there may be records; `dataclasses.asdict` would copy the tools of every turn."""
     if isinstance(value, tuple):
         return tuple(map(_told, value))
     names = _FIELDS.get(type(value))

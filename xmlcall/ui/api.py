@@ -7,7 +7,7 @@ runs tools is in `chat`.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -21,7 +21,7 @@ from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
 from ..turns.marks import whys
-from ..turns.model import TurnRecord, summary_of, turn_to_json
+from ..turns.model import TurnRecord, record_to_json, summary_of, turn_to_json
 from ..turns.reading import read_reply
 from ..turns.recorder import Recorder
 from .answers import json_answer
@@ -289,6 +289,6 @@ async def _read(shown: Shown, request: Request) -> Response:
         finish_reason=str(asked.get("finish_reason") or "stop"),
         conversation=turn.replies[0].prompt if turn and turn.replies else (),
     )
-    told = asdict(reply) | {"prompt": []}
+    told = record_to_json(reply) | {"prompt": []}
     calls = [{"name": call["name"], "arguments": call["arguments"]} for call in told["calls"] if call["arguments"] is not None]
     return json_answer({"reply": told, "calls_as_json": calls})

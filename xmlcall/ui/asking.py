@@ -8,7 +8,7 @@ the page goes, what is being generated ends.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -26,7 +26,7 @@ from ..prompting.families import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
 from ..turns.builder import TurnBuilder
-from ..turns.model import TurnRecord
+from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
 from ..turns.recording_backend import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
@@ -166,7 +166,7 @@ async def _until_reply(events: AsyncGenerator[LoopEvent]) -> AsyncGenerator[Loop
 
 def _reply(builder: TurnBuilder, *, is_over: bool) -> dict[str, Any]:
     replies = builder.record().replies
-    return {"reply": asdict(replies[-1]) if replies else None, "is_over": is_over, "error": ""}
+    return {"reply": record_to_json(replies[-1]) if replies else None, "is_over": is_over, "error": ""}
 
 
 class _Offered:

@@ -128,7 +128,7 @@ def turn_at(recorded: Recorded, address: str) -> TurnRecord | None:
     kind, *parts = map(unquote, address.split("/"))
     match kind, parts:
         case "run", (name, case, way):
-            return _turn_of_run(recorded, name, case, way)[0]
+            return _turn_of_run(recorded, name, case, way)
         case "file", (name, id):
             return _turn_of_file(recorded, name, id)
         case "conversation", (conversation, id):
@@ -146,9 +146,7 @@ def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda
     answers: Sequence[tuple[str, Callable[[Recorded, Request], Awaitable[Response]]]] = (
         ("recorded", _recorded),
         ("conversations/{id}", partial(_conversation, live)),
-        ("runs/{name}/turn", _run_turn),
         ("runs/{name}", _run),
-        ("files/{name}/{id}", _file_turn),
         ("files/{name}", _file),
     )
     return [Route(f"/api/{path}", guarded(partial(answer, recorded)), methods=["GET"]) for path, answer in answers]
@@ -249,19 +247,13 @@ async def _run(recorded: Recorded, request: Request) -> Response:
     return json_answer({"about": about, "rows": rows[offset : offset + limit], "total": len(rows), "filters": filters})
 
 
-async def _run_turn(recorded: Recorded, request: Request) -> Response:
-    case, way = request.query_params.get("case", ""), request.query_params.get("way", "")
-    turn, failure = await asyncio.to_thread(_turn_of_run, recorded, request.path_params["name"], case, way)
-    return json_answer(turn_to_json(turn) | {"verdict": failure})
-
-
-def _turn_of_run(recorded: Recorded, name: str, case: str, way: str) -> tuple[TurnRecord, str]:
-    """Return a turn of a run, and what is wrong with it."""
+def _turn_of_run(recorded: Recorded, name: str, case: str, way: str) -> TurnRecord:
+    """Return a turn of a run, with its verdict."""
     found: _Judged = recorded.once("runs", name, _judged)
     verdict = found.verdicts.get((case, way))
     if verdict is None:
         raise ApiError(f"the run has no reply to {case[:80]!r} in the way {way[:40]!r}", status=404)
-    return turn_of_row(found.run, verdict.case, verdict.row, way), verdict.failure
+    return replace(turn_of_row(found.run, verdict.case, verdict.row, way), verdict=verdict.failure)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------------
@@ -285,11 +277,6 @@ async def _file(recorded: Recorded, request: Request) -> Response:
     rows = list(matching(request, (row for row, _ in found.values())))
     offset, limit = number_of(request, "offset", 0, 10**9), number_of(request, "limit", 100, LIMIT)
     return json_answer({"turns": rows[offset : offset + limit], "total": len(rows)})
-
-
-async def _file_turn(recorded: Recorded, request: Request) -> Response:
-    name, id = request.path_params["name"], request.path_params["id"]
-    return json_answer(turn_to_json(await asyncio.to_thread(_turn_of_file, recorded, name, id)))
 
 
 def _turn_of_file(recorded: Recorded, name: str, id: str) -> TurnRecord:

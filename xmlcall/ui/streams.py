@@ -11,12 +11,12 @@ it. So the cost of a long reply is its length, and not its length at each step.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.responses import StreamingResponse
 
-from ..turns.model import ReplyRecord, SpanRecord, TurnRecord, turn_to_json
+from ..turns.model import ReplyRecord, SpanRecord, TurnRecord, record_to_json, turn_to_json
 from ..turns.recorder import Recorder
 from .answers import json_text
 
@@ -144,7 +144,7 @@ def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
 def _delta(old: ReplyRecord, new: ReplyRecord) -> Mapping[str, Any]:
     at = _first_difference(old.spans, new.spans)
     start = new.spans[at].start if at < len(new.spans) else len(new.raw)
-    rest = asdict(replace(new, raw="", spans=(), prompt=()))
+    rest = record_to_json(replace(new, raw="", spans=(), prompt=()))
     for name in ("raw", "spans", "prompt"):
         del rest[name]
     return {
@@ -152,7 +152,7 @@ def _delta(old: ReplyRecord, new: ReplyRecord) -> Mapping[str, Any]:
         "from": len(old.raw),
         "raw": new.raw[len(old.raw) :],
         "from_span": start,
-        "spans": [asdict(span) for span in new.spans[at:]],
+        "spans": [record_to_json(span) for span in new.spans[at:]],
         "rest": rest,
     }
 

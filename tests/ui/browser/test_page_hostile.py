@@ -1,6 +1,7 @@
 """Whoever says it, text stays text: a chat, in a browser, whose person, model, tool and errors are hostile. And in Chinese."""
 
 import re
+from typing import Any
 
 from page_stage import Program, ScriptedModel, call
 from ui.browser.conftest import Open
@@ -11,10 +12,10 @@ KEPT = "<script>window.hit = 1</script>"
 LONG = " ".join(map(str, range(170_000)))
 
 
-def is_unhurt(page: object) -> bool:
+def is_unhurt(page: Any) -> bool:
     """Say whether nothing of the text became a part of the page."""
     return bool(
-        page.evaluate(  # type: ignore[attr-defined]
+        page.evaluate(
             "window.hit === undefined && !document.querySelector('main script, main img[onerror], main a[href^=javascript]')"
         )
     )

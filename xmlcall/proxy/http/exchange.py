@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Send
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
+from .ending import Ending
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
@@ -35,8 +36,11 @@ PING_SECONDS: Final = 15.0
 BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
-_RETRY: Final = (b"retry-after", b"5")  # seconds: what comes in the place of a stopped server has to start
-_FINAL: Final = frozenset({"invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"})
+_FINAL: Final = ("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call")
+_HEADERS: Final = {
+    **dict.fromkeys(_FINAL, (_NO_RETRY,)),
+    "server_stopped": ((b"retry-after", b"5"),),  # seconds: what comes in its place has to start
+}
 # Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
     {"server_stopped", "forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"}
@@ -93,17 +97,17 @@ class Exchange:
         send: of ASGI.
         form: the caller's wire format.
         headers: that every answer carries.
-        over: set when what is under way has to end: the server is stopped.
+        ending: of all answers of the server.
     """
 
     def __init__(
-        self, receive: Receive, send: Send, form: Format, headers: Headers = (), *, over: asyncio.Event | None = None
+        self, receive: Receive, send: Send, form: Format, headers: Headers = (), *, ending: Ending | None = None
     ) -> None:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
         self.status = 0  # what the caller got; 0 if it left before
         self._is_over = self._is_cut = False
-        self._over = over
+        self._ending = ending or Ending()
         self.failure = ""  # what went wrong, also after the status was sent; for the log
         self.error: ApiError | None = None  # that the caller was told, or would have been
         self.has_left = False  # the caller did, before its answer was whole
@@ -227,8 +231,7 @@ class Exchange:
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
         self.failure, self.error = _told(error), error
-        headers = (_NO_RETRY,) if error.code in _FINAL else (_RETRY,) if error.code == "server_stopped" else ()
-        await self.json(self._form.error(error), error.status, headers)
+        await self.json(self._form.error(error), error.status, _HEADERS.get(error.code, ()))
 
     def leave(self) -> None:
         """Note that the caller left before its answer was whole."""
@@ -254,7 +257,7 @@ class Exchange:
             await self._send(message)
 
     async def _until_left(self, work: Work, *beside: Work) -> None:
-        """Do the work; if the caller leaves, cancel it."""
+        """Do the work; if the caller leaves, or the server has to end, cancel it."""
         async with anyio.create_task_group() as group:
 
             async def leave() -> None:
@@ -264,14 +267,12 @@ class Exchange:
                     self.leave()
                 group.cancel_scope.cancel()
 
-            async def cut() -> None:
-                if self._over is None:
-                    return
-                await self._over.wait()
+            def cut() -> None:
                 self._is_cut = not self._is_over
                 group.cancel_scope.cancel()
 
-            for task in (leave, cut, *beside):
-                group.start_soon(task)
-            await work()
-            group.cancel_scope.cancel()
+            with self._ending.cutting(cut):
+                for task in (leave, *beside):
+                    group.start_soon(task)
+                await work()
+                group.cancel_scope.cancel()

@@ -32,6 +32,7 @@ from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
 from .access import Guard
+from .ending import Ending
 from .exchange import Exchange, api_error
 
 if TYPE_CHECKING:
@@ -102,18 +103,16 @@ class Handler:
         guard: who may call.
         form: in which errors are written.
         answer: does the rest.
-        over: set when the answers under way have to end.
+        ending: of all answers of the server.
     """
 
-    def __init__(
-        self, engine: Engine, guard: Guard, form: Format, answer: "Responder", over: asyncio.Event | None = None
-    ) -> None:
-        self._engine, self._guard, self._form, self._answer, self._over = engine, guard, form, answer, over
+    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder", ending: Ending) -> None:
+        self._engine, self._guard, self._form, self._answer, self._ending = engine, guard, form, answer, ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
-        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), over=self._over)
+        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), ending=self._ending)
         try:
             is_preflight = request.method == "OPTIONS"
             self._guard.check(request.headers, is_preflight=is_preflight)

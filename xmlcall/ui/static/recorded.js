@@ -52,7 +52,7 @@ async function drawConversation(container, id) {
 }
 
 async function drawRun(container, name, [wanted, way]) {
-  if (wanted) return drawOne(container, await get(`runs/${part(name)}/turn`, { case: wanted, way }), wanted, `run/${part(name)}`, `${part(wanted)}/${part(way)}`);
+  if (wanted) return drawOne(container, wanted, `run/${part(name)}`, `${part(wanted)}/${part(way)}`);
   const asked = new URLSearchParams(location.hash.split("?")[1]); // filters of an address, such as those in a report
   const chosen = Object.fromEntries(FILTERS.map((key) => [key, asked.get(key) ?? ""]));
   const filters = h("div", { className: "row filters" });
@@ -76,7 +76,7 @@ async function drawRun(container, name, [wanted, way]) {
 }
 
 async function drawFile(container, name, [id]) {
-  if (id) return drawOne(container, await get(`files/${part(name)}/${part(id)}`), name, `file/${part(name)}`, part(id));
+  if (id) return drawOne(container, name, `file/${part(name)}`, part(id));
   const only = h("select", { "aria-label": t("only.label"), onchange: () => list.anew() },
     ["", "calls", "repairs", "issues", "errors"].map((each) => h("option", { value: each }, t(`only.${each || "all"}`))));
   const list = paged((offset) => get(`files/${part(name)}`, { text: search.value, only: only.value, offset, limit: PAGE })
@@ -86,10 +86,12 @@ async function drawFile(container, name, [id]) {
   return list.anew();
 }
 
-function drawOne(container, turn, title, list, place) {
+async function drawOne(container, title, list, place) {
+  const address = `${list}/${place}`;
+  const turn = await get(`turns/${part(address)}`);
   const box = h("div", { className: "column" });
   fill(container, h("div", { className: "column" }, heading(title, `#/recorded/${list}`), box));
-  renderTurn(box, turn, { canCopy: true, canTry: true, address: `${list}/${place}` });
+  renderTurn(box, turn, { canCopy: true, canTry: true, address });
 }
 
 function searchBox(work) {

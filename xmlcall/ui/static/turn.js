@@ -15,7 +15,7 @@ import { visible } from "./visible.js";
 /** Draw a turn.
  *  @param {Element} container filled by this alone
  *  @param {object} record a TurnRecord
- *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, address?: string}} [options] its address, if that is not its id
+ *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, address?: string}} [options] address: of a recorded turn
  *  @returns {{update(record), delta(delta)}} */
 export function renderTurn(container, record, options = {}) {
   const facts = h("div", { className: "turn-facts" });
