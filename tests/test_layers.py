@@ -42,6 +42,7 @@ layer("bench", "errors types tools dialects binding parsing prompting profiles m
 layer("proxy", "errors types loosejson schema tools dialects binding parsing prompting backends hosts agent turns")
 layer("clients", "errors types backends proxy")
 layer("ui", " ".join(LAYERS))
+layer("integrations", " ".join(LAYERS))
 layer("cli", " ".join(LAYERS))
 layer("__main__", "cli")
 

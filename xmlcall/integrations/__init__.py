@@ -1,0 +1,1 @@
+"""xmlcall inside other engines: each module needs that engine, and nothing else imports it."""
