@@ -588,12 +588,12 @@ async def test_a_call_never_runs_on_a_server_that_it_was_not_offered_for() -> No
     one, other = LocalHost([tool_of("one")], name="one"), LocalHost([], name="other")
     backend = ScriptedBackend([block(("x", {})), "Done."])
     async with Engine(backend, [one, other], mode="xml", allowed=["*"]) as engine:
-        await engine.own_tools()
+        await engine.own.listed()
         events = engine.respond(CHAT.read(body(tools=())).request)
-        real_find = engine.router.find
-        engine.router.find = lambda name: (other, name)  # type: ignore[method-assign]
+        real_find = engine.own.router.find
+        engine.own.router.find = lambda name: (other, name)  # type: ignore[method-assign]
         said = [event async for event in events]
-        engine.router.find = real_find  # type: ignore[method-assign]
+        engine.own.router.find = real_find  # type: ignore[method-assign]
     assert ran == []
     assert isinstance(said[-1], ResponseEnded)
     assert "does not have this tool any more" in texts(backend)[-1][1]

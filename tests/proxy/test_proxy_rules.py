@@ -59,7 +59,7 @@ def rules(folder: Path, text: str) -> Rules:
 async def test_a_tool_is_offered_where_a_call_of_it_may_run(text: str, offered: bool, tmp_path: Path) -> None:
     backend = ScriptedBackend([])
     async with Engine(backend, [MAIL], mode="xml", allowed=rules(tmp_path, text)) as engine:
-        assert [tool.name for tool in await engine.own_tools()] == (["send"] if offered else [])
+        assert [tool.name for tool in await engine.own.listed()] == (["send"] if offered else [])
 
 
 async def asked(folder: Path, text: str, *replies: str, allowed: tuple[str, ...] = (), said: str = "Go.") -> str:

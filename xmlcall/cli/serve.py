@@ -222,7 +222,7 @@ def _rules(options: argparse.Namespace) -> Rules:
 
 
 async def _own_tools(engine: "Engine") -> str:
-    names = [tool.name for tool in await engine.own_tools()]
+    names = [tool.name for tool in await engine.own.listed()]
     if names:
         return f"runs itself, without asking: {', '.join(names)}"
     return (

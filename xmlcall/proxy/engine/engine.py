@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
 from ...agent.fitted_backend import FittedBackend
-from ...agent.rules import Rules, allowing
+from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
 from ...agent.turn import Turn
@@ -31,7 +31,6 @@ from ...binding.echo import Sources
 from ...dialects.write import beginning
 from ...errors import ContextOverflow
 from ...hosts.base import Host
-from ...hosts.router import Router
 from ...prompting import system as prompt
 from ...prompting.fit_context import Scale
 from ...prompting.format import PromptFormat
@@ -47,7 +46,7 @@ from .catalogs import Catalogs
 from .history import last_request, model_messages, said_by_others, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
-from .own_rules import OwnRules
+from .own_tools import OwnTools
 from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
@@ -72,7 +71,7 @@ class Engine:
 
     Args:
         backend: a model, as from `connect`.
-        hosts: servers whose tools the proxy runs itself.
+        hosts: servers whose tools the proxy runs itself; with their rules, where several engines share them.
         mode: `xml`, `native`, or `auto`: native where a trial call works.
         allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them. Or rules, of
             which what they would ask about is denied.
@@ -96,7 +95,7 @@ class Engine:
     def __init__(
         self,
         backend: Backend,
-        hosts: Iterable[Host] = (),
+        hosts: Iterable[Host] | OwnTools = (),
         *,
         mode: ProxyMode = "auto",
         allowed: Iterable[str] | Rules = (),
@@ -119,19 +118,15 @@ class Engine:
         self.say_once = said.note
         self._scale = Scale()
         self._fitted = partial(FittedBackend, scale=self._scale, lang=lang, on_cut=said.cut)
-        self.router = Router(hosts)
+        self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=lang)
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(lang=lang)
-        self._rules = OwnRules(allowed if isinstance(allowed, Rules) else allowing(allowed), self._format)
-        self._calling = Calling(router=self.router, policy=self._rules, format=self._format)
+        self._calling = Calling(router=self.own.router, policy=self.own.rules, format=self._format)
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
         self._memory = Memory()
         self._catalogs = Catalogs(self.say_once, reminder=reminder)
-        self._own: tuple[Tool, ...] = ()
-        self._origins: dict[str, tuple[Host, str]] = {}
-        self._listing = asyncio.Lock()
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
 
@@ -162,9 +157,8 @@ class Engine:
             BackendError: the backend did not open.
         """
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.router)
+            await stack.enter_async_context(self.own)
             await stack.enter_async_context(self.backend)
-            self.router.changed.set()
             self._stack = stack.pop_all()
         return self
 
@@ -191,22 +185,6 @@ class Engine:
     def wire(self) -> str:
         """The wire format of the model server, `openai` or `ollama`."""
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
-
-    @property
-    def has_own_tools(self) -> bool:
-        """Whether the proxy runs tools itself."""
-        return bool(self.router.hosts)
-
-    async def own_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that the proxy offers and runs itself, listed again if a server said that they changed."""
-        async with self._listing:  # or a request that comes meanwhile would find none
-            if self.router.changed.is_set():
-                listed = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
-                self._own = tuple(tool for tool, origin in listed.values() if self._rules.offers(origin[0].name, origin[1]))
-                self._origins = {tool.name: listed[tool.name][1] for tool in self._own}
-            for notice in self.router.news():
-                log.warning("%s", notice)
-        return self._own
 
     async def is_native(self) -> bool:
         """Say whether tools go to the model server's own function calling.
@@ -257,12 +235,12 @@ class Engine:
             ApiError: the request cannot be answered as asked.
             BackendError: the model server failed.
         """
-        names = offered_names(request.tools, {tool.name for tool in await self.own_tools()})
+        names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
             events = self._plain(request, begun, recording)
-        elif request.is_simple and not begun and not self.has_own_tools and await self.is_native():
+        elif request.is_simple and not begun and not self.own and await self.is_native():
             events = self._natively(request, recording)
         else:
             in_pieces = self._stream_arguments and is_streamed
@@ -294,7 +272,7 @@ class Engine:
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
         theirs = {tool.name for tool in request.tools}
-        return (*request.tools, *(tool for tool in self._own if tool.name not in theirs))
+        return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
     def _backend(self, recording: "Recording | None") -> Backend:
         """Return the model as it is asked: with what fits, and told to the recording as it goes out."""
@@ -315,7 +293,7 @@ class Engine:
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
         prompts, _ = self._prompts(catalog, request)
         allowed = self._callable(request, offered, catalog, prompts)
-        origins = {name: origin for name, origin in self._origins.items() if name not in theirs}
+        origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._backend(recording)
         if recording is not None:
@@ -417,7 +395,7 @@ class Engine:
     def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[ToolPrompt, str]:
         """Return the tool prompt and the reminder."""
         budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
-        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.router.instructions()), budget)
+        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.own.instructions()), budget)
 
     def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
         """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
@@ -476,7 +454,7 @@ class Engine:
 
     def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
         """Return the texts by others that a call must not be copied from."""
-        instructions = [text for _, text in self.router.instructions()]
+        instructions = [text for _, text in self.own.instructions()]
         remembered = [text for message in request.messages for text in self._memory.results_before(message)]
         system = [message.content for message in request.messages if message.role == "system"]
         said = [*said_by_others(request.messages), *remembered]

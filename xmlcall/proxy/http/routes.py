@@ -250,7 +250,7 @@ async def _relayed(
     backend = engine.backend.inner
     if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
         return None
-    if question.is_answered and (engine.has_own_tools or _mentions_tools(data)):
+    if question.is_answered and (engine.own or _mentions_tools(data)):
         return None  # also where the server calls functions itself: it may leave a call in the text
     if data.get("model") != engine.model:
         content = json.dumps({**data, "model": engine.model}).encode()
