@@ -34,6 +34,7 @@ from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import routes as endpoints
 from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.api_description import description
+from xmlcall.proxy.http.callers import serving
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
 from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern
@@ -75,7 +76,7 @@ async def client(caplog: pytest.LogCaptureFixture) -> AsyncIterator[httpx.AsyncC
 @contextlib.asynccontextmanager
 async def client_of(*, strict: bool) -> AsyncIterator[httpx.AsyncClient]:
     async with Engine(Model(), mode="xml", strict=strict) as engine:
-        transport = httpx.ASGITransport(app_of(engine, Guard()))
+        transport = httpx.ASGITransport(app_of(serving(engine), Guard()))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield client
 

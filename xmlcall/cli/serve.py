@@ -164,7 +164,9 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.app import app_of
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
+    from ..proxy.http.callers import serving
     from ..proxy.http.ending import Ending
+    from ..proxy.http.keys import key_of
 
     opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
@@ -173,7 +175,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     for server in servers:
         complain(described(server))
     names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
-    guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
+    guard = Guard(keys=(key_of(key),) if key else (), origins=tuple(options.allow_origin), hosts=names)
     with listening(options.host, options.port) as listener:
         async with contextlib.AsyncExitStack() as stack:
             recorder = await stack.enter_async_context(recording(options, [key]))
@@ -205,7 +207,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             routes = page_beside(engine, guard, url) if options.ui else ()
             _announce(engine.model, url)
             ending = Ending()
-            app = app_of(engine, guard, beside=routes, ending=ending)
+            app = app_of(serving(engine), guard, beside=routes, ending=ending)
             on_stop = recorder.close if recorder else None
             await serve_app(app, listener, on_stop, grace=options.grace, on_over=ending.begin)
     return OK

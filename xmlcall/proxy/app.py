@@ -20,8 +20,10 @@ from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.api_description import description
+from .http.callers import Caller, Served, serving
 from .http.ending import Ending
 from .http.exchange import Exchange
+from .http.keys import key_of
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
 
@@ -85,8 +87,9 @@ def create_app(
         strict=strict,
         tool_tokens=tool_tokens,
     )
-    guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(engine, guard, lifespan=_opening(engine))
+    keys = (key_of(api_key),) if api_key else ()
+    guard = Guard(keys=keys, origins=tuple(origins), hosts=tuple(allowed_hosts))
+    return app_of(serving(engine), guard, lifespan=_opening(engine))
 
 
 def _opening(engine: Engine) -> Lifespan[Starlette]:
@@ -99,28 +102,28 @@ def _opening(engine: Engine) -> Lifespan[Starlette]:
 
 
 def app_of(
-    engine: Engine,
+    served: Served,
     guard: Guard,
     *,
     lifespan: Lifespan[Starlette] | None = None,
     beside: Iterable[BaseRoute] = (),
     ending: Ending | None = None,
 ) -> Starlette:
-    """Make the app of an engine.
+    """Make the app of open models.
 
     Args:
-        engine: open while the app answers.
+        served: the models, open while the app answers.
         guard: who may call.
-        lifespan: opens the engine; None if the caller does.
+        lifespan: opens the models; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
         ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
     """
     ending = ending or Ending()
 
     def route(path: str, method: str, answer: Responder) -> Route:
-        return Route(path, Handler(engine, guard, format_of(path), answer, ending), methods=[method, "OPTIONS"])
+        return Route(path, Handler(served, guard, format_of(path), answer, ending), methods=[method, "OPTIONS"])
 
-    async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
+    async def describe(caller: Caller, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())
 
     async def not_here(request: Request, error: Exception) -> Response:
@@ -131,14 +134,14 @@ def app_of(
         except ApiError as refusal:
             return _error(request, refusal)
         asked = f"{request.method} {request.url.path[:PATH_LIMIT]}: {error.status_code} {error.detail}"
-        engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others, see /openapi.json")
+        served.engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others, see /openapi.json")
         return _error(request, _unknown(request, error), error.headers)
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
         routes=[*routes, route("/openapi.json", "GET", describe), *beside],
         lifespan=lifespan,
-        middleware=[] if engine.strict else [Middleware(TolerantPaths)],
+        middleware=[] if served.engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},
     )
     app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that

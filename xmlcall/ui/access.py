@@ -115,7 +115,7 @@ class Door:
         """Return an answer in place of the page's; None if the request may pass."""
         origin = f"{scope.get('scheme', 'http')}://{headers.get('host', '')}"
         try:
-            replace(self._guard, api_key="", origins=(origin,)).check(headers)
+            replace(self._guard, keys=(), origins=(origin,)).check(headers)
         except ApiError as refusal:
             return _refused(refusal.status, refusal.message)
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):

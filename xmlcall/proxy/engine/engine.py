@@ -8,7 +8,6 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "ProxyMode"]
 
 ProxyMode = Literal["auto", "xml", "native"]
-
-log = logging.getLogger("xmlcall.proxy")
 
 
 class Engine:

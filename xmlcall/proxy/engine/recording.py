@@ -75,6 +75,14 @@ class Recording:
         self.texts: list[str] = []
         self.watchers = recorder.watchers
 
+    def is_about(self, model: str) -> None:
+        """Note which model is asked, before anything else of the request.
+
+        Args:
+            model: its name.
+        """
+        self._facts["model"] = model
+
     # -- how it is asked -------------------------------------------------------------------------------------------------
 
     def asked(self, request: ChatRequest) -> None:

@@ -43,13 +43,22 @@ class ApiError(Exception):
         kind: OpenAI's and Anthropic's `type`, such as `invalid_request_error`.
         param: the field that is wrong, if one is.
         code: a word for programs, if there is one.
+        retry_after: seconds after which the same request may be answered; 0 if that is not known.
     """
 
     def __init__(
-        self, message: str, *, status: int = 400, kind: str = "invalid_request_error", param: str = "", code: str = ""
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        param: str = "",
+        code: str = "",
+        retry_after: int = 0,
     ) -> None:
         super().__init__(message)
         self.message, self.status, self.kind, self.param, self.code = message, status, kind, param, code
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,15 +54,14 @@ def tags(models: Iterable[str]) -> dict[str, Any]:
     return {"models": [_listed(model) | {"modified_at": now()} for model in models]}
 
 
-def running(models: Iterable[str], context_length: int | None) -> dict[str, Any]:
+def running(models: Mapping[str, int | None]) -> dict[str, Any]:
     """Write the answer of `GET /api/ps`: the models that are loaded.
 
     Args:
-        models: their names.
-        context_length: tokens that their contexts hold; None if that is not known.
+        models: by name, how many tokens their contexts hold; None if that is not known.
     """
-    loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0, "context_length": context_length or 0}
-    return {"models": [_listed(model) | loaded_now for model in models]}
+    loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0}
+    return {"models": [_listed(model) | loaded_now | {"context_length": length or 0} for model, length in models.items()]}
 
 
 def show(model: str, context_length: int | None) -> dict[str, Any]:

@@ -5,12 +5,10 @@ behind the proxy a request is an action. Browsers say where a request comes from
 origin that was not allowed is refused, and a name in `Host` that is not this machine's, too (DNS rebinding). Programs send no
 `Origin`. Pages never have origins such as `app://` or `vscode-webview://`; those are desktop programs and pass.
 
-Keys are compared in constant time and never written anywhere.
+Keys are compared in constant time and never written anywhere (`keys.py`).
 """
 
-import hmac
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +17,7 @@ from starlette.datastructures import Headers
 
 from ...backends.http import is_loopback
 from ..formats.contract import ApiError
+from .keys import Key, digest_of
 
 __all__ = ["Guard"]
 
@@ -31,17 +30,17 @@ class Guard:
     """The rules.
 
     Args:
-        api_key: that every request has to carry; "" for none.
+        keys: every request has to carry one of them; none are needed if there are none.
         origins: web pages that may call, such as `http://localhost:3000`; `*` for all.
         hosts: names and addresses under which the proxy may be called besides this machine's; `*` for all.
     """
 
-    api_key: str = ""
+    keys: tuple[Key, ...] = ()
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
-    def check(self, headers: Headers, *, is_preflight: bool = False) -> None:
-        """Check a request.
+    def check(self, headers: Headers, *, is_preflight: bool = False) -> Key | None:
+        """Check a request; return the key that it carries, if it has to carry one.
 
         Args:
             headers: of the request.
@@ -58,9 +57,13 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and not self.allows(origin):
             raise _forbidden(f"Origin: the web page {origin[:80]!r} may not call this server: allow it with --allow-origin")
-        if self.api_key and not is_preflight and not self._has_key(headers):
+        if not self.keys or is_preflight:
+            return None
+        key = self._key(headers)
+        if key is None:
             message = "expected the API key of this server, as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise ApiError(message, status=401, kind="authentication_error", code="invalid_api_key")
+        return key
 
     def allows(self, origin: str) -> bool:
         """Say whether an origin may call."""
@@ -71,10 +74,10 @@ class Guard:
             or (scheme not in _PAGES and "://" in origin)
         )
 
-    def _has_key(self, headers: Mapping[str, str]) -> bool:
-        key = os.fsencode(self.api_key)  # the bytes that the person gave
+    def _key(self, headers: Headers) -> Key | None:
         sent = (headers.get("x-api-key", ""), headers.get("authorization", "").partition(" ")[2])  # some clients send both
-        return any(hmac.compare_digest(each.strip(" ").encode("latin-1"), key) for each in sent)
+        digests = [digest_of(each.strip(" ").encode("latin-1")) for each in sent]
+        return next((key for key in self.keys if any(key.opens(digest) for digest in digests)), None)
 
     def cors(self, origin: str | None) -> Iterable[tuple[bytes, bytes]]:
         """Return the headers that let a page of an allowed origin read an answer; none unless origins were allowed."""

@@ -37,13 +37,19 @@ BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded a
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
 _FINAL: Final = ("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call")
-_HEADERS: Final = {
-    **dict.fromkeys(_FINAL, (_NO_RETRY,)),
-    "server_stopped": ((b"retry-after", b"5"),),  # seconds: what comes in its place has to start
-}
+STOPPED_SECONDS: Final = 5  # until what comes in place of a stopped server has started
 # Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
-    {"server_stopped", "forbidden", "invalid_api_key", "not_found", "request_too_large", "model_server_unavailable"}
+    {
+        "forbidden",
+        "invalid_api_key",
+        "limits_unavailable",
+        "model_server_unavailable",
+        "not_found",
+        "rate_limit_exceeded",
+        "request_too_large",
+        "server_stopped",
+    }
 )
 
 _EVENTS: Final = "text/event-stream"
@@ -87,6 +93,12 @@ def _failure(form: Format, error: ApiError) -> bytes:
 def _told(error: ApiError) -> str:
     """Return what the log says of an error."""
     return error.message if error.code in _LOGGED else error.code or error.kind
+
+
+def _headers(error: ApiError) -> Headers:
+    """Return what clients read of an error before its body."""
+    wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
+    return (*wait, *((_NO_RETRY,) if error.code in _FINAL else ()))
 
 
 class Exchange:
@@ -214,7 +226,7 @@ class Exchange:
         if not self._is_cut or self.has_left:
             return
         message = "the server was stopped before the answer was whole: ask again"
-        error = ApiError(message, status=503, kind="server_error", code="server_stopped")
+        error = ApiError(message, status=503, kind="server_error", code="server_stopped", retry_after=STOPPED_SECONDS)
         if not self.status:
             await self.fail(error)
             return
@@ -231,7 +243,7 @@ class Exchange:
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
         self.failure, self.error = _told(error), error
-        await self.json(self._form.error(error), error.status, _HEADERS.get(error.code, ()))
+        await self.json(self._form.error(error), error.status, _headers(error))
 
     def leave(self) -> None:
         """Note that the caller left before its answer was whole."""

@@ -32,6 +32,8 @@ from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
 from .access import Guard
+from .callers import Caller, Served
+from .counting import counted, counted_bytes
 from .ending import Ending
 from .exchange import Exchange, api_error
 
@@ -99,15 +101,15 @@ class Handler:
     """An ASGI app for one path: the guard, the log, errors in the caller's format.
 
     Args:
-        engine: open while the app runs.
+        served: the models; open while the app runs.
         guard: who may call.
         form: in which errors are written.
         answer: does the rest.
         ending: of all answers of the server.
     """
 
-    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder", ending: Ending) -> None:
-        self._engine, self._guard, self._form, self._answer, self._ending = engine, guard, form, answer, ending
+    def __init__(self, served: Served, guard: Guard, form: Format, answer: "Responder", ending: Ending) -> None:
+        self._served, self._guard, self._form, self._answer, self._ending = served, guard, form, answer, ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -115,11 +117,11 @@ class Handler:
         exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), ending=self._ending)
         try:
             is_preflight = request.method == "OPTIONS"
-            self._guard.check(request.headers, is_preflight=is_preflight)
+            key = self._guard.check(request.headers, is_preflight=is_preflight)
             if is_preflight:
                 await exchange.json({})
             else:
-                await self._answer(self._engine, request, exchange)
+                await self._answer(Caller(self._served, key), request, exchange)
         except ClientDisconnect:
             exchange.leave()
         except Exception as error:
@@ -133,7 +135,7 @@ class Handler:
         log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
 
 
-Responder = Callable[[Engine, Request, Exchange], Awaitable[None]]
+Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -142,14 +144,19 @@ Responder = Callable[[Engine, Request, Exchange], Awaitable[None]]
 def asking(question: Question) -> Responder:
     """Make what answers a question."""
 
-    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
-        recording = exchange.recording = _recording(engine, question, request)
+    async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
+        recording = exchange.recording = _recording(caller.served.engine, question, request)
         content = await _content(request)
         data = _data(content)
+        model = caller.model(data.get("model"))
+        engine = model.engine
+        if recording is not None:
+            recording.is_about(model.name)
+        taken = await caller.take(model, content, data)
         if opened := await _relayed(engine, question, content, data):
             if recording is not None:
                 recording.relayed(data, question.form.name)
-            await exchange.relay(_told_in_our_words(opened, question, data))
+            await exchange.relay(counted_bytes(_told_in_our_words(opened, question, data), taken, len(content)))
             return
         if not question.is_answered:
             raise _missing(question.path)
@@ -162,10 +169,8 @@ def asking(question: Question) -> Responder:
             return
         if recording is not None:
             recording.asked(chat)
-        if asked.stream:
-            await exchange.stream(engine.respond(chat, recording=recording), asked)
-        else:
-            await exchange.whole(engine.respond(chat, is_streamed=False, recording=recording), asked)
+        events = counted(engine.respond(chat, is_streamed=asked.stream, recording=recording), taken)
+        await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
     return answer
 
@@ -327,56 +332,70 @@ def _model(engine: Engine, name: str) -> dict[str, Any]:
     return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"} | size
 
 
-async def _models(engine: Engine, request: Request, exchange: Exchange) -> None:
-    listed = {"object": "list", "data": [_model(engine, engine.model)]}
-    await exchange.json(listed | {"has_more": False, "first_id": engine.model, "last_id": engine.model})
+async def _models(caller: Caller, request: Request, exchange: Exchange) -> None:
+    models = [_model(model.engine, model.name) for model in caller.models]
+    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {"first_id": None, "last_id": None}
+    await exchange.json({"object": "list", "data": models, "has_more": False} | ends)
 
 
-async def _one_model(engine: Engine, request: Request, exchange: Exchange) -> None:
+async def _one_model(caller: Caller, request: Request, exchange: Exchange) -> None:
     if name := request.path_params["name"]:
-        await exchange.json(_model(engine, name))
+        await exchange.json(_model(caller.model(name).engine, name))
     else:
-        await _models(engine, request, exchange)
+        await _models(caller, request, exchange)
 
 
-async def _props(engine: Engine, request: Request, exchange: Exchange) -> None:
-    """Tell the context as llama.cpp's server does: clients that are set up for it ask there."""
+async def _props(caller: Caller, request: Request, exchange: Exchange) -> None:
+    """Tell the context as llama.cpp's server does: clients that are set up for it ask there, and some name a model."""
+    model = caller.model(request.query_params.get("model"))
+    engine = model.engine
     length = engine.backend.capabilities.context_length
     size = {"n_ctx": length} if length is not None else {}
-    await exchange.json({"default_generation_settings": size, "total_slots": 1, "model_alias": engine.model, **size})
+    await exchange.json({"default_generation_settings": size, "total_slots": 1, "model_alias": model.name, **size})
 
 
-async def _alive(engine: Engine, request: Request, exchange: Exchange) -> None:
-    await exchange.json({"status": "ok", "model": engine.model})
+async def _alive(caller: Caller, request: Request, exchange: Exchange) -> None:
+    await exchange.json({"status": "ok", "model": caller.first().name})
 
 
-async def _count(engine: Engine, request: Request, exchange: Exchange) -> None:
+async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:
     data = _data(await _content(request))
     _refuse_many(data)
+    engine = caller.model(data.get("model")).engine
     asked = read_count(_mended(engine, data, MESSAGES))
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
 
 
-def _ollama(path: str, write: Callable[[Engine], dict[str, Any]]) -> Responder:
-    """Make what answers one of Ollama's small paths: Ollama itself, if it is the model server."""
+def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
+    """Make what answers one of Ollama's small paths: Ollama itself, if all of it is served."""
 
-    async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
-        content = await _content(request)
-        if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
+    async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
+        content, engine = await _content(request), caller.served.engine
+        if caller.served.takes_any_name and engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
             await exchange.relay(engine.backend.relay(request.method, path, content))
         else:
-            await exchange.json(write(engine))
+            await exchange.json(write(caller))
 
     return answer
 
 
-async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
-    """Answer that the served model is there; refuse any other."""
+def _tags(caller: Caller) -> dict[str, Any]:
+    return ollama_info.tags([model.name for model in caller.models])
+
+
+def _running(caller: Caller) -> dict[str, Any]:
+    return ollama_info.running({model.name: model.engine.backend.capabilities.context_length for model in caller.models})
+
+
+async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
+    """Answer that a served model is there; refuse any other."""
     content = await _content(request)
     data = _data(content) if content else {}
     name = data.get("model") or data.get("name")
-    if not isinstance(name, str) or not ollama_info.is_named(engine.model, name):
-        message = f"model: only {engine.model!r} is served here, got {name!r:.80}: fetch others with the model server itself"
+    models = caller.models
+    if not isinstance(name, str) or not any(model.is_meant(name) for model in models):
+        here = ", ".join(repr(model.name) for model in models)
+        message = f"model: only {here} is served here, got {name!r:.80}: fetch others with the model server itself"
         raise ApiError(message, status=404, code="not_found")
     if data.get("stream") is False:
         await exchange.json(ollama_info.PULLED[-1])
@@ -390,15 +409,18 @@ async def _pull(engine: Engine, request: Request, exchange: Exchange) -> None:
     await exchange.relay(nullcontext(relayed))
 
 
-async def _refuse_change(engine: Engine, request: Request, exchange: Exchange) -> None:
+async def _refuse_change(caller: Caller, request: Request, exchange: Exchange) -> None:
     message = f"{request.url.path}: xmlcall does not change the model server's models: do it with the model server itself"
     raise ApiError(message, status=403, code="not_allowed")
 
 
-async def _show(engine: Engine, request: Request, exchange: Exchange) -> None:
-    """Describe the model, with `tools` among what it can do: that is what the proxy adds."""
-    await _content(request)
-    shown = ollama_info.show(engine.model, engine.backend.capabilities.context_length)
+async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
+    """Describe a model, with `tools` among what it can do: that is what the proxy adds."""
+    content = await _content(request)
+    asked = {} if caller.served.takes_any_name else _data(content)
+    model = caller.model(asked.get("model") or asked.get("name"))
+    engine = model.engine
+    shown = ollama_info.show(model.name, engine.backend.capabilities.context_length)
     if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
         content = json.dumps({"model": engine.model}).encode()
         async with engine.backend.relay("POST", "/api/show", content) as relayed:
@@ -421,16 +443,12 @@ ENDPOINTS: Final = (
     Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
     Endpoint(path="/v1/models", method="GET", answer=_models),
     Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
-    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", lambda engine: ollama_info.tags([engine.model]))),
+    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", _tags)),
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
     *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama_info.REFUSED),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda engine: ollama_info.version())),
-    Endpoint(
-        path="/api/ps",
-        method="GET",
-        answer=_ollama("/api/ps", lambda engine: ollama_info.running([engine.model], engine.backend.capabilities.context_length)),
-    ),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: ollama_info.version())),
+    Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
     Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/health", method="GET", answer=_alive),
     Endpoint(path="/", method="GET", answer=_alive),

@@ -9,10 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["MemoryStore", "Store"]
+__all__ = ["MemoryStore", "Store", "StoreError"]
 
 BYTES_LIMIT: Final = 16_000_000
 SUMS_LIMIT: Final = 10_000
+
+
+class StoreError(Exception):
+    """A store of all replicas cannot be asked now."""
 
 
 class Store(Protocol):
