@@ -39,7 +39,10 @@ layer("hosts", "errors types schema")
 layer("agent", "errors toml_file types schema tools dialects binding parsing prompting grammars backends hosts")
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting profiles models backends hosts agent turns")
-layer("proxy", "errors types loosejson schema tools dialects binding parsing prompting backends hosts agent turns")
+layer(
+    "proxy",
+    "errors toml_file types loosejson schema tools dialects binding parsing prompting profiles backends hosts agent turns",
+)
 layer("clients", "errors types backends proxy")
 layer("ui", " ".join(LAYERS))
 layer("integrations", " ".join(LAYERS))

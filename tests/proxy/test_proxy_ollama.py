@@ -664,11 +664,11 @@ def test_the_client_lists_models() -> None:
 
 
 def test_the_client_sees_what_runs() -> None:
-    (model,) = shown(running(["local"], 8192)).ps().models
+    (model,) = shown(running({"local": 8192})).ps().models
     assert (model.model, model.name, model.context_length) == ("local", "local", 8192)
     assert model.expires_at is not None
     assert model.expires_at > datetime.now(UTC)
-    assert running(["local"], None)["models"][0]["context_length"] == 0
+    assert running({"local": None})["models"][0]["context_length"] == 0
 
 
 def test_the_client_is_shown_a_model_with_tools() -> None:

@@ -26,7 +26,7 @@ from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.callers import serving
+from xmlcall.proxy.http.callers import serving as serving_one
 from xmlcall.proxy.http.keys import key_of
 from xmlcall.turns.model import TurnRecord, summary_of, turn_from_json, turn_to_json
 from xmlcall.turns.recorder import Recorder
@@ -96,7 +96,7 @@ def serving(engine: Engine) -> Iterator[str]:
         async with engine:
             yield
 
-    app: ASGIApp = app_of(serving(engine), Guard(keys=(key_of(KEY),)), lifespan=lifespan)
+    app: ASGIApp = app_of(serving_one(engine), Guard(keys=(key_of(KEY),)), lifespan=lifespan)
     with run_server(app, lifespan="on") as url:
         yield url
 

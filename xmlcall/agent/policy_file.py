@@ -23,12 +23,13 @@ from ..toml_file import read_toml
 from .conditions import CONDITIONS, Condition
 from .rules import Effect, Rule, Rules
 
-__all__ = ["FILE_NAME", "Loaded", "load_rules", "own_file", "read_rules"]
+__all__ = ["FILE_NAME", "RULE_KEYS", "Loaded", "load_rules", "own_file", "read_rules"]
 
 FILE_NAME: Final = "xmlcall.toml"
 _MOST_RULES: Final = 1000
 _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
-_TOP: Final = (*_EFFECTS, "rule", "repaired", "flow")
+RULE_KEYS: Final = (*_EFFECTS, "rule", "repaired", "flow")
+_PROXY_KEYS: Final = ("serve", "model", "key")  # of the same file; `proxy.settings` reads them
 _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
 
 
@@ -101,7 +102,7 @@ class _Wrong(ValueError):
 
 
 def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
-    _known(data, _TOP, "")
+    _known({name: value for name, value in data.items() if name not in _PROXY_KEYS}, RULE_KEYS, "")
     usual = {"repaired": _flag(data, ""), "may_flow": _flow(data, "")}
     for effect in _EFFECTS:
         if effect in data:

@@ -27,17 +27,9 @@ def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "F
     Raises:
         UsageError: one was asked for that there is not, or that cannot be read.
     """
-    from ..profiles.folder import find, named
+    from ..profiles.folder import chosen
 
-    if options.profile == "off":
-        return None
-    if options.profile == "auto":
-        return find(fingerprints, complain)
-    found = named(options.profile)
-    known = found.profile.fingerprints if found.profile else ()
-    if known and not {*known} & {*fingerprints}:
-        complain(f"the profile {found.name} was measured with another model")
-    return found
+    return chosen(options.profile, fingerprints, complain)
 
 
 def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":

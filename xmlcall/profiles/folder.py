@@ -17,7 +17,7 @@ from ..errors import UsageError
 from .profile import Profile
 from .toml_file import read_profile
 
-__all__ = ["FoundProfile", "file_of", "find", "folder", "listed", "named", "shipped", "shipped_folder"]
+__all__ = ["FoundProfile", "chosen", "file_of", "find", "folder", "listed", "named", "shipped", "shipped_folder"]
 
 MOST_FILES: Final = 1000
 _NAME: Final = re.compile(r"[\w\-][\w.\-]{0,99}")
@@ -105,6 +105,28 @@ def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda 
         elif {*found.profile.fingerprints} & {*fingerprints}:
             return found
     return None
+
+
+def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]) -> FoundProfile | None:
+    """Return the profile that a person chose for a model.
+
+    Args:
+        name: of it, or its file; `auto` for the one that was measured with the model, `off` for none.
+        fingerprints: of the model.
+        tell: told of files that cannot be read, and of a profile that was measured with another model.
+
+    Raises:
+        UsageError: one was asked for that there is not, or that cannot be read.
+    """
+    if name == "off":
+        return None
+    if name == "auto":
+        return find(fingerprints, tell)
+    found = named(name)
+    known = found.profile.fingerprints if found.profile else ()
+    if known and not {*known} & {*fingerprints}:
+        tell(f"the profile {found.name} was measured with another model")
+    return found
 
 
 def shipped(fingerprints: Collection[str]) -> Profile | None:

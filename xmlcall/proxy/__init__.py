@@ -4,13 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .app import create_app
+    from .configured import configured_app
 
-__all__ = ["create_app"]
+__all__ = ["configured_app", "create_app"]
 
 
 def __getattr__(name: str) -> Any:  # on first use, so that the pure modules of this package load without a web framework
-    if name != "create_app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .app import create_app
+    if name == "create_app":
+        from .app import create_app
 
-    return create_app
+        return create_app
+    if name == "configured_app":
+        from .configured import configured_app
+
+        return configured_app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,184 @@
+"""What is made of settings: the models of a proxy, opened one after the other, its keys, and the app for any ASGI server.
+
+    XMLCALL_CONFIG=xmlcall.toml uvicorn --factory xmlcall.proxy:configured_app
+    XMLCALL_CONFIG=xmlcall.toml hypercorn 'xmlcall.proxy:configured_app()'
+
+Those servers run the app's lifespan, which opens the models.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+
+from ..backends.connect import connect
+from ..errors import BackendUnavailable, UsageError
+from ..profiles.folder import chosen
+from ..profiles.profile import Profile
+from .app import app_of
+from .engine.engine import Engine
+from .engine.own_tools import OwnTools
+from .http.access import Guard
+from .http.callers import Served, ServedModel
+from .http.keys import Key, key_of
+from .http.limits import Limit
+from .settings import KeySettings, ModelSettings, Settings, read_settings
+
+__all__ = ["configured_app", "guard_of", "keys_of", "models_of", "opened"]
+
+CONFIG: Final = "XMLCALL_CONFIG"
+AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
+KEY_BYTES: Final = 4096  # of a file that holds a key
+
+log = logging.getLogger("xmlcall.proxy")
+
+
+def models_of(rows: Sequence[ModelSettings], own: OwnTools, **options: Any) -> tuple[ServedModel, ...]:
+    """Make the models of a proxy; they are not open.
+
+    Args:
+        rows: what the settings say of each.
+        own: tools that the proxy runs itself, for all of them.
+        options: further arguments of `Engine`.
+
+    Raises:
+        UsageError: no such form of model.
+    """
+    return tuple(_model(row, own, options) for row in rows)
+
+
+def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> ServedModel:
+    key = None if row.api_key is None else row.api_key.get_secret_value()
+    try:
+        backend = connect(row.address, context_length=row.context, api_key=key)
+    except UsageError as error:
+        raise UsageError(f"model {row.name}: {error}") from error
+    limit = Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
+    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases, limit=limit)
+
+
+@asynccontextmanager
+async def opened(
+    models: Sequence[ServedModel], rows: Sequence[ModelSettings], *, wait: float = 0.0, tell: Callable[[str], None] = log.info
+) -> AsyncIterator[None]:
+    """Open models, and have each asked as its profile says.
+
+    Args:
+        models: not open.
+        rows: what the settings say of each.
+        wait: seconds for a model's server to come, if it is not there.
+        tell: told which profiles are used.
+
+    Raises:
+        BackendError: a model did not open.
+        ToolHostError: none of the servers of tools answered.
+        UsageError: a profile that there is not.
+    """
+    async with AsyncExitStack() as stack:
+        for model, row in zip(models, rows, strict=True):
+            await _enter(stack, model, wait)
+            model.engine.ask_by(**_asking(row, model.engine, tell))
+        yield
+
+
+async def _enter(stack: AsyncExitStack, model: ServedModel, wait: float) -> None:
+    until = time.monotonic() + wait
+    while True:
+        try:
+            await stack.enter_async_context(model.engine)
+            return
+        except BackendUnavailable as error:
+            if time.monotonic() >= until:
+                raise
+            log.info("%s: not there yet: %s", model.given_name, error)
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return how a model is asked, as `Engine.ask_by` takes it."""
+    found = chosen(row.profile, engine.backend.capabilities.fingerprints, tell)
+    profile = found.profile if found is not None and found.profile is not None else None
+    way, used = row.way or (profile.way if profile else "auto"), profile or Profile(model=row.name)
+    if found is not None:
+        tell(f"{row.name}: profile {found.name} ({found.source}): {used.words}")
+    threshold = None if way == "native" or used.call_threshold == "off" else used.call_threshold
+    return {
+        "mode": way,
+        "dialect": used.dialect,
+        "family": used.family,
+        "call_threshold": threshold,
+        "constrain": used.constrain and way != "native",
+    }
+
+
+def keys_of(settings: Settings) -> tuple[Key, ...]:
+    """Make the keys of a proxy.
+
+    Args:
+        settings: of it.
+
+    Raises:
+        UsageError: a file that should hold a key cannot be read.
+    """
+    return tuple(_key(row) for row in settings.key)
+
+
+def _key(row: KeySettings) -> Key:
+    limit = Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
+    models = None if row.models is None else frozenset(row.models)
+    if row.sha256 is not None:
+        return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models, limit=limit)
+    secret = row.key.get_secret_value() if row.key is not None else _read(row)
+    return key_of(secret, row.name, models=models, limit=limit)
+
+
+def _read(row: KeySettings) -> str:
+    assert row.key_file is not None
+    try:
+        with row.key_file.expanduser().open(encoding="utf-8") as file:
+            secret = file.read(KEY_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got: {error}") from None
+    if not secret:
+        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got an empty file")
+    return secret
+
+
+def guard_of(settings: Settings, **more: Any) -> Guard:
+    """Make the guard of a proxy.
+
+    Args:
+        settings: of it.
+        more: further arguments of `Guard`.
+    """
+    served = settings.serve
+    return Guard(keys=keys_of(settings), **{"origins": served.allow_origin, "hosts": served.allow_host} | more)
+
+
+def configured_app(file: str | Path | None = None) -> Starlette:
+    """Make the app of a settings file, for any ASGI server; its lifespan opens the models.
+
+    Args:
+        file: TOML; None takes the one of the variable `XMLCALL_CONFIG`, or the environment alone.
+
+    Raises:
+        UsageError: the settings cannot be read, or name no model.
+    """
+    named = file if file is not None else os.environ.get(CONFIG)
+    settings = read_settings(Path(named).expanduser() if named else None)
+    if not settings.model:
+        raise UsageError(f"expected at least one [[model]] in {named or 'the environment'}, got none")
+    models = models_of(settings.model, OwnTools())
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with opened(models, settings.model, wait=settings.serve.wait or 0.0):
+            yield
+
+    return app_of(Served(models=models), guard_of(settings), lifespan=lifespan)

@@ -1,0 +1,245 @@
+"""`xmlcall.toml` for a proxy with several models and keys, and environment variables over it.
+
+    [serve]
+    port = 8485
+
+    [[model]]
+    name = "small"
+    address = "http://127.0.0.1:8080/v1"
+
+    [[key]]
+    name = "alice"
+    key = "${ALICE_KEY}"
+    models = ["small"]
+    requests_per_minute = 60
+
+`XMLCALL_SERVE__PORT=9000` goes before `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` hold a JSON list of tables in place of the file's.
+The file may hold rules about tools, too (`agent.policy_file`); they are read there. Everything is read strictly: a key that is not
+known would otherwise do nothing, in silence. No message shows a secret.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from ..agent.policy_file import RULE_KEYS
+from ..errors import UsageError
+from ..toml_file import read_toml
+
+__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "read_settings"]
+
+_STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
+Positive = Field(default=None, ge=1)
+Name = Field(min_length=1, max_length=200)
+
+
+class ModelSettings(BaseModel):
+    """A `[[model]]`.
+
+    Args:
+        name: under which callers know it.
+        address: of the model, as `--model` takes it.
+        way: as `--mode`; None leaves it to the profile.
+        profile: as `--profile`.
+        context: as `--context`.
+        api_key: for the model's server.
+        aliases: globs over other names that mean it.
+        requests_per_minute: that it is asked at most.
+        tokens_per_minute: of prompts and replies.
+    """
+
+    model_config = _STRICT
+
+    name: str = Name
+    address: str = Name
+    way: Literal["auto", "xml", "native"] | None = None
+    profile: str = "auto"
+    context: int | None = Positive
+    api_key: SecretStr | None = None
+    aliases: tuple[str, ...] = ()
+    requests_per_minute: int | None = Positive
+    tokens_per_minute: int | None = Positive
+
+
+class KeySettings(BaseModel):
+    """A `[[key]]`; the key itself is said in one of three ways.
+
+    Args:
+        name: for logs.
+        key: the key.
+        key_file: a file that holds it.
+        sha256: of it, 64 hexadecimal digits.
+        models: names of the only models that it may use.
+        requests_per_minute: that it may make.
+        tokens_per_minute: of prompts and replies.
+    """
+
+    model_config = _STRICT
+
+    name: str = Name
+    key: SecretStr | None = None
+    key_file: Path | None = None
+    sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
+    models: tuple[str, ...] | None = None
+    requests_per_minute: int | None = Positive
+    tokens_per_minute: int | None = Positive
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> Self:
+        said = [name for name in ("key", "key_file", "sha256") if getattr(self, name) is not None]
+        if len(said) != 1:
+            raise ValueError(f"expected one of key, key_file and sha256, got {' and '.join(said) or 'none of them'}")
+        if self.key is not None and not self.key.get_secret_value():
+            raise ValueError("expected a key that is not empty")
+        return self
+
+
+class ServeSettings(BaseModel):
+    """`[serve]`: options of `xmlcall serve` of the same names; None was not said."""
+
+    model_config = _STRICT
+
+    host: str | None = None
+    port: int | None = Field(default=None, ge=0, le=65535)
+    grace: float | None = Field(default=None, ge=0)
+    wait: float | None = Field(default=None, ge=0)
+    workers: int | None = Field(default=None, ge=1, le=256)
+    allow_origin: tuple[str, ...] = ()
+    allow_host: tuple[str, ...] = ()
+
+
+class Settings(BaseSettings):
+    """All of a file.
+
+    Args:
+        serve: how it is served.
+        model: the models; without one `--model` says which.
+        key: the keys; without one everybody may call who can reach the port.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="XMLCALL_", env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    model: tuple[ModelSettings, ...] = ()
+    key: tuple[KeySettings, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Put the environment before the file."""
+        return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        for kind, given in (("model", [each.name for each in self.model]), ("key", [each.name for each in self.key])):
+            if twice := sorted({name for name in given if given.count(name) > 1}):
+                raise ValueError(f"expected each {kind} to have a name of its own, got {twice[0]!r:.80} twice")
+        known = {each.name for each in self.model}
+        for key in self.key if known else ():
+            if missing := sorted({*(key.models or ())} - known):
+                names = ", ".join(sorted(known))
+                raise ValueError(f"key {key.name!r:.80}: expected models of this file ({names:.200}), got {missing[0]!r:.80}")
+        return self
+
+
+def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings of a file and of the environment.
+
+    Args:
+        file: TOML; None reads the environment alone.
+        environ: where `${NAME}` is looked up.
+
+    Raises:
+        UsageError: it cannot be read; says the file, the line, what was expected and what came.
+    """
+    text, data = "", dict[str, Any]()
+    if file is not None:
+        data = read_toml(file, "settings of a proxy")
+        text = file.read_text(encoding="utf-8")
+    where = str(file) if file is not None else "the environment"
+    try:
+        ours = {name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS}
+        return Settings(**ours)
+    except _NotSet as error:
+        raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_told(error, text)}") from None
+    except ValueError as error:  # an environment variable that is no JSON
+        raise UsageError(f"{error}: expected JSON in the environment variable") from None
+
+
+class _NotSet(Exception):
+    """The name of an environment variable that is not set."""
+
+
+def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _expanded(each, environ) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_expanded(each, environ) for each in value]
+    return _VARIABLE.sub(lambda match: _variable(match[1], environ), value) if isinstance(value, str) else value
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    if name not in environ:
+        raise _NotSet(name)
+    return environ[name]
+
+
+def _told(error: ValidationError, text: str) -> str:
+    """Say the first thing that is wrong, with its line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = first["loc"]
+    line = line_of(text, place)
+    names = ".".join(f"{each + 1}" if isinstance(each, int) else str(each) for each in place)
+    at = f"line {line}: " if line else ""
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(_known(place))
+        return f"{at}{names[:100]}: no such key; expected one of {known}"
+    words = first["msg"].removeprefix("Value error, ")
+    return f"{at}{names[:100]}: {words[:300]}" if names else f"{at}{words[:300]}"
+
+
+def _known(place: Sequence[int | str]) -> list[str]:
+    kinds: dict[str, type[BaseModel]] = {"serve": ServeSettings, "model": ModelSettings, "key": KeySettings}
+    return sorted(kinds[str(place[0])].model_fields) if len(place) > 1 else [*kinds, *RULE_KEYS]
+
+
+def line_of(text: str, place: Sequence[int | str]) -> int:
+    """Return the line of a file in which a value stands; that of its table if the value is not found; 0 for neither.
+
+    Args:
+        text: TOML.
+        place: names and numbers of tables on the way to it, such as `("model", 1, "name")`.
+    """
+    if not place:
+        return 0
+    table, names = str(place[0]), [str(each) for each in place[1:] if isinstance(each, str)]
+    wanted = next((each for each in place[1:] if isinstance(each, int)), 0)
+    count, found, here = -1, 0, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            here = header[1]
+            count += here == table
+            found = number if (here, count) == (table, wanted) else found
+            continue
+        is_inside = names and (here, count) == (table, wanted)
+        name = names[0] if is_inside else table if not here else ""
+        if name and re.match(rf'\s*"?{re.escape(name)}"?\s*=', line):
+            return number
+    return found
