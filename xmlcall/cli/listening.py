@@ -13,7 +13,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["listening", "serve_app", "url_of"]
+__all__ = ["STOP_SECONDS", "TELL_SECONDS", "listening", "serve_app", "url_of"]
 
 BACKLOG: Final = 512
 STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped

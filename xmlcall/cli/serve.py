@@ -2,21 +2,17 @@
 
 import argparse
 import asyncio
-import contextlib
-import gc
 import logging
-import os
+import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
 
-from ..agent.policy_file import load_rules
-from ..agent.rules import Rules, allowing
-from ..backends.connect import connect
-from ..backends.http import is_loopback
 from ..errors import UsageError
-from .exits import OK, complain, run_async
-from .listening import STOP_SECONDS, listening, serve_app, url_of
-from .notices import model_notices
+from .exits import guarded, run_async
+from .listening import STOP_SECONDS, TELL_SECONDS, listening
 from .options import (
     add_call_threshold,
     add_constrain,
@@ -26,27 +22,23 @@ from .options import (
     add_model_choice,
     add_policy_option,
     add_tool_tokens,
-    asking_of,
-    constrain_of,
     number,
 )
-from .plain import visible
-from .profile_option import profile_words, use_profile
-from .serve_page import add_page_options, page_beside, recording
-from .servers import described, hosts_of, servers_of
-from .waiting import OpeningStatus, error_console
-from .words import speaker
-
-if TYPE_CHECKING:
-    from ..proxy.engine.engine import Engine
+from .serve_engines import announce, serve
+from .serve_page import add_page_options
+from .serve_settings import HOST, PORT, Serving, serving_of
+from .workers import run_workers
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+CLOSE_SECONDS: Final = 10.0  # for a worker to close its model and its servers
 
 DESCRIPTION = "Give tool calling to the clients of any model: a server that speaks OpenAI's, Anthropic's and Ollama's APIs."
 EPILOG = """examples:
   xmlcall serve                                              # a small local model, fetched on first use
   xmlcall serve --model ollama:gemma3:4b
   xmlcall serve --model http://127.0.0.1:8080/v1 --mcp servers.json --allow 'files.read_*'
+  xmlcall serve --config xmlcall.toml                        # several models, keys with limits
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
 Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
@@ -95,15 +87,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
     _add_network_options(parser.add_argument_group("who may call"))
-    _add_grace(parser.add_argument_group("how it ends"))
+    _add_many(parser.add_argument_group("many models, keys and processes"))
     add_page_options(parser.add_argument_group("what is recorded"))
 
 
 def _add_network_options(network: argparse._ArgumentGroup) -> None:
-    network.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)")
-    network.add_argument(
-        "--port", type=number(int, least=0), default=8485, metavar="N", help="port; 0 takes a free one (default: %(default)s)"
-    )
+    network.add_argument("--host", help=f"address to listen on (default: {HOST}, this machine only)")
+    network.add_argument("--port", type=number(int, least=0), metavar="N", help=f"port; 0 takes a free one (default: {PORT})")
     network.add_argument(
         "--api-key", metavar="KEY", help="every request has to carry this key; better given as the variable XMLCALL_API_KEY"
     )
@@ -126,113 +116,64 @@ def _add_network_options(network: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_grace(ending: argparse._ArgumentGroup) -> None:
-    ending.add_argument(
+def _add_many(many: argparse._ArgumentGroup) -> None:
+    many.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file with several models, with keys and their limits, and with rules about tools (docs/scale.md); options "
+        "and variables such as XMLCALL_SERVE__PORT go before it",
+    )
+    many.add_argument(
+        "--workers",
+        type=number(int, least=1),
+        metavar="N",
+        help="processes that serve the port, for models at an address (default: 1)",
+    )
+    many.add_argument(
+        "--wait",
+        type=number(float, least=0),
+        metavar="SECONDS",
+        help="wait so long for a model's server to come (default: 0, with an error at once)",
+    )
+    many.add_argument(
         "--grace",
         type=number(float, least=0),
-        default=STOP_SECONDS,
         metavar="SECONDS",
         help="time for the answers under way when the server is stopped; what is not whole then ends with an error "
-        "(default: %(default)g)",
+        f"(default: {STOP_SECONDS:g})",
     )
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    key = options.api_key if options.api_key is not None else os.environ.get("XMLCALL_API_KEY", "")
-    if not is_loopback(options.host) and not key and not options.no_api_key:
-        raise UsageError(
-            f"--host {options.host} lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"
-        )
+    serving = serving_of(options)
     if (options.allow or options.policy) and not options.mcp:
         option = "--allow names" if options.allow else "--policy has rules about"
         raise UsageError(f"{option} tools of servers: give them with --mcp")
+    _prepare_logs()
+    with listening(serving.host, serving.port) as listener:
+        if serving.workers == 1:
+            return run_async(serve(options, serving, listener, partial(announce, listener)))
+        seconds = serving.grace + TELL_SECONDS + CLOSE_SECONDS
+        work = partial(_work, options, serving, listener)
+        names = ", ".join(row.name for row in serving.models) or options.model
+        return run_workers(serving.workers, work, ready=lambda: announce(listener, names), seconds=seconds)
+
+
+def _work(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[], None]) -> int:
+    """Be a worker; its failure is told as that of the command."""
+    return guarded(lambda: run_async(serve(options, serving, listener, lambda _: ready())))
+
+
+def _prepare_logs() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every caller that left
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-    return run_async(_serve(options, key))
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
     """Leave out the traceback of each answer that the end of the server broke off."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
-
-
-async def _serve(options: argparse.Namespace, key: str) -> int:
-    from ..proxy.app import app_of
-    from ..proxy.engine.engine import Engine
-    from ..proxy.http.access import Guard
-    from ..proxy.http.callers import serving
-    from ..proxy.http.ending import Ending
-    from ..proxy.http.keys import key_of
-
-    opening = OpeningStatus(error_console(), speaker("en"))
-    backend = connect(options.model, context_length=options.context, progress=opening.progress)
-    opening.model = backend.model or opening.model
-    servers = servers_of(options) if options.mcp else ()
-    for server in servers:
-        complain(described(server))
-    names = ("*",) if not is_loopback(options.host) else tuple(options.allow_host)
-    guard = Guard(keys=(key_of(key),) if key else (), origins=tuple(options.allow_origin), hosts=names)
-    with listening(options.host, options.port) as listener:
-        async with contextlib.AsyncExitStack() as stack:
-            recorder = await stack.enter_async_context(recording(options, [key]))
-            engine = Engine(
-                backend,
-                hosts_of(servers, options),
-                allowed=_rules(options),
-                stream_arguments=options.stream_arguments,
-                strict=options.strict,
-                lang=options.lang,
-                reminder=options.reminder,
-                tool_tokens=options.tool_tokens,
-                recorder=recorder,
-                **asking_of(options, "auto"),
-            )
-            async with opening:
-                await stack.enter_async_context(engine)
-            if found := use_profile(options, engine.backend.capabilities.fingerprints):
-                engine.ask_by(**asking_of(options, "auto"))
-                complain(f"profile: {profile_words(options, found)}")
-            if family := engine.backend.capabilities.family:
-                complain(f"the model was most likely trained on the format {family}; every format is read")
-            for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
-                complain(notice)
-            if servers:
-                complain(await _own_tools(engine))
-            gc.freeze()  # what lives as long as the server need not be looked at again and again
-            url = url_of(listener)
-            routes = page_beside(engine, guard, url) if options.ui else ()
-            _announce(engine.model, url)
-            ending = Ending()
-            app = app_of(serving(engine), guard, beside=routes, ending=ending)
-            on_stop = recorder.close if recorder else None
-            await serve_app(app, listener, on_stop, grace=options.grace, on_over=ending.begin)
-    return OK
-
-
-def _rules(options: argparse.Namespace) -> Rules:
-    """Return the rules of files and options; without servers of its own the proxy needs none."""
-    if not options.mcp:
-        return Rules()
-    loaded = load_rules(options.policy)
-    if path := loaded.passed_over:
-        complain(speaker("en")("strict_here", file=visible(str(path)), name=visible(path.name)))
-    return Rules(rules=(*loaded.rules.rules, *allowing(options.allow, source="--allow").rules))
-
-
-async def _own_tools(engine: "Engine") -> str:
-    names = [tool.name for tool in await engine.own.listed()]
-    if names:
-        return f"runs itself, without asking: {', '.join(names)}"
-    return (
-        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
-        "or by a rule (--policy)"
-    )
-
-
-def _announce(model: str, url: str) -> None:
-    complain(f"serving {visible(model)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
-    print(url, flush=True)

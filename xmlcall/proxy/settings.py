@@ -13,9 +13,9 @@
     models = ["small"]
     requests_per_minute = 60
 
-`XMLCALL_SERVE__PORT=9000` goes before `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` hold a JSON list of tables in place of the file's.
-The file may hold rules about tools, too (`agent.policy_file`); they are read there. Everything is read strictly: a key that is not
-known would otherwise do nothing, in silence. No message shows a secret.
+`XMLCALL_SERVE__PORT=9000` goes before `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` hold a JSON list of tables in place of those of
+the file. The file may hold rules about tools, too (`agent.policy_file`); they are read there. Everything is read strictly: a key
+that is not known would otherwise do nothing, in silence. No message shows a secret.
 """
 
 import os

@@ -1,0 +1,143 @@
+"""The models of `xmlcall serve`: opened, told of, served until a signal comes."""
+
+import argparse
+import contextlib
+import gc
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from ..agent.policy_file import load_rules, read_rules
+from ..agent.rules import Rules, allowing
+from ..backends.connect import connect
+from .exits import OK, complain
+from .listening import serve_app, url_of
+from .notices import model_notices
+from .options import asking_of, constrain_of
+from .plain import visible
+from .profile_option import profile_words, use_profile
+from .serve_page import page_beside, recording
+from .serve_settings import Serving
+from .servers import described, hosts_of, servers_of
+from .waiting import OpeningStatus, error_console
+from .words import speaker
+
+if TYPE_CHECKING:
+    from ..proxy.engine.engine import Engine
+    from ..proxy.engine.own_tools import OwnTools
+    from ..proxy.http.callers import Served
+
+__all__ = ["announce", "serve"]
+
+
+async def serve(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[str], None]) -> int:
+    """Open the models and serve them.
+
+    Args:
+        options: of the command.
+        serving: what was decided of them.
+        listener: of the port.
+        ready: called with the names of the models when requests are answered.
+    """
+    from ..proxy.app import app_of
+    from ..proxy.http.ending import Ending
+
+    async with contextlib.AsyncExitStack() as stack:
+        recorder = await stack.enter_async_context(recording(options, serving.secrets))
+        own = _own_tools(options, serving)
+        more = {
+            "stream_arguments": options.stream_arguments,
+            "strict": options.strict,
+            "lang": options.lang,
+            "reminder": options.reminder,
+            "tool_tokens": options.tool_tokens,
+            "recorder": recorder,
+        }
+        opening = _many(serving, own, more) if serving.models else _one(options, own, more)
+        served = await stack.enter_async_context(opening)
+        if own:
+            complain(await _offered(served.engine))
+        gc.freeze()  # what lives as long as the server need not be looked at again and again
+        routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
+        ready(", ".join(model.name for model in served.models))
+        ending = Ending()
+        app = app_of(served, serving.guard, beside=routes, ending=ending)
+        on_stop = recorder.close if recorder else None
+        await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin)
+    return OK
+
+
+@contextlib.asynccontextmanager
+async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["Served"]:
+    """Open the models of the settings."""
+    from ..proxy.configured import models_of, opened
+    from ..proxy.http.callers import Served
+
+    models = models_of(serving.models, own, **more)
+    async with opened(models, serving.models, wait=serving.wait, tell=complain):
+        yield Served(models=models)
+
+
+@contextlib.asynccontextmanager
+async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["Served"]:
+    """Open the model of `--model`."""
+    from ..proxy.engine.engine import Engine
+    from ..proxy.http.callers import serving as served_alone
+
+    opening = OpeningStatus(error_console(), speaker("en"))
+    backend = connect(options.model, context_length=options.context, progress=opening.progress)
+    opening.model = backend.model or opening.model
+    engine = Engine(backend, own, **more, **asking_of(options, "auto"))
+    async with contextlib.AsyncExitStack() as stack:
+        async with opening:
+            await stack.enter_async_context(engine)
+        if found := use_profile(options, engine.backend.capabilities.fingerprints):
+            engine.ask_by(**asking_of(options, "auto"))
+            complain(f"profile: {profile_words(options, found)}")
+        if family := engine.backend.capabilities.family:
+            complain(f"the model was most likely trained on the format {family}; every format is read")
+        for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
+            complain(notice)
+        yield served_alone(engine)
+
+
+def _own_tools(options: argparse.Namespace, serving: Serving) -> "OwnTools":
+    from ..proxy.engine.own_tools import OwnTools
+
+    if not options.mcp:
+        return OwnTools()  # without servers of its own the proxy needs no rules
+    servers = servers_of(options)
+    for server in servers:
+        complain(described(server))
+    return OwnTools(hosts_of(servers, options), _rules(options, serving), lang=options.lang)
+
+
+def _rules(options: argparse.Namespace, serving: Serving) -> Rules:
+    """Return the rules of files and options."""
+    loaded = load_rules(options.policy)
+    if (path := loaded.passed_over) and path != serving.config:
+        complain(speaker("en")("strict_here", file=visible(str(path)), name=visible(path.name)))
+    named = read_rules(serving.config).rules if serving.config else ()
+    return Rules(rules=(*loaded.rules.rules, *named, *allowing(options.allow, source="--allow").rules))
+
+
+async def _offered(engine: "Engine") -> str:
+    names = [tool.name for tool in await engine.own.listed()]
+    if names:
+        return f"runs itself, without asking: {', '.join(names)}"
+    return (
+        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
+        "or by a rule (--policy)"
+    )
+
+
+def announce(listener: socket.socket, names: str) -> None:
+    """Tell the address.
+
+    Args:
+        listener: of the port.
+        names: of the models.
+    """
+    url = url_of(listener)
+    complain(f"serving {visible(names)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
+    print(url, flush=True)
