@@ -1,0 +1,204 @@
+"""Several models and keys over HTTP: a request's model chooses, a key sees its own, and nobody has more than their limits."""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from proxy_harness import ADD, add
+from servers.fake_openai import FakeOpenAI, llama_props, reply
+from servers.run_server import run_server
+
+from xmlcall.proxy import configured_app
+
+ALICE, BOB, CAROL = "alice-key-5d1f", "bob-key-77aa", "carol-key-0c3e"
+CHAT = "/v1/chat/completions"
+
+SETTINGS = """
+[[model]]
+name = "small"
+address = "{small}/v1"
+profile = "off"
+way = "xml"
+aliases = ["gpt-*"]
+
+[[model]]
+name = "large:7b"
+address = "{large}/v1"
+profile = "off"
+way = "xml"
+
+[[key]]
+name = "alice"
+key = "{alice}"
+
+[[key]]
+name = "bob"
+key = "{bob}"
+models = ["small"]
+requests_per_minute = 20
+
+[[key]]
+name = "carol"
+key_file = "{carol}"
+models = ["large:7b"]
+tokens_per_minute = 4000
+"""
+
+
+class Proxy:
+    """A proxy with two models behind it."""
+
+    def __init__(self, url: str, fakes: dict[str, FakeOpenAI]) -> None:
+        self.url, self.fakes = url, fakes
+
+    def get(self, path: str, key: str = ALICE, **params: str) -> httpx.Response:
+        return httpx.get(self.url + path, headers={"x-api-key": key}, params=params, timeout=20)
+
+    def post(self, path: str, key: str = ALICE, **body: Any) -> httpx.Response:
+        return httpx.post(self.url + path, headers={"authorization": f"Bearer {key}"}, json=body, timeout=20)
+
+    def ask(self, model: str | None, key: str = ALICE, **more: Any) -> httpx.Response:
+        named = {} if model is None else {"model": model}
+        return self.post(CHAT, key, messages=[{"role": "user", "content": "Hi"}], **named, **more)
+
+
+@contextlib.contextmanager
+def proxy_of(folder: Path, settings: str = SETTINGS) -> Iterator[Proxy]:
+    (folder / "carol").write_text(f"{CAROL}\n")
+    fakes = {
+        name: FakeOpenAI(steps=reply(f"I am {name}."), models=[f"{name}-inside"], props=llama_props())
+        for name in ("small", "large")
+    }
+    with run_server(fakes["small"].app) as small, run_server(fakes["large"].app) as large:
+        names = {"small": small, "large": large, "alice": ALICE, "bob": BOB, "carol": folder / "carol"}
+        (folder / "xmlcall.toml").write_text(settings.format(**names))
+        with run_server(configured_app(folder / "xmlcall.toml"), lifespan="on") as url:
+            yield Proxy(url, fakes)
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    with proxy_of(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("tools", [[], [ADD]], ids=["relayed", "answered"])
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [("small", "small"), ("small:latest", "small"), ("gpt-5", "small"), ("large:7b", "large"), (None, "small")],
+)
+def test_the_model_of_a_request_answers(proxy: Proxy, name: str | None, answers: str, tools: list[Any]) -> None:
+    response = proxy.ask(name, tools=tools, stream=False)
+    assert f"I am {answers}." in response.text, response.text
+
+
+NO_SUCH = [("other", ALICE), ("large", ALICE), ("large:7b", BOB), ("small", CAROL), ("gpt-5", CAROL), (["small"], ALICE)]
+
+
+@pytest.mark.parametrize(("name", "key"), NO_SUCH)
+@pytest.mark.parametrize(
+    "path", [CHAT, "/v1/responses", "/v1/messages", "/api/chat", "/v1/embeddings", "/v1/messages/count_tokens"]
+)
+def test_a_model_of_others_is_as_one_that_is_not_there(proxy: Proxy, path: str, name: Any, key: str) -> None:
+    messages = [{"role": "user", "content": "Hi"}]
+    response = proxy.post(path, key, model=name, messages=messages, input="Hi", max_tokens=9)
+    assert response.status_code == 404, response.text
+    said = response.text
+    assert "model" in said
+    if key == BOB:
+        assert "large:7b'" not in said.replace("got 'large:7b'", "")
+    if key == CAROL:
+        assert "small'" not in said.replace("got 'small'", "")
+
+
+@pytest.mark.parametrize(("key", "names"), [(ALICE, ["small", "large:7b"]), (BOB, ["small"]), (CAROL, ["large:7b"])])
+def test_lists_hold_what_a_key_may_use(proxy: Proxy, key: str, names: list[str]) -> None:
+    assert [each["id"] for each in proxy.get("/v1/models", key).json()["data"]] == names
+    assert [each["name"] for each in proxy.get("/api/tags", key).json()["models"]] == names
+    assert [each["name"] for each in proxy.get("/api/ps", key).json()["models"]] == names
+    shown = {name: proxy.post("/api/show", key, model=name).status_code for name in ("small", "large:7b")}
+    assert shown == {name: 200 if name in names else 404 for name in shown}
+    assert {name: proxy.get(f"/v1/models/{name}", key).status_code for name in shown} == shown
+    assert {name: proxy.get("/props", key, model=name).status_code for name in shown} == shown
+    pulled = {name: proxy.post("/api/pull", key, model=name, stream=False).status_code for name in shown}
+    assert pulled == shown
+
+
+@pytest.mark.parametrize("sent", ["none", "wrong", ALICE[:-1], f"{ALICE}x", f"{ALICE},{BOB}"])
+def test_a_wrong_key_is_refused(proxy: Proxy, sent: str) -> None:
+    response = proxy.ask("small", sent)
+    assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+
+
+async def _fifty(url: str, key: str, body: dict[str, Any]) -> list[httpx.Response]:
+    limits = httpx.Limits(max_connections=50)
+    async with httpx.AsyncClient(base_url=url, headers={"x-api-key": key}, limits=limits, timeout=40) as client:
+        return await asyncio.gather(*(client.post(CHAT, json=body) for _ in range(50)))
+
+
+@pytest.mark.parametrize("tools", [[], [ADD]], ids=["relayed", "answered"])
+async def test_fifty_parallel_callers_have_no_more_than_the_limit(tmp_path: Path, tools: list[Any]) -> None:
+    with proxy_of(tmp_path) as proxy:
+        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+        answers = await _fifty(proxy.url, BOB, body)
+        statuses = Counter(answer.status_code for answer in answers)
+        # 20 in one minute of the clock; the test may lie across two of them, and then the first counts in the second
+        assert statuses.keys() == {200, 429}
+        assert 20 <= statuses[200] <= 40
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert 1 <= int(refused.headers["retry-after"]) <= 120
+        assert statuses[200] <= len(proxy.fakes["small"].bodies) <= statuses[200] + 1, "one finds the threshold of a call"
+        assert proxy.ask("small", ALICE).status_code == 200, "another key has its own"
+
+
+async def test_fifty_parallel_callers_have_no_more_tokens_than_the_limit(tmp_path: Path) -> None:
+    with proxy_of(tmp_path) as proxy:
+        body = {"model": "large:7b", "messages": [{"role": "user", "content": "Hi"}], "tools": [ADD], "max_tokens": 500}
+        answers = await _fifty(proxy.url, CAROL, body)
+        let_in = sum(answer.status_code == 200 for answer in answers)
+        assert 7 <= let_in <= 50, "each is known to have taken 36 in the end, and may take 560 before"
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert "key carol: more than 4,000 tokens a minute" in next(each for each in answers if each.status_code == 429).text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [(CHAT, "rate_limit_error"), ("/v1/messages", "rate_limit_error"), ("/v1/responses", "rate_limit_error"), ("/api/chat", "")],
+)
+def test_a_refusal_is_in_the_callers_format(tmp_path: Path, path: str, kind: str) -> None:
+    limited = SETTINGS.replace("requests_per_minute = 20", "requests_per_minute = 1")
+    with proxy_of(tmp_path, limited) as proxy:
+        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "max_tokens": 9, "stream": True}
+        assert proxy.post(path, BOB, **body).status_code == 200
+        refused = proxy.post(path, BOB, **body)
+        assert refused.status_code == 429
+        error = refused.json()["error"]
+        assert (error["type"] if kind else "") == kind
+        assert "key bob: more than 1 requests a minute" in json.dumps(error)
+
+
+def test_a_call_through_a_chosen_model_is_read(proxy: Proxy) -> None:
+    proxy.fakes["large"].steps = reply(add(1, 2))
+    message = proxy.ask("large:7b", tools=[ADD]).json()["choices"][0]["message"]
+    proxy.fakes["large"].steps = reply("I am large.")
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"a": 1, "b": 2}
+
+
+def test_keys_are_in_no_log_and_no_representation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with proxy_of(tmp_path) as proxy:
+        for key in (ALICE, BOB, "wrong-key-99"):
+            proxy.ask("small", key)
+            proxy.ask("other", key)
+            httpx.get(proxy.url + "/nowhere", headers={"x-api-key": key, "authorization": f"Basic {key}"})
+    app = repr(configured_app(tmp_path / "xmlcall.toml").__dict__)
+    told = caplog.text + app
+    assert not [key for key in (ALICE, BOB, CAROL, "wrong-key-99") if key in told]
