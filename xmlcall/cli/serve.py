@@ -95,6 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
     _add_network_options(parser.add_argument_group("who may call"))
+    _add_share(parser.add_argument_group("many replicas"))
     _add_grace(parser.add_argument_group("how it ends"))
     add_page_options(parser.add_argument_group("what is recorded"))
 
@@ -137,6 +138,15 @@ def _add_grace(ending: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_share(sharing: argparse._ArgumentGroup) -> None:
+    sharing.add_argument(
+        "--share",
+        metavar="URL",
+        help="the Redis in which all replicas of this proxy keep the rounds of its own tools, as redis://host:6379; an address "
+        "with a password is better given as the variable XMLCALL_SHARE (by default they are kept in this process)",
+    )
+
+
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     key = options.api_key if options.api_key is not None else os.environ.get("XMLCALL_API_KEY", "")
@@ -165,7 +175,9 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
     from ..proxy.http.ending import Ending
+    from ..proxy.sharing.redis import RedisStore
 
+    share = options.share if options.share is not None else os.environ.get("XMLCALL_SHARE", "")
     opening = OpeningStatus(error_console(), speaker("en"))
     backend = connect(options.model, context_length=options.context, progress=opening.progress)
     opening.model = backend.model or opening.model
@@ -176,6 +188,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     guard = Guard(api_key=key, origins=tuple(options.allow_origin), hosts=names)
     with listening(options.host, options.port) as listener:
         async with contextlib.AsyncExitStack() as stack:
+            store = await stack.enter_async_context(RedisStore(share)) if share else None
             recorder = await stack.enter_async_context(recording(options, [key]))
             engine = Engine(
                 backend,
@@ -187,6 +200,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
                 reminder=options.reminder,
                 tool_tokens=options.tool_tokens,
                 recorder=recorder,
+                store=store,
                 **asking_of(options, "auto"),
             )
             async with opening:

@@ -24,6 +24,8 @@ from .http.ending import Ending
 from .http.exchange import Exchange
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
+from .sharing.redis import RedisStore
+from .sharing.store import Store
 
 __all__ = ["app_of", "create_app"]
 
@@ -46,6 +48,7 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
     tool_tokens: int | None = None,
+    share: str | Store | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -66,10 +69,13 @@ def create_app(
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
+        share: what replicas share: a store that is open while the app runs, or the address of a Redis as `redis://host:port`;
+            None keeps it in this process.
 
     Raises:
-        UsageError: no such form of model.
+        UsageError: no such form of model, or no such address.
     """
+    store = RedisStore(share) if isinstance(share, str) else share
     engine = Engine(
         connect(model) if isinstance(model, str) else model,
         hosts,
@@ -84,15 +90,16 @@ def create_app(
         constrain=constrain,
         strict=strict,
         tool_tokens=tool_tokens,
+        store=store,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(engine, guard, lifespan=_opening(engine))
+    return app_of(engine, guard, lifespan=_opening(engine, store if isinstance(share, str) else None))
 
 
-def _opening(engine: Engine) -> Lifespan[Starlette]:
+def _opening(engine: Engine, store: Store | None) -> Lifespan[Starlette]:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with engine:
+        async with store if isinstance(store, RedisStore) else contextlib.nullcontext(), engine:
             yield
 
     return lifespan
