@@ -27,7 +27,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
 from xmlcall.proxy import create_app
 from xmlcall.proxy.app import app_of
-from xmlcall.proxy.engine import reply_cache as memory
+from xmlcall.proxy.engine import own_rounds
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats import bodies
 from xmlcall.proxy.http import access as guard
@@ -36,6 +36,7 @@ from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.callers import serving
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
+from xmlcall.proxy.sharing import store
 from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
@@ -555,7 +556,10 @@ LIMITS: dict[str, list[Any]] = {
     ],
     "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
     "| silence of the model server | {:g} s |": [READ_SECONDS],
-    "| what is remembered of answers | {:,} characters, in memory |": [memory.CHARACTER_LIMIT],
+    "| what is remembered of the proxy's own tools | {:,} bytes for a call, a day; {:,} in memory |": [
+        own_rounds.BYTES_LIMIT,
+        store.BYTES_LIMIT,
+    ],
 }
 
 

@@ -131,6 +131,12 @@ def _add_many(many: argparse._ArgumentGroup) -> None:
         help="processes that serve the port, for models at an address (default: 1)",
     )
     many.add_argument(
+        "--share",
+        metavar="URL",
+        help="the Redis in which all replicas and workers keep the rounds of the proxy's own tools and what each key has used, "
+        "as redis://host:6379; an address with a password is better given as the variable XMLCALL_SHARE",
+    )
+    many.add_argument(
         "--wait",
         type=number(float, least=0),
         metavar="SECONDS",

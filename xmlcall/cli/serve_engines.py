@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..proxy.engine.engine import Engine
     from ..proxy.engine.own_tools import OwnTools
     from ..proxy.http.callers import Served
+    from ..proxy.sharing.store import Store
 
 __all__ = ["announce", "serve"]
 
@@ -45,6 +46,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
     async with contextlib.AsyncExitStack() as stack:
         recorder = await stack.enter_async_context(recording(options, serving.secrets))
         own = _own_tools(options, serving)
+        store = await stack.enter_async_context(_shared(serving.share))
         more = {
             "stream_arguments": options.stream_arguments,
             "strict": options.strict,
@@ -52,6 +54,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
             "reminder": options.reminder,
             "tool_tokens": options.tool_tokens,
             "recorder": recorder,
+            "store": store,
         }
         opening = _many(serving, own, more) if serving.models else _one(options, own, more)
         served = await stack.enter_async_context(opening)
@@ -67,15 +70,27 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
     return OK
 
 
+def _shared(address: str) -> "contextlib.AbstractAsyncContextManager[Store]":
+    """Return what replicas share; without an address, a store of this process."""
+    if address:
+        from ..proxy.sharing.redis import RedisStore
+
+        return RedisStore(address)
+    from ..proxy.sharing.store import MemoryStore
+
+    return contextlib.nullcontext(MemoryStore())
+
+
 @contextlib.asynccontextmanager
 async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["Served"]:
     """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.callers import Served
+    from ..proxy.http.limits import Spending
 
     models = models_of(serving.models, own, **more)
     async with opened(models, serving.models, wait=serving.wait, tell=complain):
-        yield Served(models=models)
+        yield Served(models=models, spending=Spending(more["store"]))
 
 
 @contextlib.asynccontextmanager

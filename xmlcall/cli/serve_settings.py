@@ -19,6 +19,7 @@ __all__ = ["HOST", "PORT", "Serving", "serving_of"]
 HOST: Final = "127.0.0.1"
 PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
+_SHARE: Final = "XMLCALL_SHARE"
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
 _OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "constrain", "context")
 
@@ -36,6 +37,7 @@ class Serving:
         models: of the settings; without any, `--model` says which.
         guard: who may call.
         config: the file.
+        share: address of the Redis that replicas share; "" for none.
         secrets: that are in no record.
     """
 
@@ -47,6 +49,7 @@ class Serving:
     guard: "Guard"
     models: "tuple[ModelSettings, ...]" = ()
     config: Path | None = None
+    share: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -63,6 +66,7 @@ def serving_of(options: argparse.Namespace) -> Serving:
     said = settings.serve if settings else None
     host = _first(options.host, said and said.host, HOST)
     workers = _first(options.workers, said and said.workers, 1)
+    share = _first(options.share, os.environ.get(_SHARE), None)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
     serving = Serving(
         host=host,
@@ -73,6 +77,7 @@ def serving_of(options: argparse.Namespace) -> Serving:
         guard=_guard(options, settings, host, key),
         models=settings.model if settings else (),
         config=options.config,
+        share=share if share is not None else said.share.get_secret_value() if said and said.share else "",
         secrets=(key,) if key else (),
     )
     _check(options, serving)
@@ -122,6 +127,12 @@ def _check(options: argparse.Namespace, serving: Serving) -> None:
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if serving.workers == 1:
         return
+    from ..proxy.configured import limit_of
+    from ..proxy.http.limits import Limit
+
+    limits = [*(key.limit for key in serving.guard.keys), *(limit_of(row) for row in serving.models)]
+    if not serving.share and any(limit != Limit() for limit in limits):
+        raise UsageError("--workers: each would count the limits for itself: say --share redis://..., or --workers 1")
     if options.ui:
         raise UsageError("--ui shows the requests of one process: it does not go with --workers")
     addresses = [row.address for row in serving.models] or [options.model]

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +27,8 @@ from .http.exchange import Exchange
 from .http.keys import key_of
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
+from .sharing.redis import RedisStore
+from .sharing.store import Store
 
 __all__ = ["app_of", "create_app"]
 
@@ -48,6 +51,7 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
     tool_tokens: int | None = None,
+    share: str | Store | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -68,34 +72,34 @@ def create_app(
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
+        share: what replicas share: an open store, or the address of a Redis, `redis://host:port`; None keeps it in this process.
 
     Raises:
-        UsageError: no such form of model.
+        UsageError: no such form of model, or no such address.
     """
+    store = RedisStore(share) if isinstance(share, str) else share
+    asking: dict[str, Any] = {"mode": mode, "dialect": dialect, "family": family, "call_threshold": call_threshold}
     engine = Engine(
         connect(model) if isinstance(model, str) else model,
         hosts,
-        mode=mode,
+        **asking,
         allowed=allowed,
         stream_arguments=stream_arguments,
-        dialect=dialect,
         lang=lang,
-        family=family,
         reminder=reminder,
-        call_threshold=call_threshold,
         constrain=constrain,
         strict=strict,
         tool_tokens=tool_tokens,
+        store=store,
     )
-    keys = (key_of(api_key),) if api_key else ()
-    guard = Guard(keys=keys, origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(serving(engine), guard, lifespan=_opening(engine))
+    guard = Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(allowed_hosts))
+    return app_of(serving(engine), guard, lifespan=_opening(engine, store if isinstance(share, str) else None))
 
 
-def _opening(engine: Engine) -> Lifespan[Starlette]:
+def _opening(engine: Engine, store: Store | None) -> Lifespan[Starlette]:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with engine:
+        async with store if isinstance(store, RedisStore) else contextlib.nullcontext(), engine:
             yield
 
     return lifespan

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +27,12 @@ from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
 from .http.keys import Key, key_of
-from .http.limits import Limit
+from .http.limits import Limit, Spending
 from .settings import KeySettings, ModelSettings, Settings, read_settings
+from .sharing.redis import RedisStore
+from .sharing.store import MemoryStore
 
-__all__ = ["configured_app", "guard_of", "keys_of", "models_of", "opened"]
+__all__ = ["configured_app", "guard_of", "keys_of", "limit_of", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
 AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
@@ -59,8 +61,7 @@ def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Served
         backend = connect(row.address, context_length=row.context, api_key=key)
     except UsageError as error:
         raise UsageError(f"model {row.name}: {error}") from error
-    limit = Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
-    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases, limit=limit)
+    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases, limit=limit_of(row))
 
 
 @asynccontextmanager
@@ -129,8 +130,17 @@ def keys_of(settings: Settings) -> tuple[Key, ...]:
     return tuple(_key(row) for row in settings.key)
 
 
+def limit_of(row: ModelSettings | KeySettings) -> Limit:
+    """Return the limit of a model or of a key.
+
+    Args:
+        row: what the settings say of it.
+    """
+    return Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
+
+
 def _key(row: KeySettings) -> Key:
-    limit = Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
+    limit = limit_of(row)
     models = None if row.models is None else frozenset(row.models)
     if row.sha256 is not None:
         return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models, limit=limit)
@@ -174,11 +184,14 @@ def configured_app(file: str | Path | None = None) -> Starlette:
     settings = read_settings(Path(named).expanduser() if named else None)
     if not settings.model:
         raise UsageError(f"expected at least one [[model]] in {named or 'the environment'}, got none")
-    models = models_of(settings.model, OwnTools())
+    share = settings.serve.share
+    store = RedisStore(share.get_secret_value()) if share else None
+    kept = store or MemoryStore()
+    models = models_of(settings.model, OwnTools(), store=kept)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with opened(models, settings.model, wait=settings.serve.wait or 0.0):
+        async with store or nullcontext(), opened(models, settings.model, wait=settings.serve.wait or 0.0):
             yield
 
-    return app_of(Served(models=models), guard_of(settings), lifespan=lifespan)
+    return app_of(Served(models=models, spending=Spending(kept)), guard_of(settings), lifespan=lifespan)

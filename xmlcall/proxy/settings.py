@@ -109,6 +109,7 @@ class ServeSettings(BaseModel):
     host: str | None = None
     port: int | None = Field(default=None, ge=0, le=65535)
     grace: float | None = Field(default=None, ge=0)
+    share: SecretStr | None = None
     wait: float | None = Field(default=None, ge=0)
     workers: int | None = Field(default=None, ge=1, le=256)
     allow_origin: tuple[str, ...] = ()

@@ -40,16 +40,17 @@ from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
 from ..formats.contract import ChatRequest, ResponseEvent
+from ..sharing.store import MemoryStore, Store
 from .call_stream import Sender
 from .catalogs import Catalogs
 from .history import last_request, model_messages, said_by_others, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
+from .own_rounds import Known, RoundsKept, rounds_behind
 from .own_tools import OwnTools
 from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
-from .reply_cache import Memory
 from .said_once import SaidOnce
 from .sampling import completion_of
 from .structured_output import formed, wordless
@@ -87,6 +88,7 @@ class Engine:
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
         recorder: of the turns of all requests; None records nothing.
+        store: of the rounds of the proxy's own tools; open while the engine is. None keeps them in this process.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Engine:
         strict: bool = False,
         tool_tokens: int | None = None,
         recorder: "Recorder | None" = None,
+        store: Store | None = None,
     ) -> None:
         self.backend = Retrying(backend)
         self.strict, self.recorder = strict, recorder
@@ -122,7 +125,7 @@ class Engine:
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
-        self._memory = Memory()
+        self._rounds = RoundsKept(store or MemoryStore(), self.say_once)
         self._catalogs = Catalogs(self.say_once, reminder=reminder)
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
@@ -209,8 +212,9 @@ class Engine:
         request = renamed(request, offered_names(request.tools))
         catalog = self._catalogs.of(self._offered(request))
         prompts, reminder = self._prompts(catalog, request)
-        written = partial(model_messages, self._shown(request, prompts), catalog, self._memory, format=self._format)
-        messages = written(system=prompts.system, reminder=reminder)
+        known = await self._recalled(request, prompts)
+        shown = self._shown(request, prompts)
+        messages = model_messages(shown, catalog, known, format=self._format, system=prompts.system, reminder=reminder)
         return await count_tokens(self.backend, messages)
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -236,7 +240,7 @@ class Engine:
         request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
-            events = self._plain(request, begun, recording)
+            events = self._plain(request, begun, await self._recalled(request), recording)
         elif request.is_simple and not begun and not self.own and await self.is_native():
             events = self._natively(request, recording)
         else:
@@ -289,6 +293,7 @@ class Engine:
         """Answer with tools that are offered in the prompt."""
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
         prompts, _ = self._prompts(catalog, request)
+        known = await self._recalled(request, prompts)
         allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
@@ -307,13 +312,13 @@ class Engine:
             self._limits,
             Words(
                 request=last_request(request.messages),
-                sources=self._sources(request, words),
-                conversation=with_own_results(request.messages, self._memory),
+                sources=self._sources(request, words, known),
+                conversation=with_own_results(request.messages, known),
             ),
-            partial(self._first, backend, request, begun, catalog, allowed, schema),
+            partial(self._first, backend, request, begun, catalog, allowed, known, schema),
         )
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=self._format.shows.unsaid)
-        events = prompted_answer(turn, sender, self._memory, is_strict=self.strict, recording=recording)
+        events = prompted_answer(turn, sender, is_strict=self.strict, keep=self._rounds.keep, recording=recording)
         if schema is not None:
             events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # of a required call the form is the tool's
@@ -327,6 +332,7 @@ class Engine:
         begun: str,
         catalog: Catalog,
         allowed: Catalog,
+        known: Known,
         schema: Mapping[str, Any] | None,
     ) -> FirstRequest:
         """Decide how the first reply is asked for.
@@ -337,10 +343,11 @@ class Engine:
             begun: how the caller has begun the reply.
             catalog: what is on offer.
             allowed: what may be called.
+            known: rounds of the proxy's own tools.
             schema: of the answer, if the caller demands one.
         """
         prompts, reminder = self._prompts(catalog, request)
-        written = partial(model_messages, catalog=catalog, memory=self._memory, system=prompts.system, format=self._format)
+        written = partial(model_messages, catalog=catalog, known=known, system=prompts.system, format=self._format)
         messages = self._shown(request, prompts)
         reminded = self._completion(request, written(messages, reminder=reminder))
         first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
@@ -394,6 +401,11 @@ class Engine:
         budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
         return self._catalogs.prompts(catalog, self._format_of(request), dict(self.own.instructions()), budget)
 
+    async def _recalled(self, request: ChatRequest, prompts: ToolPrompt | None = None) -> Known:
+        """Return the rounds of the proxy's own tools in a conversation; where there are no such tools, the store is not asked."""
+        has_own = self.own or (prompts is not None and prompts.own)
+        return await self._rounds.recall(request.messages) if has_own else {}
+
     def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
         """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
         chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
@@ -410,12 +422,14 @@ class Engine:
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
 
-    def _plain(self, request: ChatRequest, begun: str, recording: "Recording | None") -> AsyncGenerator[ResponseEvent]:
+    def _plain(
+        self, request: ChatRequest, begun: str, known: Known, recording: "Recording | None"
+    ) -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         backend = self._backend(recording)
         if recording is not None:
             recording.goes("plain", (), self._format)
-        messages = model_messages(request.messages, self._catalogs.of(()), self._memory, format=self._format)
+        messages = model_messages(request.messages, self._catalogs.of(()), known, format=self._format)
         completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
         if not begun:
             return plain_answer(backend, completion, recording)
@@ -442,19 +456,19 @@ class Engine:
             Generation(backend=backend, format=self._format_of(request), is_native=True, is_for_caller=True),
             Offer(catalog=catalog, calling=self._calling, of_caller=frozenset(catalog.names())),
             self._limits,
-            Words(request=last_request(request.messages), sources=self._sources(request, words)),
+            Words(request=last_request(request.messages), sources=self._sources(request, words, {})),
             partial(_undecided, completion),
         )
-        # What the model said is not remembered: it is written without its calls, and the server writes those itself.
         sender = Sender(catalog, stream_arguments=False)
-        return prompted_answer(turn, sender, Memory(), is_strict=self.strict, recording=recording)
+        return prompted_answer(turn, sender, is_strict=self.strict, recording=recording)
 
-    def _sources(self, request: ChatRequest, words: list[str]) -> Sources:
+    def _sources(self, request: ChatRequest, words: list[str], known: Known) -> Sources:
         """Return the texts by others that a call must not be copied from."""
         instructions = [text for _, text in self.own.instructions()]
-        remembered = [text for message in request.messages for text in self._memory.results_before(message)]
+        behind = (rounds_behind(message, known) for message in request.messages)
+        own = [text for rounds in behind if rounds is not None for text in rounds.results]
         system = [message.content for message in request.messages if message.role == "system"]
-        said = [*said_by_others(request.messages), *remembered]
+        said = [*said_by_others(request.messages), *own]
         return Sources(said=said, described=[*words, *instructions], instructions=system)
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:

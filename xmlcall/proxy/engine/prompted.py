@@ -6,7 +6,7 @@ retry is left, the answer is an error: half a call, or a call left out in silenc
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -17,12 +17,14 @@ from ...agent.turn import Turn
 from ...binding.as_written import as_written
 from ...errors import BackendError
 from ...parsing.repeated_calls import identity
-from ...types.calls import InvalidCall, Reply, ToolCall
+from ...prompting.format import PromptFormat
+from ...prompting.results import result_text
+from ...types.calls import InvalidCall, Reply, TextContent, ToolCall, ToolResult
 from ...types.completion import Usage
 from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .call_stream import Sender, broken_off
-from .reply_cache import Memory, Remembered
+from .own_rounds import OwnRounds
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -45,15 +47,20 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 
 
 async def prompted_answer(
-    turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool, recording: "Recording | None" = None
+    turn: Turn,
+    sender: Sender,
+    *,
+    is_strict: bool,
+    keep: Callable[[OwnRounds], Awaitable[None]] | None = None,
+    recording: "Recording | None" = None,
 ) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
 
     Args:
         turn: used up.
         sender: of the calls that the caller gets.
-        memory: told what the model said, if calls go to the caller.
         is_strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
+        keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
         recording: told each event, if the request is recorded.
 
     Yields:
@@ -87,7 +94,8 @@ async def prompted_answer(
         raise broken_off(sender.unfinished)
     if turn.stop_reason in _FAILURES and not parting:
         raise _failed(_why(turn), turn.stop_reason, is_strict=is_strict)
-    _remember(turn, given, sender, memory)
+    if keep is not None and (rounds := _own_rounds(turn, given, sender)):
+        await keep(rounds)
     yield _ended(turn, "tool_calls" if parting else _REASONS.get(turn.stop_reason, turn.stop_reason))
 
 
@@ -100,11 +108,12 @@ class _Given:
 
     Attributes:
         visible: text.
+        shown: text of the replies before the last one.
         sent: id of a call -> the call as it went out; one that was begun before it was whole has another id.
     """
 
     def __init__(self, turn: Turn, sender: Sender) -> None:
-        self.visible = ""
+        self.visible = self.shown = ""
         self.sent: dict[str, ToolCall] = {}
         self._turn = turn
         self._sender = sender
@@ -138,6 +147,7 @@ class _Given:
 
     def _begin(self) -> None:
         self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
+        self.shown = self.visible
         self._held, self._left = "", []
         self._taken.clear()
         self._sender.begin()
@@ -218,15 +228,17 @@ def _failed(message: str, code: str, *, is_strict: bool) -> ApiError:
     return ApiError(message, code=code)
 
 
-def _remember(turn: Turn, given: _Given, sender: Sender, memory: Memory) -> None:
-    """Keep what the model said; not so if calls came in several replies: those have no one text."""
+def _own_rounds(turn: Turn, given: _Given, sender: Sender) -> OwnRounds | None:
+    """Return what the caller cannot send back; None if nothing of the proxy's ran, or calls came in several replies."""
     valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
-    calls = tuple((given.sent.get(call.id, call), result) for call, result in valid)
-    if not calls or len(valid) != len(turn.answered):
-        return
-    *before, said = turn.added
-    remembered = Remembered(
-        before=tuple(before), text=said.content, visible=given.visible, calls=calls, results=tuple(turn.results)
-    )
-    if remembered.theirs and remembered.theirs == tuple(sender.sent):
-        memory.keep(remembered)
+    if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
+        return None
+    format = turn.offer.calling.format
+    calls = tuple((given.sent.get(call.id, call), result and _as_text(result, format)) for call, result in valid)
+    rounds = OwnRounds(before=tuple(turn.added[:-1]), shown=given.shown, calls=calls, results=tuple(turn.results))
+    return rounds if rounds.theirs and rounds.theirs == tuple(sender.sent) else None
+
+
+def _as_text(result: ToolResult, format: PromptFormat) -> ToolResult:
+    """Return a result as the model is shown it."""
+    return ToolResult(content=(TextContent(text=result_text(result, format)),), is_error=result.is_error)

@@ -9,21 +9,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from ...errors import XmlcallError
+
 __all__ = ["MemoryStore", "Store", "StoreError"]
 
 BYTES_LIMIT: Final = 16_000_000
 SUMS_LIMIT: Final = 10_000
 
 
-class StoreError(Exception):
-    """A store of all replicas cannot be asked now."""
+class StoreError(XmlcallError):
+    """A store that replicas share did not answer in time, or refused. What is wanted then is for the caller to decide."""
 
 
 class Store(Protocol):
-    """Values and sums by key."""
+    """Values and sums by key. One that is reached through a network may fail with a `StoreError`."""
 
     async def get(self, key: str) -> bytes | None:
-        """Return a value; None if it is not known, or not any more."""
+        """Return a value; None if it is not known, or not any more.
+
+        Raises:
+            StoreError: the store failed.
+        """
 
     async def put(self, key: str, value: bytes, *, seconds: float) -> None:
         """Keep a value.
@@ -32,6 +38,9 @@ class Store(Protocol):
             key: of it.
             value: in place of one that there is.
             seconds: after which it is forgotten.
+
+        Raises:
+            StoreError: the store failed.
         """
 
     async def add(self, key: str, amount: int, *, seconds: float) -> int:
@@ -41,6 +50,9 @@ class Store(Protocol):
             key: of the sum, which begins at 0.
             amount: may be below 0, or 0 to ask.
             seconds: after the sum's beginning, when it is forgotten.
+
+        Raises:
+            StoreError: the store failed; whether the sum has grown is not known.
         """
 
 
