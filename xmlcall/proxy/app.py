@@ -79,17 +79,16 @@ def create_app(
     """
     store = RedisStore(share) if isinstance(share, str) else share
     asking: dict[str, Any] = {"mode": mode, "dialect": dialect, "family": family, "call_threshold": call_threshold}
+    shown: dict[str, Any] = {"lang": lang, "reminder": reminder, "tool_tokens": tool_tokens}
     engine = Engine(
         connect(model) if isinstance(model, str) else model,
         hosts,
         **asking,
+        **shown,
         allowed=allowed,
         stream_arguments=stream_arguments,
-        lang=lang,
-        reminder=reminder,
         constrain=constrain,
         strict=strict,
-        tool_tokens=tool_tokens,
         store=store,
     )
     guard = Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(allowed_hosts))
