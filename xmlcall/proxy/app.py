@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,6 +25,8 @@ from .http.ending import Ending
 from .http.exchange import Exchange
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
+from .observed.observer import Observer
+from .observed.probes import outside_routes
 
 __all__ = ["app_of", "create_app"]
 
@@ -46,6 +49,7 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
     tool_tokens: int | None = None,
+    observer: Observer | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -66,6 +70,7 @@ def create_app(
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
+        observer: counts and traces the requests; None counts them and traces none.
 
     Raises:
         UsageError: no such form of model.
@@ -86,7 +91,7 @@ def create_app(
         tool_tokens=tool_tokens,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(engine, guard, lifespan=_opening(engine))
+    return app_of(engine, guard, lifespan=_opening(engine), observer=observer)
 
 
 def _opening(engine: Engine) -> Lifespan[Starlette]:
@@ -105,6 +110,7 @@ def app_of(
     lifespan: Lifespan[Starlette] | None = None,
     beside: Iterable[BaseRoute] = (),
     ending: Ending | None = None,
+    observer: Observer | None = None,
 ) -> Starlette:
     """Make the app of an engine.
 
@@ -114,11 +120,13 @@ def app_of(
         lifespan: opens the engine; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
         ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
+        observer: counts and traces the requests; None counts them and traces none.
     """
-    ending = ending or Ending()
+    ending, observer = ending or Ending(), observer or Observer()
 
     def route(path: str, method: str, answer: Responder) -> Route:
-        return Route(path, Handler(engine, guard, format_of(path), answer, ending), methods=[method, "OPTIONS"])
+        observed = partial(observer.begin, endpoint=path)
+        return Route(path, Handler(engine, guard, format_of(path), answer, ending, observed), methods=[method, "OPTIONS"])
 
     async def describe(engine: Engine, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())
@@ -126,6 +134,7 @@ def app_of(
     async def not_here(request: Request, error: Exception) -> Response:
         """Write Starlette's own 404 and 405 in the caller's format."""
         assert isinstance(error, HTTPException)
+        observer.missed(request, error.status_code)
         try:
             guard.check(request.headers)
         except ApiError as refusal:
@@ -136,7 +145,7 @@ def app_of(
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
-        routes=[*routes, route("/openapi.json", "GET", describe), *beside],
+        routes=[*routes, route("/openapi.json", "GET", describe), *outside_routes(observer, guard, [engine]), *beside],
         lifespan=lifespan,
         middleware=[] if engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},

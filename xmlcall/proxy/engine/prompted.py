@@ -25,7 +25,7 @@ from .call_stream import Sender, broken_off
 from .reply_cache import Memory, Remembered
 
 if TYPE_CHECKING:
-    from .recording import Recording
+    from ..observed.hearing import Hearing
 
 __all__ = ["prompted_answer"]
 
@@ -45,7 +45,7 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 
 
 async def prompted_answer(
-    turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool, recording: "Recording | None" = None
+    turn: Turn, sender: Sender, memory: Memory, *, is_strict: bool, recording: "Hearing | None" = None
 ) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
 
@@ -54,7 +54,7 @@ async def prompted_answer(
         sender: of the calls that the caller gets.
         memory: told what the model said, if calls go to the caller.
         is_strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
-        recording: told each event, if the request is recorded.
+        recording: told each event, if anybody wants to hear.
 
     Yields:
         Events for the caller, the end of the answer last.

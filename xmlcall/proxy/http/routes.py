@@ -31,6 +31,9 @@ from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
+from ..observed.hearing import Hearing
+from ..observed.model_request import relaying
+from ..observed.observer import Observing
 from .access import Guard
 from .ending import Ending
 from .exchange import Exchange, api_error
@@ -104,15 +107,26 @@ class Handler:
         form: in which errors are written.
         answer: does the rest.
         ending: of all answers of the server.
+        observed: hears what each request does, from its beginning.
     """
 
-    def __init__(self, engine: Engine, guard: Guard, form: Format, answer: "Responder", ending: Ending) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        guard: Guard,
+        form: Format,
+        answer: "Responder",
+        ending: Ending,
+        observed: Callable[[Request], Observing],
+    ) -> None:
         self._engine, self._guard, self._form, self._answer, self._ending = engine, guard, form, answer, ending
+        self._observed = observed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
-        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), ending=self._ending)
+        observing, headers = self._observed(request), self._guard.cors(request.headers.get("origin"))
+        exchange = Exchange(receive, send, self._form, headers, ending=self._ending, observing=observing)
         try:
             is_preflight = request.method == "OPTIONS"
             self._guard.check(request.headers, is_preflight=is_preflight)
@@ -128,9 +142,11 @@ class Handler:
                 await exchange.fail(failed)
         finally:
             exchange.recorded()
+            facts = observing.over(status=exchange.status, error=exchange.error, has_left=exchange.has_left)
         failure = f": {exchange.failure}" if exchange.failure else ""
         path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
-        log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
+        line = (request.method, path, exchange.status, time.monotonic() - started, failure)
+        log.info("%s %s %s, %.2f s%s", *line, extra={"facts": {**facts, "path": path}})
 
 
 Responder = Callable[[Engine, Request, Exchange], Awaitable[None]]
@@ -144,12 +160,15 @@ def asking(question: Question) -> Responder:
 
     async def answer(engine: Engine, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(engine, question, request)
+        observing = exchange.observing
+        observing.asked(engine.model)
         content = await _content(request)
         data = _data(content)
         if opened := await _relayed(engine, question, content, data):
             if recording is not None:
                 recording.relayed(data, question.form.name)
-            await exchange.relay(_told_in_our_words(opened, question, data))
+            heard = relaying(opened, observing, engine.backend.capabilities.server)
+            await exchange.relay(_told_in_our_words(heard, question, data))
             return
         if not question.is_answered:
             raise _missing(question.path)
@@ -162,10 +181,8 @@ def asking(question: Question) -> Responder:
             return
         if recording is not None:
             recording.asked(chat)
-        if asked.stream:
-            await exchange.stream(engine.respond(chat, recording=recording), asked)
-        else:
-            await exchange.whole(engine.respond(chat, is_streamed=False, recording=recording), asked)
+        events = engine.respond(chat, is_streamed=asked.stream, recording=Hearing(observing, recording))
+        await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
     return answer
 
@@ -432,6 +449,5 @@ ENDPOINTS: Final = (
         answer=_ollama("/api/ps", lambda engine: ollama_info.running([engine.model], engine.backend.capabilities.context_length)),
     ),
     Endpoint(path="/props", method="GET", answer=_props),
-    Endpoint(path="/health", method="GET", answer=_alive),
     Endpoint(path="/", method="GET", answer=_alive),
 )
