@@ -233,7 +233,7 @@ class Guarded(Serving):
     """A proxy that answers nobody without the key."""
 
     def __enter__(self) -> "Guarded":
-        assert self.get("/health").status_code == 401
+        assert (self.get("/health").status_code, self.get("/v1/models").status_code) == (200, 401)
         return self
 
 

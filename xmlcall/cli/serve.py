@@ -1,12 +1,9 @@
 """`xmlcall serve`: the proxy as a program."""
 
 import argparse
-import asyncio
 import contextlib
 import gc
-import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from ..agent.policy_file import load_rules
@@ -32,6 +29,7 @@ from .options import (
 )
 from .plain import visible
 from .profile_option import profile_words, use_profile
+from .serve_observed import add_observed_options, observing, start_log
 from .serve_page import add_page_options, page_beside, recording
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus, error_console
@@ -97,6 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_network_options(parser.add_argument_group("who may call"))
     _add_grace(parser.add_argument_group("how it ends"))
     add_page_options(parser.add_argument_group("what is recorded"))
+    add_observed_options(parser.add_argument_group("how it is seen from outside"))
 
 
 def _add_network_options(network: argparse._ArgumentGroup) -> None:
@@ -147,17 +146,8 @@ def execute(options: argparse.Namespace) -> int:
     if (options.allow or options.policy) and not options.mcp:
         option = "--allow names" if options.allow else "--policy has rules about"
         raise UsageError(f"{option} tools of servers: give them with --mcp")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every caller that left
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+    start_log(options.log_format)
     return run_async(_serve(options, key))
-
-
-def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Leave out the traceback of each answer that the end of the server broke off."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 async def _serve(options: argparse.Namespace, key: str) -> int:
@@ -177,6 +167,7 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
     with listening(options.host, options.port) as listener:
         async with contextlib.AsyncExitStack() as stack:
             recorder = await stack.enter_async_context(recording(options, [key]))
+            observer = await stack.enter_async_context(observing(options))
             engine = Engine(
                 backend,
                 hosts_of(servers, options),
@@ -205,8 +196,13 @@ async def _serve(options: argparse.Namespace, key: str) -> int:
             routes = page_beside(engine, guard, url) if options.ui else ()
             _announce(engine.model, url)
             ending = Ending()
-            app = app_of(engine, guard, beside=routes, ending=ending)
-            on_stop = recorder.close if recorder else None
+            app = app_of(engine, guard, beside=routes, ending=ending, observer=observer)
+
+            def on_stop() -> None:
+                observer.stop()
+                if recorder:
+                    recorder.close()
+
             await serve_app(app, listener, on_stop, grace=options.grace, on_over=ending.begin)
     return OK
 

@@ -41,7 +41,8 @@ _OWN_FAILURE: Final = 500  # of HTTP: what a caller did wrong is no failure of a
 def otlp_provider() -> TracerProvider:
     """Return what sends spans by OTLP over HTTP; where to, and how many, the SDK's own variables say (`OTEL_*`)."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "xmlcall"}
-    provider = TracerProvider(resource=Resource.create({**named, SERVICE_VERSION: version("xmlcall")}))
+    resource = Resource.create({**named, SERVICE_VERSION: version("xmlcall")})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # which would wait for a collector that is gone
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
