@@ -92,7 +92,7 @@ def test_nothing_that_is_seen_has_a_key(tmp_path: Path) -> None:
             log, text = proxy.log, proxy.errors
     spans = collector.spans()
     assert [secret for secret in SECRETS if secret in metrics + text or secret.encode() in b"".join(collector.bodies)] == []
-    assert [headers.get("traceparent", "")[:35] for headers in fake.headers if "traceparent" in headers][0] == f"00-{TRACE}"
+    assert any(headers.get("traceparent", "").startswith(f"00-{TRACE}-") for headers in fake.headers)
     assert {*collector.paths} == {"/v1/traces"}
     assert spans[f"POST {CHAT}"]["service.name"].string_value == "xmlcall"
     assert spans["chat tiny"]["gen_ai.provider.name"].string_value == "openai-compatible"

@@ -103,9 +103,10 @@ async def test_what_fails() -> None:
     async with observed([error] * 4, observer=traced.observer) as client:
         assert (await ask(client)).status_code == 502
         assert (await client.post(CHAT, content=b"{")).status_code == 400
-    model, (failed, refused) = traced.spans["chat scripted"], [
-        span for span in traced._exporter.get_finished_spans() if span.kind == SpanKind.SERVER
-    ]
+    model, (failed, refused) = (
+        traced.spans["chat scripted"],
+        [span for span in traced._exporter.get_finished_spans() if span.kind == SpanKind.SERVER],
+    )
     assert attributes(model)["error.type"] == "protocol_error"
     assert (attributes(failed)["error.type"], failed.status.status_code) == ("model_server_error", StatusCode.ERROR)
     assert (attributes(refused)["error.type"], refused.status.status_code) == ("invalid_request_error", StatusCode.UNSET)

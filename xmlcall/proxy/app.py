@@ -90,8 +90,11 @@ def create_app(
         strict=strict,
         tool_tokens=tool_tokens,
     )
-    guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(engine, guard, lifespan=_opening(engine), observer=observer)
+    return app_of(engine, _guard(api_key, origins, allowed_hosts), lifespan=_opening(engine), observer=observer)
+
+
+def _guard(api_key: str, origins: Iterable[str], hosts: Iterable[str]) -> Guard:
+    return Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(hosts))
 
 
 def _opening(engine: Engine) -> Lifespan[Starlette]:
