@@ -5,12 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from proxy_harness import block
+from proxy_harness import block, body, function
+from servers.run_server import run_server
 
 import xmlcall
 import xmlcall.clients
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.proxy import create_app
+from xmlcall.types.completion import Chunk, Usage
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MULTIPLY = block(("calculator", {"operation": "multiply", "a": 1234, "b": 5678}))
@@ -33,13 +37,15 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
 
 
 SERVER = "my_server.py"
+METRICS = "read_metrics.py"
 
 
-def test_every_example_is_run_and_in_the_readme() -> None:
-    programs = {*PROGRAMS, SERVER}
+def test_every_example_is_run_and_in_the_documents() -> None:
+    programs = {*PROGRAMS, SERVER, METRICS}
     assert {path.name for path in EXAMPLES.glob("*.py")} == programs
-    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    assert [name for name in programs if f"examples/{name}" not in readme] == []
+    pages = [EXAMPLES.parent / "README.md", *(EXAMPLES.parent / "docs").glob("*.md")]
+    said = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert [name for name in programs if f"examples/{name}" not in said] == []
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -58,6 +64,19 @@ def test_an_example(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     out = capsys.readouterr().out
     assert [words for words in printed if words not in out] == []
     assert len(backend.requests) == len(said)
+
+
+def test_the_example_of_metrics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    usage = Usage(prompt_tokens=200, completion_tokens=20, cached_tokens=150)
+    repaired = block(("calculator", {"operation": "add", "a": "1,000", "b": 2}))
+    parameters: dict[str, Any] = {"operation": {"type": "string"}, "a": {"type": "integer"}, "b": {"type": "integer"}}
+    said = ScriptedBackend([[repaired, Chunk(finish_reason="stop", usage=usage)]])
+    with run_server(create_app(said, mode="xml"), lifespan="on") as url:
+        httpx2.post(f"{url}/v1/chat/completions", json=body(tools=[function("calculator", **parameters)])).raise_for_status()
+        monkeypatch.setattr(sys, "argv", [METRICS, url])
+        runpy.run_path(str(EXAMPLES / METRICS), run_name="__main__")
+    printed = ["scripted: 75% of 200 prompt tokens came from the cache", "calls repaired: 1", "  repaired number-format: 1"]
+    assert capsys.readouterr().out.splitlines() == printed
 
 
 async def test_the_example_of_a_server() -> None:

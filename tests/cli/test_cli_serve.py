@@ -5,19 +5,18 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cli_harness import SECONDS, XMLCALL, call, environment, model_server, run_cli
+from cli_harness import SECONDS, call, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props
 from servers.run_server import free_port, run_server
 from servers.started import is_alive
+from serving import CHAT, ENDLESS, TOOL, Serving
 
 from xmlcall import parse
 from xmlcall.backends.openai import FALLBACK_TEMPLATE
@@ -25,61 +24,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.tools.catalog import Catalog
 
-CHAT = "/v1/chat/completions"
 CANARY = "canary-7f3a"
-TOOL = {"type": "function", "function": {"name": "f"}}
-
-
-class Serving:
-    """A running proxy; `with` kills it at the end if it still runs."""
-
-    def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
-        argv = [*XMLCALL, "serve", "--port", "0", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": (home / "stderr").open("w"), "text": True}
-        self.process = subprocess.Popen(argv, env=environment(home, env), cwd=home, **pipes)
-        pipes["stderr"].close()
-        self._errors = home / "stderr"
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-
-    def __enter__(self) -> "Serving":
-        assert self.url, self.errors
-        assert self.get("/health").json()["status"] == "ok"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    @property
-    def errors(self) -> str:
-        """What it wrote to standard error until now."""
-        return self._errors.read_text()
-
-    def rest(self) -> str:
-        """Read standard output to its end."""
-        assert self.process.stdout is not None
-        return str(self.process.stdout.read())
-
-    def get(self, path: str, **headers: str) -> httpx.Response:
-        """Ask for a path, by way of this machine's address."""
-        return httpx.get(self.here + path, headers=headers, timeout=SECONDS)
-
-    def ask(self, text: str = "Hi", headers: Mapping[str, str] | None = None, **fields: Any) -> httpx.Response:
-        """Ask the model."""
-        body = {"model": "any", "messages": [{"role": "user", "content": text}], **fields}
-        return httpx.post(self.here + CHAT, json=body, headers=headers, timeout=SECONDS)
-
-    @property
-    def here(self) -> str:
-        """The address, where it listens on all of them."""
-        return str(self.url.replace("0.0.0.0", "127.0.0.1"))
-
-    def end(self, number: signal.Signals) -> tuple[int, float]:
-        """Send a signal; give the exit code and the seconds until it ended."""
-        begun = time.monotonic()
-        self.process.send_signal(number)
-        return self.process.wait(SECONDS), time.monotonic() - begun
 
 
 def said(response: httpx.Response) -> str:
@@ -115,9 +60,6 @@ def test_signals_end_it(number: signal.Signals, tmp_path: Path) -> None:
         code, seconds = proxy.end(number)
         assert (code, "Traceback" in proxy.errors) == (0, False)
         assert seconds < 4
-
-
-ENDLESS: list[Step] = [chunk({"content": "Hello"}), 60.0]
 
 
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["relayed", "answered"])
@@ -233,7 +175,7 @@ class Guarded(Serving):
     """A proxy that answers nobody without the key."""
 
     def __enter__(self) -> "Guarded":
-        assert self.get("/health").status_code == 401
+        assert (self.get("/health").status_code, self.get("/v1/models").status_code) == (200, 401)
         return self
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from cli.test_cli_serve import CHAT, ENDLESS, TOOL, Serving
 from cli_harness import SECONDS
 from servers.fake_openai import FakeOpenAI
 from servers.run_server import run_server
+from serving import CHAT, ENDLESS, TOOL, Serving
 
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -336,7 +336,7 @@ OWN: dict[str, Callable[..., Any]] = {
 async def test_paths(name: str, make: dict[str, Callable[..., Any]]) -> None:
     backend = Watched("Grüße", "Hello")
     async with entered(make[name](backend)) as client:
-        assert (await settled(client.get("/health"))).json() == {"status": "ok", "model": "scripted"}
+        assert (await settled(client.get("/"))).json() == {"status": "ok", "model": "scripted"}
         assert (await settled(client.get("/v1/models/%C3%BC%2F1?limit=3"))).json()["id"] == "ü/1"
         assert (await settled(client.get("/nowhere"))).status_code == 404
         assert (await settled(client.post(CHAT, content=b"{"))).status_code == 400

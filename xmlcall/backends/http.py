@@ -10,9 +10,10 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import httpx2
@@ -24,9 +25,11 @@ __all__ = [
     "CONNECT_SECONDS",
     "READ_SECONDS",
     "TIMED_OUT",
+    "TRACEPARENT",
     "http_errors",
     "is_loopback",
     "json_bytes",
+    "json_headers",
     "plain_address",
     "retry_after",
     "status_error",
@@ -37,6 +40,9 @@ CONNECT_SECONDS = 10.0
 
 READ_SECONDS = 600.0
 """Longest silence of a server. A prompt of 16,000 tokens takes minutes on a CPU before the first token comes."""
+
+TRACEPARENT: Final = ContextVar("TRACEPARENT", default="")
+"""The header of that name (W3C Trace Context) for what this task asks of a model server; "" for none."""
 
 _NOT_THERE = (httpx.ConnectError, httpx.ConnectTimeout, httpx2.ConnectError, httpx2.ConnectTimeout)
 TIMED_OUT = (httpx.TimeoutException, httpx2.TimeoutException)
@@ -66,6 +72,13 @@ def is_loopback(host: str) -> bool:
 def plain_address(url: httpx2.URL) -> str:
     """Write an address for people: without user, password, query or a slash at its end."""
     return f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")
+
+
+def json_headers() -> dict[str, str]:
+    """Return the headers of a request, with the trace that it belongs to."""
+    # Uncompressed: a stream must not wait in a compressor, and a short answer cannot unpack into a huge one.
+    headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+    return headers | {"traceparent": traceparent} if (traceparent := TRACEPARENT.get()) else headers
 
 
 def json_bytes(body: Mapping[str, Any]) -> bytes:

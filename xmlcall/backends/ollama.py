@@ -23,7 +23,7 @@ from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailabl
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .base import Capabilities, Relayed
 from .fingerprint import of_digest
-from .http import READ_SECONDS, http_errors, json_bytes, status_error, timeouts
+from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
 from .ollama_wire import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from .openai_wire import read_error
 
@@ -130,7 +130,7 @@ class OllamaBackend:
         """Pass a request on as it is (see `Relaying`)."""
         if self._network is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        headers = json_headers()
         if key := os.environ.get("OLLAMA_API_KEY"):
             headers["Authorization"] = f"Bearer {key}"
         client = httpx.AsyncClient(
@@ -206,9 +206,8 @@ class OllamaBackend:
         if self._network is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
         transport = _Wire(self._network, content)
-        headers = {"Accept-Encoding": "identity"}  # a stream must not wait in a compressor
         return ollama.AsyncClient(
-            self._host, transport=transport, timeout=httpx.Timeout(**timeouts(self._timeout)), headers=headers
+            self._host, transport=transport, timeout=httpx.Timeout(**timeouts(self._timeout)), headers=json_headers()
         )
 
     @contextmanager

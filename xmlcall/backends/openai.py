@@ -27,7 +27,17 @@ from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
 from .fingerprint import of_name, of_template
-from .http import READ_SECONDS, http_errors, is_loopback, json_bytes, plain_address, retry_after, status_error, timeouts
+from .http import (
+    READ_SECONDS,
+    http_errors,
+    is_loopback,
+    json_bytes,
+    json_headers,
+    plain_address,
+    retry_after,
+    status_error,
+    timeouts,
+)
 from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from .sse import EventDecoder
 
@@ -237,9 +247,7 @@ class OpenAIBackend:
         if self._client is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
         url = self._url.copy_with(path=path)
-        # Uncompressed: a stream must not wait in a compressor, and a short answer cannot unpack into a huge one.
-        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-        return self._client.stream(method, url, content=content, headers=headers)
+        return self._client.stream(method, url, content=content, headers=json_headers())
 
     async def _json(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, Any]]:
         """Ask for a JSON object; `{"message": text}` if something else comes."""

@@ -1,10 +1,7 @@
 """`xmlcall serve`: the proxy as a program."""
 
 import argparse
-import asyncio
-import logging
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +22,7 @@ from .options import (
     number,
 )
 from .serve_engines import announce, serve
+from .serve_observed import add_observed_options, start_log
 from .serve_page import add_page_options
 from .serve_settings import HOST, PORT, Serving, serving_of
 from .workers import run_workers
@@ -89,6 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_network_options(parser.add_argument_group("who may call"))
     _add_many(parser.add_argument_group("many models, keys and processes"))
     add_page_options(parser.add_argument_group("what is recorded"))
+    add_observed_options(parser.add_argument_group("how it is seen from outside"))
 
 
 def _add_network_options(network: argparse._ArgumentGroup) -> None:
@@ -157,7 +156,7 @@ def execute(options: argparse.Namespace) -> int:
     if (options.allow or options.policy) and not options.mcp:
         option = "--allow names" if options.allow else "--policy has rules about"
         raise UsageError(f"{option} tools of servers: give them with --mcp")
-    _prepare_logs()
+    start_log(serving.log_format)
     with listening(serving.host, serving.port) as listener:
         if serving.workers == 1:
             return run_async(serve(options, serving, listener, partial(announce, listener)))
@@ -170,16 +169,3 @@ def execute(options: argparse.Namespace) -> int:
 def _work(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[], None]) -> int:
     """Be a worker; its failure is told as that of the command."""
     return guarded(lambda: run_async(serve(options, serving, listener, lambda _: ready())))
-
-
-def _prepare_logs() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    for noisy in ("httpx", "httpx2", "httpcore2", "mcp"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every caller that left
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-
-
-def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Leave out the traceback of each answer that the end of the server broke off."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

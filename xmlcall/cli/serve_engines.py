@@ -16,6 +16,7 @@ from .notices import model_notices
 from .options import asking_of, constrain_of
 from .plain import visible
 from .profile_option import profile_words, use_profile
+from .serve_observed import observing
 from .serve_page import page_beside, recording
 from .serve_settings import Serving
 from .servers import described, hosts_of, servers_of
@@ -45,6 +46,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
 
     async with contextlib.AsyncExitStack() as stack:
         recorder = await stack.enter_async_context(recording(options, serving.secrets))
+        observer = await stack.enter_async_context(observing(traces=serving.traces, open_metrics=serving.open_metrics))
         own = _own_tools(options, serving)
         store = await stack.enter_async_context(_shared(serving.share))
         more = {
@@ -64,8 +66,13 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
         ready(", ".join(model.name for model in served.models))
         ending = Ending()
-        app = app_of(served, serving.guard, beside=routes, ending=ending)
-        on_stop = recorder.close if recorder else None
+        app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
+
+        def on_stop() -> None:
+            observer.stop()
+            if recorder:
+                recorder.close()
+
         await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin)
     return OK
 

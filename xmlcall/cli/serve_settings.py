@@ -37,6 +37,9 @@ class Serving:
         models: of the settings; without any, `--model` says which.
         guard: who may call.
         config: the file.
+        log_format: `text` or `json`.
+        open_metrics: whether metrics are read without a key.
+        traces: whether requests are traced.
         share: address of the Redis that replicas share; "" for none.
         secrets: that are in no record.
     """
@@ -49,6 +52,9 @@ class Serving:
     guard: "Guard"
     models: "tuple[ModelSettings, ...]" = ()
     config: Path | None = None
+    log_format: str = "text"
+    open_metrics: bool = False
+    traces: bool = False
     share: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -77,6 +83,9 @@ def serving_of(options: argparse.Namespace) -> Serving:
         guard=_guard(options, settings, host, key),
         models=settings.model if settings else (),
         config=options.config,
+        log_format=_first(options.log_format, said and said.log_format, "text"),
+        open_metrics=_first(options.open_metrics, said and said.open_metrics, False),
+        traces=_first(options.traces, said and said.traces, False),
         share=share if share is not None else said.share.get_secret_value() if said and said.share else "",
         secrets=(key,) if key else (),
     )

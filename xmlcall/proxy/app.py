@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,6 +28,8 @@ from .http.exchange import Exchange
 from .http.keys import key_of
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
+from .observed.observer import Observer
+from .observed.probes import outside_routes
 from .sharing.redis import RedisStore
 from .sharing.store import Store
 
@@ -52,6 +55,7 @@ def create_app(
     strict: bool = False,
     tool_tokens: int | None = None,
     share: str | Store | None = None,
+    observer: Observer | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -73,13 +77,14 @@ def create_app(
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
         share: what replicas share: an open store, or the address of a Redis, `redis://host:port`; None keeps it in this process.
+        observer: counts and traces the requests; None counts them and traces none.
 
     Raises:
         UsageError: no such form of model, or no such address.
     """
     store = RedisStore(share) if isinstance(share, str) else share
     asking: dict[str, Any] = {"mode": mode, "dialect": dialect, "family": family, "call_threshold": call_threshold}
-    shown: dict[str, Any] = {"lang": lang, "reminder": reminder, "tool_tokens": tool_tokens}
+    shown: dict[str, Any] = {"lang": lang, "reminder": reminder, "tool_tokens": tool_tokens, "strict": strict}
     engine = Engine(
         connect(model) if isinstance(model, str) else model,
         hosts,
@@ -88,11 +93,14 @@ def create_app(
         allowed=allowed,
         stream_arguments=stream_arguments,
         constrain=constrain,
-        strict=strict,
         store=store,
     )
-    guard = Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(allowed_hosts))
-    return app_of(serving(engine), guard, lifespan=_opening(engine, store if isinstance(share, str) else None))
+    guard = _guard(api_key, origins, allowed_hosts)
+    return app_of(serving(engine), guard, lifespan=_opening(engine, store if isinstance(share, str) else None), observer=observer)
+
+
+def _guard(api_key: str, origins: Iterable[str], hosts: Iterable[str]) -> Guard:
+    return Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(hosts))
 
 
 def _opening(engine: Engine, store: Store | None) -> Lifespan[Starlette]:
@@ -111,6 +119,7 @@ def app_of(
     lifespan: Lifespan[Starlette] | None = None,
     beside: Iterable[BaseRoute] = (),
     ending: Ending | None = None,
+    observer: Observer | None = None,
 ) -> Starlette:
     """Make the app of open models.
 
@@ -120,11 +129,13 @@ def app_of(
         lifespan: opens the models; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
         ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
+        observer: counts and traces the requests; None counts them and traces none.
     """
-    ending = ending or Ending()
+    ending, observer = ending or Ending(), observer or Observer()
 
     def route(path: str, method: str, answer: Responder) -> Route:
-        return Route(path, Handler(served, guard, format_of(path), answer, ending), methods=[method, "OPTIONS"])
+        observed = partial(observer.begin, endpoint=path)
+        return Route(path, Handler(served, guard, format_of(path), answer, ending, observed), methods=[method, "OPTIONS"])
 
     async def describe(caller: Caller, request: Request, exchange: Exchange) -> None:
         await exchange.json(description())
@@ -132,6 +143,7 @@ def app_of(
     async def not_here(request: Request, error: Exception) -> Response:
         """Write Starlette's own 404 and 405 in the caller's format."""
         assert isinstance(error, HTTPException)
+        observer.missed(request, error.status_code)
         try:
             guard.check(request.headers)
         except ApiError as refusal:
@@ -142,7 +154,12 @@ def app_of(
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
-        routes=[*routes, route("/openapi.json", "GET", describe), *beside],
+        routes=[
+            *routes,
+            route("/openapi.json", "GET", describe),
+            *outside_routes(observer, guard, [model.engine for model in served.models]),
+            *beside,
+        ],
         lifespan=lifespan,
         middleware=[] if served.engine.strict else [Middleware(TolerantPaths)],
         exception_handlers={HTTPException: not_here},

@@ -111,6 +111,9 @@ class ServeSettings(BaseModel):
     grace: float | None = Field(default=None, ge=0)
     share: SecretStr | None = None
     wait: float | None = Field(default=None, ge=0)
+    log_format: Literal["text", "json"] | None = None
+    open_metrics: bool | None = None
+    traces: bool | None = None
     workers: int | None = Field(default=None, ge=1, le=256)
     allow_origin: tuple[str, ...] = ()
     allow_host: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ from .structured_output import formed, wordless
 
 if TYPE_CHECKING:
     from ...turns.recorder import Recorder
-    from .recording import Recording
+    from ..observed.hearing import Hearing
 
 __all__ = ["Engine", "ProxyMode"]
 
@@ -220,14 +220,14 @@ class Engine:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def respond(
-        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Recording | None" = None
+        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Hearing | None" = None
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer a request.
 
         Args:
             request: from a wire format.
             is_streamed: the caller sees events as they come; if not, arguments come whole.
-            recording: of the request, if it is recorded.
+            recording: hears what happens, if anybody wants to.
 
         Yields:
             Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
@@ -275,18 +275,16 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
-    def _backend(self, recording: "Recording | None") -> Backend:
-        """Return the model as it is asked: with what fits, and told to the recording as it goes out."""
-        if recording is None:
-            return self._fitted(self.backend)
-        return self._fitted(self.backend, on_sent=recording.prompt, on_text=recording.texts.append)
+    def _backend(self, recording: "Hearing | None") -> Backend:
+        """Return the model as it is asked: with what fits, and heard as it goes out."""
+        return self._fitted(self.backend) if recording is None else recording.backend(self.backend, self._fitted)
 
     async def _text(
         self,
         request: ChatRequest,
         begun: str,
         offered: tuple[Tool, ...],
-        recording: "Recording | None",
+        recording: "Hearing | None",
         *,
         stream_arguments: bool,
     ) -> AsyncGenerator[ResponseEvent]:
@@ -365,7 +363,7 @@ class Engine:
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
     def _constrained(
-        self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Recording | None"
+        self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Hearing | None"
     ) -> AsyncGenerator[ResponseEvent]:
         """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
         request = turn.first.request
@@ -423,7 +421,7 @@ class Engine:
         return replace(self._format, parallel=request.parallel)
 
     def _plain(
-        self, request: ChatRequest, begun: str, known: Known, recording: "Recording | None"
+        self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None"
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
         backend = self._backend(recording)
@@ -442,7 +440,7 @@ class Engine:
             return continued_or(plain_answer(backend, with_beginning(completion, begun), recording), asked)
         return asked()
 
-    def _natively(self, request: ChatRequest, recording: "Recording | None") -> AsyncGenerator[ResponseEvent]:
+    def _natively(self, request: ChatRequest, recording: "Hearing | None") -> AsyncGenerator[ResponseEvent]:
         """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
         catalog, words = self._catalogs.with_words(request.tools)
         completion = self._completion(request, tuple(system_first(request.messages)))

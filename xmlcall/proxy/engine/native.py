@@ -16,20 +16,20 @@ from ...types.events import Event, ReasoningDelta, TextDelta
 from ..formats.contract import ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 
 if TYPE_CHECKING:
-    from .recording import Recording
+    from ..observed.hearing import Hearing
 
 __all__ = ["WithWholeMessages", "plain_answer"]
 
 
 async def plain_answer(
-    backend: Backend, completion: CompletionRequest, recording: "Recording | None" = None, *, number: int = 1
+    backend: Backend, completion: CompletionRequest, recording: "Hearing | None" = None, *, number: int = 1
 ) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer without tools.
 
     Args:
         backend: open.
         completion: how to generate.
-        recording: told each event, if the request is recorded.
+        recording: told each event, if anybody wants to hear.
         number: of the reply in its turn.
 
     Raises:
@@ -49,7 +49,7 @@ async def plain_answer(
                 yield piece
 
 
-def _record(recording: "Recording", event: Event | PromptProgress | Generated, number: int) -> None:
+def _record(recording: "Hearing", event: Event | PromptProgress | Generated, number: int) -> None:
     if not isinstance(event, Generated):
         recording.note(event)
         return

@@ -27,7 +27,7 @@ from .call_stream import Sender, broken_off
 from .own_rounds import OwnRounds
 
 if TYPE_CHECKING:
-    from .recording import Recording
+    from ..observed.hearing import Hearing
 
 __all__ = ["prompted_answer"]
 
@@ -52,7 +52,7 @@ async def prompted_answer(
     *,
     is_strict: bool,
     keep: Callable[[OwnRounds], Awaitable[None]] | None = None,
-    recording: "Recording | None" = None,
+    recording: "Hearing | None" = None,
 ) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
 
@@ -61,7 +61,7 @@ async def prompted_answer(
         sender: of the calls that the caller gets.
         is_strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
         keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
-        recording: told each event, if the request is recorded.
+        recording: told each event, if anybody wants to hear.
 
     Yields:
         Events for the caller, the end of the answer last.

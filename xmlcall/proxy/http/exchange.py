@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Send
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
+from ..observed.observer import Observing, unobserved
 from .ending import Ending
 
 if TYPE_CHECKING:
@@ -110,10 +111,18 @@ class Exchange:
         form: the caller's wire format.
         headers: that every answer carries.
         ending: of all answers of the server.
+        observing: counts and traces the request; None if nobody does.
     """
 
     def __init__(
-        self, receive: Receive, send: Send, form: Format, headers: Headers = (), *, ending: Ending | None = None
+        self,
+        receive: Receive,
+        send: Send,
+        form: Format,
+        headers: Headers = (),
+        *,
+        ending: Ending | None = None,
+        observing: Observing | None = None,
     ) -> None:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
@@ -124,6 +133,7 @@ class Exchange:
         self.error: ApiError | None = None  # that the caller was told, or would have been
         self.has_left = False  # the caller did, before its answer was whole
         self.recording: Recording | None = None
+        self.observing = observing or unobserved()
 
     async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Write events as they come, until the last one, an error, or the caller's leaving."""
@@ -256,6 +266,8 @@ class Exchange:
 
     async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
         self.status = status
+        if media_type.startswith((_EVENTS, _LINES)):
+            self.observing.stream_began()
         own = ((b"content-type", media_type.encode("latin-1", "replace")), *headers, *self._headers)
         await self._say({"type": "http.response.start", "status": status, "headers": list(own)})
 

@@ -31,6 +31,9 @@ from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
+from ..observed.hearing import Hearing
+from ..observed.model_request import relaying
+from ..observed.observer import Observing
 from .access import Guard
 from .callers import Caller, Served
 from .counting import counted, counted_bytes
@@ -106,18 +109,31 @@ class Handler:
         form: in which errors are written.
         answer: does the rest.
         ending: of all answers of the server.
+        observed: hears what each request does, from its beginning.
     """
 
-    def __init__(self, served: Served, guard: Guard, form: Format, answer: "Responder", ending: Ending) -> None:
+    def __init__(
+        self,
+        served: Served,
+        guard: Guard,
+        form: Format,
+        answer: "Responder",
+        ending: Ending,
+        observed: Callable[[Request], Observing],
+    ) -> None:
         self._served, self._guard, self._form, self._answer, self._ending = served, guard, form, answer, ending
+        self._observed = observed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
-        exchange = Exchange(receive, send, self._form, self._guard.cors(request.headers.get("origin")), ending=self._ending)
+        observing, headers = self._observed(request), self._guard.cors(request.headers.get("origin"))
+        exchange = Exchange(receive, send, self._form, headers, ending=self._ending, observing=observing)
         try:
             is_preflight = request.method == "OPTIONS"
             key = self._guard.check(request.headers, is_preflight=is_preflight)
+            if key is not None:
+                observing.admitted(key.name)
             if is_preflight:
                 await exchange.json({})
             else:
@@ -130,9 +146,11 @@ class Handler:
                 await exchange.fail(failed)
         finally:
             exchange.recorded()
+            facts = observing.over(status=exchange.status, error=exchange.error, has_left=exchange.has_left)
         failure = f": {exchange.failure}" if exchange.failure else ""
         path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
-        log.info("%s %s %s, %.2f s%s", request.method, path, exchange.status, time.monotonic() - started, failure)
+        line = (request.method, path, exchange.status, time.monotonic() - started, failure)
+        log.info("%s %s %s, %.2f s%s", *line, extra={"facts": {**facts, "path": path}})
 
 
 Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
@@ -146,17 +164,20 @@ def asking(question: Question) -> Responder:
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
+        observing = exchange.observing
         content = await _content(request)
         data = _data(content)
         model = caller.model(data.get("model"))
         engine = model.engine
+        observing.asked(model.name)
         if recording is not None:
             recording.is_about(model.name)
         taken = await caller.take(model, content, data)
         if opened := await _relayed(engine, question, content, data):
             if recording is not None:
                 recording.relayed(data, question.form.name)
-            await exchange.relay(counted_bytes(_told_in_our_words(opened, question, data), taken, len(content)))
+            passed = relaying(opened, observing, engine.backend.capabilities.server)
+            await exchange.relay(counted_bytes(_told_in_our_words(passed, question, data), taken, len(content)))
             return
         if not question.is_answered:
             raise _missing(question.path)
@@ -169,7 +190,8 @@ def asking(question: Question) -> Responder:
             return
         if recording is not None:
             recording.asked(chat)
-        events = counted(engine.respond(chat, is_streamed=asked.stream, recording=recording), taken)
+        heard = Hearing(observing, recording)
+        events = counted(engine.respond(chat, is_streamed=asked.stream, recording=heard), taken)
         await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
     return answer
@@ -450,6 +472,5 @@ ENDPOINTS: Final = (
     Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: ollama_info.version())),
     Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
     Endpoint(path="/props", method="GET", answer=_props),
-    Endpoint(path="/health", method="GET", answer=_alive),
     Endpoint(path="/", method="GET", answer=_alive),
 )

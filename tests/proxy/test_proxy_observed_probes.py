@@ -1,0 +1,114 @@
+"""`/health` says that the process lives, `/ready` that its model server answers."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from observed_harness import observed
+from servers.fake_ollama import FakeOllama
+from servers.fake_openai import FakeOpenAI, llama_props
+from servers.run_server import Stage, run_server
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from xmlcall.backends.base import Backend
+from xmlcall.backends.connect import connect
+from xmlcall.backends.ollama import OllamaBackend
+from xmlcall.proxy.http.access import Guard
+from xmlcall.proxy.http.keys import key_of
+from xmlcall.proxy.observed import probes
+from xmlcall.proxy.observed.observer import Observer
+
+KEY = "secret-5d1c"
+POD = {"host": "10.1.2.3:8485"}  # as the kubelet asks
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+async def test_probes_need_no_key_and_no_name(path: str) -> None:
+    async with observed(guard=Guard(keys=(key_of(KEY),))) as client:
+        told = await client.get(path, headers=POD)
+        assert (told.status_code, told.json()) == (200, {"status": "ok" if path == "/health" else "ready"})
+        assert (await client.head(path)).status_code == 200
+        assert (await client.get(path, headers={"origin": "http://evil.example"})).status_code == 403
+        assert (await client.get("/", headers={"authorization": f"Bearer {KEY}"})).json()["model"] == "scripted"
+
+
+async def test_a_proxy_that_stops_is_not_ready() -> None:
+    observer = Observer()
+    async with observed(observer=observer) as client:
+        assert (await client.get("/ready")).status_code == 200
+        observer.stop()
+        told = await client.get("/ready")
+        assert (told.status_code, told.json()) == (503, {"status": "the server is about to stop"})
+        assert (await client.get("/health")).status_code == 200
+
+
+class Health:
+    """llama.cpp's `/v1/health`: 503 while it loads, an endless wait if it is stuck."""
+
+    def __init__(self, fake: FakeOpenAI) -> None:
+        self.fake, self.status, self.asked, self.wait = fake, 200, 0, 0.0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/v1/health":
+            await self.fake.app(scope, receive, send)
+            return
+        self.asked += 1
+        await Request(scope, receive).body()
+        await asyncio.sleep(self.wait)
+        await JSONResponse({"status": "ok"}, self.status)(scope, receive, send)
+
+
+@pytest.fixture
+async def health(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[Health, Any]]:
+    monkeypatch.setattr(probes, "KEPT_SECONDS", 0.2)
+    server = Health(FakeOpenAI(props=llama_props()))
+    with run_server(server) as url:
+        async with observed(connect(f"{url}/v1")) as client:
+            yield server, client
+
+
+async def test_a_model_that_loads_is_not_ready(health: tuple[Health, Any]) -> None:
+    server, client = health
+    server.status = 503
+    told = await client.get("/ready")
+    assert (told.status_code, told.json()) == (503, {"status": "the model server does not answer"})
+    server.status = 200
+    await asyncio.sleep(0.3)
+    assert (await client.get("/ready")).status_code == 200
+
+
+async def test_many_who_ask_at_once_cost_one_question(health: tuple[Health, Any]) -> None:
+    server, client = health
+    await asyncio.gather(*(client.get("/ready") for _ in range(20)))
+    assert server.asked == 1
+
+
+async def test_a_model_server_that_is_stuck_is_not_waited_for(
+    health: tuple[Health, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "WAIT_SECONDS", 0.2)
+    server, client = health
+    server.wait = 2.0
+    begun = time.monotonic()
+    assert (await client.get("/ready")).status_code == 503
+    assert time.monotonic() - begun < 1.5
+
+
+@pytest.mark.parametrize("kind", ["openai", "ollama"])
+async def test_a_model_server_that_is_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "KEPT_SECONDS", 0.0)
+    stage = Stage()
+    stage.app = FakeOpenAI().app if kind == "openai" else FakeOllama().app
+    statuses = []
+    with run_server(stage) as url:
+        backend: Backend = connect(f"{url}/v1") if kind == "openai" else OllamaBackend("tiny", host=url)
+        async with observed(backend) as client:
+            statuses.append((await client.get("/ready")).status_code)
+            stage.app = JSONResponse({"error": "no"}, 401)  # it is there, whatever it says
+            statuses.append((await client.get("/ready")).status_code)
+            stage.app = JSONResponse({"error": "no"}, 502)
+            statuses.append((await client.get("/ready")).status_code)
+    assert statuses == [200, 200, 503]

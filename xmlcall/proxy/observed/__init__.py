@@ -1,0 +1,1 @@
+"""The proxy seen from outside: metrics, traces, probes and a log that programs read."""

@@ -1,0 +1,219 @@
+"""Requests to the model server, as the proxy's metrics and traces see them: how they end, and what they take.
+
+A request through the engine is a stream of chunks. One that is passed on is a stream of bytes: these are read for the first token
+while they pass, and for the token counts at their end, of which the last bytes are kept.
+"""
+
+import json
+import re
+import time
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ...backends.base import Backend, KeptOpen, Relayed
+from ...backends.http import TRACEPARENT
+from ...backends.openai_wire import count, mapping, usage_of
+from ...errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
+from ...types.completion import Chunk, CompletionRequest, Usage
+from .spans import ModelSpan
+
+if TYPE_CHECKING:
+    from .observer import Observing
+
+__all__ = ["ModelRequest", "ObservedBackend", "relaying"]
+
+TAIL: Final = 65_536  # bytes of an answer that is passed on: the counts are in the last event, or behind a whole answer
+_STREAMS: Final = ("text/event-stream", "application/x-ndjson")
+# A piece of text or thinking that is not empty, in any of the formats.
+_FIRST: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
+_COUNTS: Final = re.compile(rb'"(?:usage|timings|prompt_eval_count)"')
+
+_RESULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (ContextOverflow, "context_overflow"),
+    (BackendUnavailable, "unavailable"),
+    (BackendStatusError, "refused"),
+    (BackendProtocolError, "protocol_error"),
+    (GeneratorExit, "closed"),
+    (CancelledError, "closed"),
+)
+
+
+def result_of(error: BaseException) -> str:
+    """Return how a request failed, as a word for a label.
+
+    Args:
+        error: that ended it.
+    """
+    return next((word for kind, word in _RESULTS if isinstance(error, kind)), "failed")
+
+
+class ModelRequest:
+    """A request to the model server, from its beginning to its end.
+
+    Args:
+        observing: the request that it is for.
+        span: of it.
+    """
+
+    def __init__(self, observing: "Observing", span: ModelSpan) -> None:
+        self._observing, self._span = observing, span
+        self._started = time.monotonic()
+        self._has_begun = False
+        self.usage: Usage | None = None
+        self.finish_reason = ""
+        self._pieces = 0
+        if span.traceparent:
+            TRACEPARENT.set(span.traceparent)
+
+    def begun(self, *, is_reply: bool = True) -> None:
+        """Note the first piece of what the model writes; later ones say nothing new.
+
+        Args:
+            is_reply: it belongs to the answer, and not to a question about it.
+        """
+        if self._has_begun:
+            return
+        self._has_begun = True
+        self._span.first_chunk(time.monotonic() - self._started)
+        if is_reply:
+            self._observing.token()
+
+    def take(self, chunk: Chunk) -> None:
+        """Note a chunk of a reply."""
+        if chunk.text or chunk.reasoning:
+            self._pieces += 1
+        self.usage = chunk.usage or self.usage
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+
+    def over(self, result: str = "ok") -> None:
+        """Note the end.
+
+        Args:
+            result: `ok` or how it failed.
+        """
+        usage = self.usage
+        if self._pieces and (usage is None or usage.completion_tokens is None):  # as most servers send them, a token each
+            usage = replace(usage or Usage(), completion_tokens=self._pieces, is_estimated=True)
+        failure = "" if result in ("ok", "closed") else result
+        self._span.over(usage=usage, finish_reason=self.finish_reason, failure=failure)
+        self._observing.model_answered(result, usage)
+        if self._span.traceparent:
+            TRACEPARENT.set("")
+
+
+class ObservedBackend(KeptOpen):
+    """A backend whose requests are noted.
+
+    Args:
+        backend: open.
+        observing: the request that they are for.
+    """
+
+    def __init__(self, backend: Backend, observing: "Observing") -> None:
+        super().__init__(backend)
+        self._observing = observing
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        asked, is_reply = self._observing.model_asked(self.capabilities.server), not request.top_logprobs
+        has_begun, result = False, "ok"
+        take = asked.take
+        try:
+            async with aclosing(self._backend.stream(request)) as chunks:
+                async for chunk in chunks:
+                    if chunk.progress is None:
+                        if not has_begun:
+                            asked.begun(is_reply=is_reply)
+                            has_begun = True
+                        take(chunk)
+                    yield chunk
+        except BaseException as error:
+            result = result_of(error)
+            raise
+        finally:
+            asked.over(result)
+
+
+# -- answers that are passed on ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def relaying(opened: AbstractAsyncContextManager[Relayed], observing: "Observing", provider: str) -> AsyncIterator[Relayed]:
+    """Note a request to the model server whose answer is passed on byte for byte.
+
+    Args:
+        opened: the answer.
+        observing: the request that it is for.
+        provider: what kind of server it is.
+
+    Raises:
+        BackendError: as the answer does.
+    """
+    asked, result = observing.model_asked(provider), "ok"
+    tail = _Tail()
+    try:
+        async with opened as relayed:
+            result = "refused" if relayed.status >= 400 else "ok"
+            tail.is_stream = relayed.media_type.startswith(_STREAMS)
+            yield replace(relayed, chunks=_watched(relayed.chunks, tail, asked))
+    except BaseException as error:
+        result = result if result == "refused" else result_of(error)
+        raise
+    finally:
+        if result != "refused":
+            asked.usage = tail.usage()
+        asked.over(result)
+
+
+async def _watched(chunks: AsyncIterator[bytes], tail: "_Tail", asked: ModelRequest) -> AsyncIterator[bytes]:
+    is_awaited = tail.is_stream
+    async for chunk in chunks:
+        if is_awaited and _FIRST.search(chunk):
+            asked.begun()
+            is_awaited = False
+        tail.keep(chunk)
+        yield chunk
+
+
+class _Tail:
+    """The last bytes of an answer.
+
+    Attributes:
+        is_stream: the answer comes in pieces that are JSON each, and not as one object.
+    """
+
+    def __init__(self) -> None:
+        self.is_stream = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._is_whole = True
+
+    def keep(self, piece: bytes) -> None:
+        """Keep a piece, and forget what is too far from the end."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > 2 * TAIL:  # seldom, so that each byte is copied once or twice
+            kept = b"".join(self._pieces)[-TAIL:]
+            self._pieces, self._size, self._is_whole = [kept], len(kept), False
+
+    def usage(self) -> Usage | None:
+        """Read the token counts; None if the server told none, or told them too far from the end."""
+        data = b"".join(self._pieces)
+        if not self.is_stream:
+            return _counts(data) if self._is_whole else None
+        lines = (line for line in reversed(data.splitlines()) if _COUNTS.search(line))
+        return next((usage for line in lines if (usage := _counts(line.removeprefix(b"data:"))) is not None), None)
+
+
+def _counts(text: bytes) -> Usage | None:
+    try:
+        data: Mapping[str, Any] = mapping(json.loads(text))
+    except (ValueError, RecursionError):  # the model server's words are passed on whatever they are
+        return None
+    if usage := usage_of(data):
+        return usage
+    prompt, completion = count(data.get("prompt_eval_count")), count(data.get("eval_count"))
+    return None if prompt is None and completion is None else Usage(prompt_tokens=prompt, completion_tokens=completion)

@@ -1,0 +1,285 @@
+"""What one request of the proxy does, for metrics, traces and the log.
+
+An app has one `Observer`. It makes an `Observing` for each request, which the layers tell what happens: `Handler` the beginning
+and the end, `Exchange` that a stream has begun, the engine each event of the turn and each request to the model. Nothing here
+keeps a word of a conversation, an argument or a header.
+
+What comes with every token has to cost next to nothing: an event of a kind that nobody counts is looked up in a table and let go.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ...agent.events import CallDenied, CallFinished, CallStarted, LoopEvent, TurnEnded
+from ...types.calls import InvalidCall
+from ...types.completion import Usage
+from . import metrics as counted
+from .metrics import Metrics, Row, metrics_of_process
+from .model_request import ModelRequest, ObservedBackend
+from .spans import LEFT, NoSpans, RequestSpans, Tracing, no_tracing
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ...backends.base import Backend
+    from ..formats.contract import ApiError
+
+__all__ = ["Observer", "Observing", "unobserved"]
+
+LEFT_STATUS: Final = 499  # as nginx names it: the caller left before it got a status
+PASSED_ON: Final = "passed_on"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+# What the GenAI semantic conventions of OpenTelemetry call the question; all others that ask a model are chats.
+_OPERATIONS: Final = {
+    "/v1/completions": "text_completion",
+    "/api/generate": "text_completion",
+    "/v1/embeddings": "embeddings",
+    "/api/embed": "embeddings",
+    "/api/embeddings": "embeddings",
+    "/v1/rerank": "retrieval",
+}
+
+
+class Observing:
+    """What one request does.
+
+    Args:
+        metrics: in which it counts.
+        spans: of its trace.
+        endpoint: template of its route.
+        method: of HTTP.
+
+    Attributes:
+        key: name of the key that the caller sent; "" for none, or one without a name.
+        model: that was asked; "" before one was chosen.
+        usage: of all requests to the model.
+    """
+
+    def __init__(self, metrics: Metrics, spans: RequestSpans, *, endpoint: str, method: str) -> None:
+        self.key, self.model, self.usage = "", "", Usage()
+        self._metrics, self._spans, self._endpoint, self._method = metrics, spans, endpoint, method
+        self._operation = _OPERATIONS.get(endpoint, "chat")
+        self._started = time.monotonic()
+        self._finish_reason = ""
+        self._is_stream = self._has_token = False
+        metrics.add(counted.OPEN_REQUESTS)
+
+    # -- how it goes -----------------------------------------------------------------------------------------------------
+
+    def admitted(self, key: str) -> None:
+        """Note under which name the caller's key is known.
+
+        Args:
+            key: the name, never the key itself.
+        """
+        self.key = key
+
+    def asked(self, model: str) -> None:
+        """Note which model is asked.
+
+        Args:
+            model: its name as configured, not as the caller wrote it.
+        """
+        self.model = model
+
+    def stream_began(self) -> None:
+        """Note that the answer is streamed."""
+        if not self._is_stream:
+            self._is_stream = True
+            self._metrics.add(counted.OPEN_STREAMS)
+
+    def model_asked(self, provider: str) -> ModelRequest:
+        """Begin a request to the model server.
+
+        Args:
+            provider: what kind of server it is.
+        """
+        return ModelRequest(self, self._spans.model_asked(self.model, provider, operation=self._operation))
+
+    def around(self, backend: "Backend") -> "Backend":
+        """Return a backend whose requests are noted.
+
+        Args:
+            backend: open.
+        """
+        return ObservedBackend(backend, self)
+
+    def token(self) -> None:
+        """Note that the model has written something; the first one counts."""
+        if not self._has_token:
+            self._has_token = True
+            self._metrics.observe(counted.FIRST_TOKEN_SECONDS, time.monotonic() - self._started, self.model)
+
+    def model_answered(self, result: str, usage: Usage | None) -> None:
+        """Note the end of a request to the model server.
+
+        Args:
+            result: `ok` or how it failed.
+            usage: of it, as far as it is known.
+        """
+        self._metrics.add(counted.MODEL_REQUESTS, self.model, result)
+        if usage is None:
+            return
+        self.usage = self.usage + usage
+        for row, tokens in (
+            (counted.PROMPT_TOKENS, usage.prompt_tokens),
+            (counted.CACHED_TOKENS, usage.cached_tokens),
+            (counted.COMPLETION_TOKENS, usage.completion_tokens),
+        ):
+            if tokens:
+                self._metrics.add(row, self.model, self.key, amount=tokens)
+
+    def note(self, event: LoopEvent) -> None:
+        """Note an event of the turn.
+
+        Args:
+            event: any.
+        """
+        heard = _HEARD.get(type(event))
+        if heard is not None:
+            heard(self, event)
+
+    def _turn_ended(self, event: TurnEnded) -> None:
+        metrics, model, reply = self._metrics, self.model, event.reply
+        self._finish_reason = reply.finish_reason
+        for call in reply.calls:
+            outcome = "invalid" if isinstance(call, InvalidCall) else "repaired" if call.repairs else "bound"
+            metrics.add(counted.CALLS, model, outcome)
+            for issue in call.issues if isinstance(call, InvalidCall) else ():
+                metrics.add(counted.ISSUES, model, issue.code)
+        for repair in reply.repairs:
+            metrics.add(counted.REPAIRS, model, repair.code)
+
+    def _tool_began(self, event: CallStarted) -> None:
+        self._spans.tool_began(event.call.id, event.call.name)
+
+    def _tool_over(self, event: CallFinished) -> None:
+        result = "failed" if event.failure else "error" if event.result.is_error else "ok"
+        self._metrics.add(counted.TOOL_RUNS, self.model, result)
+        self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
+
+    def _tool_denied(self, event: CallDenied) -> None:
+        self._metrics.add(counted.TOOL_RUNS, self.model, "denied")
+
+    # -- how it ends -----------------------------------------------------------------------------------------------------
+
+    def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
+        """Note the end of the request.
+
+        Args:
+            status: of HTTP; 0 if the caller left before it got one.
+            error: that the caller was told, if one was.
+            has_left: the caller left before the end.
+
+        Returns:
+            What the log says of it, besides its path.
+        """
+        seconds, shown = time.monotonic() - self._started, status or LEFT_STATUS
+        code = (error.code or error.kind) if error else PASSED_ON if status >= 400 else ""
+        metrics = self._metrics
+        metrics.add(counted.OPEN_REQUESTS, amount=-1)
+        if self._is_stream:
+            metrics.add(counted.OPEN_STREAMS, amount=-1)
+        metrics.add(counted.REQUESTS, self._endpoint, self._method, str(shown), self.model, self.key)
+        metrics.observe(counted.REQUEST_SECONDS, seconds, self._endpoint, self.model)
+        if code:
+            metrics.add(counted.REFUSALS, self.model, code)
+        failure = code or (LEFT if has_left else "")
+        self._spans.over(
+            model=self.model,
+            operation=self._operation if self.model else "",
+            status=shown,
+            usage=self.usage,
+            finish_reason=self._finish_reason,
+            failure=failure,
+        )
+        return self._facts(shown, seconds, failure)
+
+    def _facts(self, status: int, seconds: float, failure: str) -> dict[str, Any]:
+        usage = self.usage
+        tokens = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cached": usage.cached_tokens}
+        facts = {
+            "event": "request",
+            "method": self._method,
+            "endpoint": self._endpoint,
+            "status": status,
+            "seconds": round(seconds, 4),
+            "model": self.model,
+            "key": self.key,
+            "tokens": {name: count for name, count in tokens.items() if count is not None},
+            "trace_id": self._spans.trace_id,
+            "error": failure,
+        }
+        return {name: value for name, value in facts.items() if value not in ("", {})}
+
+
+_HEARD: Final[Mapping[type, Any]] = {
+    TurnEnded: Observing._turn_ended,
+    CallStarted: Observing._tool_began,
+    CallFinished: Observing._tool_over,
+    CallDenied: Observing._tool_denied,
+}
+
+
+class Observer:
+    """What all requests of an app do.
+
+    Args:
+        metrics: in which they count; None makes some (see `metrics_of_process`).
+        tracing: begins the spans of a request.
+        open_metrics: whether metrics are read without a key.
+
+    Attributes:
+        is_stopping: whether the app is about to end, so that nobody should send requests here any more.
+    """
+
+    def __init__(self, metrics: Metrics | None = None, tracing: Tracing = no_tracing, *, open_metrics: bool = False) -> None:
+        self.metrics = metrics or metrics_of_process()
+        self.open_metrics = open_metrics
+        self.is_stopping = False
+        self._tracing = tracing
+
+    def begin(self, request: "Request", endpoint: str) -> Observing:
+        """Begin a request.
+
+        Args:
+            request: of which the method and the header `traceparent` are read.
+            endpoint: template of the route.
+        """
+        method = request.method if request.method in _METHODS else counted.OTHER
+        spans = self._tracing(request.headers, method=method, endpoint=endpoint)
+        return Observing(self.metrics, spans, endpoint=endpoint, method=method)
+
+    def missed(self, request: "Request", status: int) -> None:
+        """Note a request for a path that there is not, or by another method.
+
+        Args:
+            request: which.
+            status: of HTTP.
+        """
+        method = request.method if request.method in _METHODS else counted.OTHER
+        self.metrics.add(counted.REQUESTS, counted.OTHER, method, str(status), "", "")
+
+    def stop(self) -> None:
+        """Say from now on that the app is not ready, whatever it is asked."""
+        self.is_stopping = True
+
+
+class _Nowhere(Metrics):
+    """Metrics that count nothing."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, row: Row, *values: str, amount: float = 1) -> None: ...
+
+    def observe(self, row: Row, seconds: float, *values: str) -> None: ...
+
+
+_NOWHERE: Final = _Nowhere()
+
+
+def unobserved() -> Observing:
+    """Return what a request tells of which nobody wants to hear."""
+    return Observing(_NOWHERE, NoSpans({}), endpoint="", method="")

@@ -1,0 +1,120 @@
+"""What is asked of the proxy by those that watch over it: `/health`, `/ready` and `/metrics`.
+
+Probes of orchestrators send no key, and the address of a container as `Host`. So `/health` and `/ready` take every `Host`: a page
+that was rebound to this address learns that something runs here, and nothing else. What browsers send from other pages is refused
+as everywhere. `/metrics` tells names of models and of keys, and is guarded like a question.
+
+Whether the model answers is asked of its server, in the way that costs it least, and once for all who ask within two seconds. A
+probe waits for one second by default, so the model server has less.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ...backends.base import Relaying
+from ...errors import BackendError
+from ..formats.contract import ApiError
+from .observer import Observer
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..http.access import Guard
+
+__all__ = ["Readiness", "outside_routes"]
+
+KEPT_SECONDS: Final = 2.0  # for which an answer holds
+WAIT_SECONDS: Final = 0.8  # for a model server
+
+# Paths that cost a server nothing. llama.cpp answers /models also while it loads, and 503 to /health.
+_PATHS: Final = {"llama.cpp": "/health", "ollama": "/api/version"}
+_ANY_PATH: Final = "/models"
+
+READY: Final = "ready"
+STOPPING: Final = "the server is about to stop"
+SILENT: Final = "the model server does not answer"
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Readiness:
+    """Whether requests can be answered now.
+
+    Args:
+        observer: knows whether the app is about to stop.
+        engines: whose model servers are asked; one that answers is enough.
+    """
+
+    def __init__(self, observer: Observer, engines: Iterable["Engine"]) -> None:
+        self._observer, self._engines = observer, tuple(engines)
+        self._asking = asyncio.Lock()
+        self._is_ready, self._until = False, 0.0
+
+    async def state(self) -> str:
+        """Return `ready`, or why the app is not."""
+        if self._observer.is_stopping:
+            return STOPPING
+        async with self._asking:  # many may ask at once, and one of them asks for all
+            if time.monotonic() >= self._until:
+                self._is_ready = any(await asyncio.gather(*map(_answers, self._engines)))
+                self._until = time.monotonic() + KEPT_SECONDS
+        return READY if self._is_ready else SILENT
+
+
+async def _answers(engine: "Engine") -> bool:
+    """Ask a model server for nothing; one that refuses the path or the key is there, too."""
+    backend = engine.backend.inner
+    if not isinstance(backend, Relaying):  # it is in this process, and was opened
+        return True
+    path = _PATHS.get(backend.capabilities.server, _ANY_PATH)
+    try:
+        async with asyncio.timeout(WAIT_SECONDS), backend.relay("GET", path) as relayed:
+            return relayed.status < 500
+    except (BackendError, TimeoutError):
+        return False
+
+
+def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine"]) -> list[Route]:
+    """Return the routes of an app.
+
+    Args:
+        observer: of its requests.
+        guard: says which pages may ask, and who may read the metrics.
+        engines: of its models.
+    """
+    readiness = Readiness(observer, engines)
+
+    async def health(request: Request) -> Response:
+        return _refused(request, guard) or _told(200, "ok")
+
+    async def ready(request: Request) -> Response:
+        if refusal := _refused(request, guard):
+            return refusal
+        state = await readiness.state()
+        return _told(200 if state == READY else 503, state)
+
+    async def metrics(request: Request) -> Response:
+        try:
+            guard.check(request.headers, is_preflight=observer.open_metrics)  # those come without a key, too
+        except ApiError as error:
+            return _told(error.status, error.message)
+        body, media_type = observer.metrics.exposition(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": media_type, "cache-control": "no-store"})
+
+    answers: dict[str, Answer] = {"/health": health, "/ready": ready, "/metrics": metrics}
+    return [Route(path, answer, methods=["GET"]) for path, answer in answers.items()]
+
+
+def _refused(request: Request, guard: "Guard") -> Response | None:
+    """Refuse a browser's request from a page that may not call; None if it is none."""
+    origin = request.headers.get("origin")
+    return None if origin is None or guard.allows(origin) else _told(403, "forbidden")
+
+
+def _told(status: int, said: str) -> Response:
+    return JSONResponse({"status": said}, status, headers={"cache-control": "no-store"})

@@ -1,0 +1,160 @@
+"""Spans of OpenTelemetry: the request, each request to the model server in it, and each call of the proxy's own tools.
+
+    POST /v1/chat/completions          SERVER, the caller's trace goes on
+      chat MODEL                       CLIENT, one for each reply; the model server gets its `traceparent`
+      execute_tool TOOL                INTERNAL
+
+Names and attributes are those of the semantic conventions for HTTP and for GenAI (1.3x, still called experimental). The contents
+that these allow (messages, arguments, results) are never set. Of the headers only `traceparent` is read: `tracestate` and
+`baggage` are texts by others, and would travel to wherever spans go.
+
+This module needs the extra `traces`; nothing imports it before traces are asked for.
+"""
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ...types.completion import Usage
+from .spans import LEFT, ModelSpan, RequestSpans
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import TracerProvider as AnyProvider
+
+__all__ = ["Traces", "otlp_provider"]
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_OWN_FAILURE: Final = 500  # of HTTP: what a caller did wrong is no failure of a server's span
+
+
+def otlp_provider() -> TracerProvider:
+    """Return what sends spans by OTLP over HTTP; where to, and how many, the SDK's own variables say (`OTEL_*`)."""
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "xmlcall"}
+    resource = Resource.create({**named, SERVICE_VERSION: version("xmlcall")})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # which would wait for a collector that is gone
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+class Traces:
+    """Begins the spans of requests (see `Tracing`).
+
+    Args:
+        provider: takes the spans.
+    """
+
+    def __init__(self, provider: "AnyProvider") -> None:
+        self._tracer = provider.get_tracer("xmlcall", version("xmlcall"))
+
+    def __call__(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
+        """Begin the span of a request."""
+        caller = _PROPAGATOR.extract({"traceparent": headers.get("traceparent", "")}, Context())
+        attributes = {"http.request.method": method, "http.route": endpoint, "url.scheme": "http"}
+        span = self._tracer.start_span(f"{method} {endpoint}", caller, SpanKind.SERVER, attributes)
+        return _RequestSpans(self._tracer, span)
+
+
+class _RequestSpans:
+    """The spans of one request.
+
+    Args:
+        tracer: makes them.
+        span: of the request.
+    """
+
+    def __init__(self, tracer: "Tracer", span: Span) -> None:
+        self._tracer, self._span = tracer, span
+        self._inside = trace.set_span_in_context(span, Context())
+        self._tools: dict[str, Span] = {}
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace."""
+        return trace.format_trace_id(self._span.get_span_context().trace_id)
+
+    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
+        """Begin a request to the model server."""
+        attributes = _question(model, operation) | {"gen_ai.provider.name": provider}
+        span = self._tracer.start_span(f"{operation} {model}".strip(), self._inside, SpanKind.CLIENT, attributes)
+        return _ModelSpan(span)
+
+    def tool_began(self, call: str, tool: str) -> None:
+        """Begin a call of the proxy's own tools."""
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.id": call,
+            "gen_ai.tool.type": "function",
+        }
+        self._tools[call] = self._tracer.start_span(f"execute_tool {tool}", self._inside, SpanKind.INTERNAL, attributes)
+
+    def tool_over(self, call: str, failure: str) -> None:
+        """End a call."""
+        if span := self._tools.pop(call, None):
+            _end(span, failure, is_failure=bool(failure))
+
+    def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
+        """End the request, and what of it is still open."""
+        for call in tuple(self._tools):
+            self.tool_over(call, "cancelled")
+        self._span.set_attribute("http.response.status_code", status)
+        if model:
+            self._span.set_attributes(_question(model, operation) | _answer(usage, finish_reason))
+        is_failure = failure not in ("", LEFT) and (status >= _OWN_FAILURE or status < 400)  # below 400: it broke in mid-answer
+        _end(self._span, failure, is_failure=is_failure)
+
+
+class _ModelSpan:
+    """A request to the model server.
+
+    Args:
+        span: of it.
+    """
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        context = span.get_span_context()
+        ids = f"{trace.format_trace_id(context.trace_id)}-{trace.format_span_id(context.span_id)}"
+        self.traceparent = f"00-{ids}-{context.trace_flags:02x}" if context.is_valid else ""
+
+    def first_chunk(self, seconds: float) -> None:
+        """Note the first chunk."""
+        self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+
+    def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
+        """Note the end."""
+        self._span.set_attributes(_answer(usage or Usage(), finish_reason))
+        _end(self._span, failure, is_failure=bool(failure))
+
+
+def _question(model: str, operation: str) -> dict[str, Any]:
+    return {"gen_ai.operation.name": operation, "gen_ai.request.model": model}
+
+
+def _answer(usage: Usage, finish_reason: str) -> dict[str, Any]:
+    counts = {
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.completion_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+    }
+    told: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
+    return told | ({"gen_ai.response.finish_reasons": (finish_reason,)} if finish_reason else {})
+
+
+def _end(span: Span, failure: str, *, is_failure: bool) -> None:
+    if failure:
+        span.set_attribute("error.type", failure)
+    if is_failure:
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
