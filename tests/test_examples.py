@@ -69,7 +69,7 @@ def test_an_example(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_the_example_of_metrics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     usage = Usage(prompt_tokens=200, completion_tokens=20, cached_tokens=150)
     repaired = block(("calculator", {"operation": "add", "a": "1,000", "b": 2}))
-    parameters = {"operation": {"type": "string"}, "a": {"type": "integer"}, "b": {"type": "integer"}}
+    parameters: dict[str, Any] = {"operation": {"type": "string"}, "a": {"type": "integer"}, "b": {"type": "integer"}}
     said = ScriptedBackend([[repaired, Chunk(finish_reason="stop", usage=usage)]])
     with run_server(create_app(said, mode="xml"), lifespan="on") as url:
         httpx2.post(f"{url}/v1/chat/completions", json=body(tools=[function("calculator", **parameters)])).raise_for_status()

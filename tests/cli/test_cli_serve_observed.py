@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.test_cli_serve import CHAT, TOOL, Serving
 from cli_harness import SECONDS, call, environment, model_server, run_cli
 from servers.run_server import free_port, run_server
 from starlette.requests import Request
 from starlette.responses import Response
-from test_cli_serve import CHAT, TOOL, Serving
 
 KEY, WRONG, ODD = "secret-5d1c", "wrong-81aa", "odd-c2f4"
 SECRETS = (KEY, WRONG, ODD)
