@@ -21,7 +21,7 @@ def read(url: str) -> dict[str, Counter[str]]:
     for family in text_string_to_metric_families(answer.text):
         for sample in family.samples:
             about = next((sample.labels[name] for name in ("code", "outcome", "model") if name in sample.labels), "")
-            sums.setdefault(sample.name, Counter())[about] += int(sample.value)
+            sums.setdefault(sample.name, Counter())[about] += round(sample.value)
     return sums
 
 
@@ -30,11 +30,11 @@ def main() -> None:
     nothing: Counter[str] = Counter()
     cached = sums.get("xmlcall_cached_tokens_total", nothing)
     for model, tokens in sums.get("xmlcall_prompt_tokens_total", nothing).items():
-        print(f"{model}: {cached[model] / tokens:.0%} of {tokens:,.0f} prompt tokens came from the cache")
+        print(f"{model}: {cached[model] / tokens:.0%} of {tokens:,} prompt tokens came from the cache")
     for outcome, count in sums.get("xmlcall_calls_total", nothing).most_common():
-        print(f"calls {outcome}: {count:.0f}")
+        print(f"calls {outcome}: {count}")
     for code, count in sums.get("xmlcall_repairs_total", nothing).most_common():
-        print(f"  repaired {code}: {count:.0f}")
+        print(f"  repaired {code}: {count}")
 
 
 if __name__ == "__main__":

@@ -50,12 +50,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("large", 8192, 30),
     ]
     (key,) = keys_of(settings)
-    assert (key.name, key.models, key.limit.tokens, key.opens(digest_of(b"secret-1"))) == (
-        "alice",
-        frozenset({"large"}),
-        1000,
-        True,
-    )
+    assert (key.name, key.models, key.limit.tokens) == ("alice", frozenset({"large"}), 1000)
+    assert key.opens(digest_of(b"secret-1"))
     assert "secret-1" not in repr(settings) + repr(key)
 
 

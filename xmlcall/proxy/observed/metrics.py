@@ -224,7 +224,8 @@ class Metrics:
             registry = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
         collected = _Lean(registry)
         if "application/openmetrics-text" in accept:
-            return openmetrics.generate_latest(collected), openmetrics.CONTENT_TYPE_LATEST
+            written: bytes = openmetrics.generate_latest(collected)  # type: ignore[no-untyped-call]
+            return written, openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(collected), CONTENT_TYPE_PLAIN_0_0_4
 
 
