@@ -6,9 +6,9 @@ import pytest
 
 from xmlcall.agent.policy_file import read_rules
 from xmlcall.errors import UsageError
-from xmlcall.proxy.configured import configured_app, keys_of
+from xmlcall.proxy.configured import configured_app
 from xmlcall.proxy.http.keys import digest_of
-from xmlcall.proxy.settings import read_settings
+from xmlcall.proxy.settings import keys_of, read_settings
 
 GOOD = """\
 allow = ["files.*"]   # a rule about tools

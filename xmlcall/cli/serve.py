@@ -22,7 +22,7 @@ from .options import (
     number,
 )
 from .serve_engines import announce, serve
-from .serve_observed import add_observed_options, start_log
+from .serve_observed import add_observed_options, shared_metrics, start_log
 from .serve_page import add_page_options
 from .serve_settings import HOST, PORT, Serving, serving_of
 from .workers import run_workers
@@ -163,7 +163,8 @@ def execute(options: argparse.Namespace) -> int:
         seconds = serving.grace + TELL_SECONDS + CLOSE_SECONDS
         work = partial(_work, options, serving, listener)
         names = ", ".join(row.name for row in serving.models) or options.model
-        return run_workers(serving.workers, work, ready=lambda: announce(listener, names), seconds=seconds)
+        with shared_metrics() as ended:
+            return run_workers(serving.workers, work, ready=lambda: announce(listener, names), ended=ended, seconds=seconds)
 
 
 def _work(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[], None]) -> int:

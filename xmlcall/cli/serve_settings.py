@@ -118,7 +118,7 @@ def _guard(options: argparse.Namespace, settings: "Settings | None", host: str, 
     keys = [key_of(key)] if key else []
     origins, names = [*options.allow_origin], [*options.allow_host]
     if settings is not None:
-        from ..proxy.configured import keys_of
+        from ..proxy.settings import keys_of
 
         keys += keys_of(settings)
         origins += settings.serve.allow_origin
@@ -136,8 +136,8 @@ def _check(options: argparse.Namespace, serving: Serving) -> None:
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if serving.workers == 1:
         return
-    from ..proxy.configured import limit_of
     from ..proxy.http.limits import Limit
+    from ..proxy.settings import limit_of
 
     limits = [*(key.limit for key in serving.guard.keys), *(limit_of(row) for row in serving.models)]
     if not serving.share and any(limit != Limit() for limit in limits):

@@ -3,6 +3,8 @@
 The port is taken once; each worker is a fork that accepts from it, so the kernel deals connections out. uvicorn's own supervisor
 is not used: it makes servers of its own, which know neither our time of grace nor the error with which our streams end.
 
+Workers end with their parent, however it ends: they hear the end of a pipe that only it keeps open.
+
 A worker that ends before it was ready would fail the same way again: then all end, with its exit code. One that dies later is
 replaced, after a second at the least, so that one that always dies does not keep the machine busy.
 """
@@ -12,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,15 +56,17 @@ class _Workers:
     Args:
         count: how many.
         work: what each does; it is given what to call when it is ready, and returns an exit code.
+        ended: told the process number of one that ended.
 
     Attributes:
         failure: exit code of one that ended before it was ready.
     """
 
-    def __init__(self, count: int, work: Work) -> None:
-        self._work = work
+    def __init__(self, count: int, work: Work, ended: Callable[[int], None]) -> None:
+        self._work, self._tell_ended = work, ended
         self._all: list[_Worker] = []
         self.is_ending, self.failure = False, OK
+        self._life = os.pipe()
         for _ in range(count):
             self._all.append(self._begun())
 
@@ -82,7 +87,8 @@ class _Workers:
             os.close(writing)
             return _Worker(pid, reading)
         os.close(reading)
-        os._exit(_worked(self._work, writing))
+        os.close(self._life[1])
+        os._exit(_worked(self._work, writing, self._life[0]))
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Send a signal to all."""
@@ -104,6 +110,7 @@ class _Workers:
         _, status = os.waitpid(worker.pid, 0)
         os.close(worker.pipe)
         self._all.remove(worker)
+        self._tell_ended(worker.pid)
         code = os.waitstatus_to_exitcode(status)
         if self.is_ending:
             return
@@ -116,8 +123,15 @@ class _Workers:
         self._all.append(self._begun())
 
 
-def _worked(work: Work, writing: int) -> int:
-    """Do the work in a new process; return its exit code."""
+def _worked(work: Work, writing: int, life: int) -> int:
+    """Do the work in a new process; return its exit code.
+
+    Args:
+        work: to be done.
+        writing: takes the byte that says that it is ready.
+        life: ends with the parent.
+    """
+    threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
     for number in ENDS:
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
     try:
@@ -130,20 +144,26 @@ def _worked(work: Work, writing: int) -> int:
         sys.stderr.flush()
 
 
+def _end_with_parent(life: int) -> None:
+    os.read(life, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _tell(writing: int) -> None:
     os.write(writing, b"r")
 
 
-def run_workers(count: int, work: Work, *, ready: Ready, seconds: float) -> int:
+def run_workers(count: int, work: Work, *, ready: Ready, ended: Callable[[int], None], seconds: float) -> int:
     """Run workers until a signal comes; return the exit code.
 
     Args:
         count: how many.
         work: what each does: it is given what to call when it is ready, ends at SIGTERM, and returns an exit code.
         ready: called once, when all are.
+        ended: told the process number of each that ended.
         seconds: that they have for their end; then they are killed.
     """
-    workers = _Workers(count, work)
+    workers = _Workers(count, work, ended)
 
     def end(number: int, frame: FrameType | None) -> None:
         workers.end()

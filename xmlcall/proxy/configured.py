@@ -1,7 +1,7 @@
 """What is made of settings: the models of a proxy, opened one after the other, its keys, and the app for any ASGI server.
 
     XMLCALL_CONFIG=xmlcall.toml uvicorn --factory xmlcall.proxy:configured_app
-    XMLCALL_CONFIG=xmlcall.toml hypercorn 'xmlcall.proxy:configured_app()'
+    XMLCALL_CONFIG=xmlcall.toml hypercorn 'xmlcall.proxy.configured:configured_app()'
 
 Those servers run the app's lifespan, which opens the models.
 """
@@ -26,17 +26,15 @@ from .engine.engine import Engine
 from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
-from .http.keys import Key, key_of
-from .http.limits import Limit, Spending
-from .settings import KeySettings, ModelSettings, Settings, read_settings
+from .http.limits import Spending
+from .settings import ModelSettings, Settings, keys_of, limit_of, read_settings
 from .sharing.redis import RedisStore
 from .sharing.store import MemoryStore
 
-__all__ = ["configured_app", "guard_of", "keys_of", "limit_of", "models_of", "opened"]
+__all__ = ["configured_app", "guard_of", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
 AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
-KEY_BYTES: Final = 4096  # of a file that holds a key
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -116,48 +114,6 @@ def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> 
         "call_threshold": threshold,
         "constrain": used.constrain and way != "native",
     }
-
-
-def keys_of(settings: Settings) -> tuple[Key, ...]:
-    """Make the keys of a proxy.
-
-    Args:
-        settings: of it.
-
-    Raises:
-        UsageError: a file that should hold a key cannot be read.
-    """
-    return tuple(_key(row) for row in settings.key)
-
-
-def limit_of(row: ModelSettings | KeySettings) -> Limit:
-    """Return the limit of a model or of a key.
-
-    Args:
-        row: what the settings say of it.
-    """
-    return Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
-
-
-def _key(row: KeySettings) -> Key:
-    limit = limit_of(row)
-    models = None if row.models is None else frozenset(row.models)
-    if row.sha256 is not None:
-        return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models, limit=limit)
-    secret = row.key.get_secret_value() if row.key is not None else _read(row)
-    return key_of(secret, row.name, models=models, limit=limit)
-
-
-def _read(row: KeySettings) -> str:
-    assert row.key_file is not None
-    try:
-        with row.key_file.expanduser().open(encoding="utf-8") as file:
-            secret = file.read(KEY_BYTES).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got: {error}") from None
-    if not secret:
-        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got an empty file")
-    return secret
 
 
 def guard_of(settings: Settings, **more: Any) -> Guard:

@@ -30,9 +30,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from ..agent.policy_file import RULE_KEYS
 from ..errors import UsageError
 from ..toml_file import read_toml
+from .http.keys import Key, key_of
+from .http.limits import Limit
 
-__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "read_settings"]
+__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "keys_of", "limit_of", "read_settings"]
 
+KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
@@ -247,3 +250,48 @@ def line_of(text: str, place: Sequence[int | str]) -> int:
         if name and re.match(rf'\s*"?{re.escape(name)}"?\s*=', line):
             return number
     return found
+
+
+# -- what is made of them that needs no server -------------------------------------------------------------------------
+
+
+def keys_of(settings: Settings) -> tuple[Key, ...]:
+    """Make the keys of a proxy.
+
+    Args:
+        settings: of it.
+
+    Raises:
+        UsageError: a file that should hold a key cannot be read.
+    """
+    return tuple(_key(row) for row in settings.key)
+
+
+def limit_of(row: ModelSettings | KeySettings) -> Limit:
+    """Return the limit of a model or of a key.
+
+    Args:
+        row: what the settings say of it.
+    """
+    return Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
+
+
+def _key(row: KeySettings) -> Key:
+    limit = limit_of(row)
+    models = None if row.models is None else frozenset(row.models)
+    if row.sha256 is not None:
+        return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models, limit=limit)
+    secret = row.key.get_secret_value() if row.key is not None else _read(row)
+    return key_of(secret, row.name, models=models, limit=limit)
+
+
+def _read(row: KeySettings) -> str:
+    assert row.key_file is not None
+    try:
+        with row.key_file.expanduser().open(encoding="utf-8") as file:
+            secret = file.read(KEY_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got: {error}") from None
+    if not secret:
+        raise UsageError(f"key {row.name}: expected a key in {row.key_file}, got an empty file")
+    return secret

@@ -53,12 +53,12 @@ def digest_of(secret: bytes) -> bytes:
     return hashlib.sha256(secret).digest()
 
 
-def key_of(secret: str, name: str = "key", *, models: Iterable[str] | None = None, limit: Limit | None = None) -> Key:
+def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None, limit: Limit | None = None) -> Key:
     """Make a key.
 
     Args:
         secret: what callers send; bytes that are no UTF-8 stand in it as the operating system has them.
-        name: of it.
+        name: of it; "" for the only one.
         models: that it may use; None for all.
         limit: of its requests; None for none.
     """
