@@ -139,15 +139,19 @@ def test_a_collector_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
 WORKER = """
 import asyncio, os, sys, httpx
 from observed_harness import ask, observed
+from xmlcall.proxy.observed.metrics import OPEN_STREAMS, worker_ended
 from xmlcall.proxy.observed.observer import Observer
 
 async def main():
-    async with observed(["Hello."] * 3, observer=Observer()) as client, observed(["Hello."], observer=Observer()) as other:
+    observer = Observer()
+    async with observed(["Hello."] * 3, observer=observer) as client, observed(["Hello."], observer=Observer()) as other:
         for _ in range(int(sys.argv[1])):
             await ask(client)
         await ask(other)  # a second app of the process
+        observer.metrics.add(OPEN_STREAMS)  # one that is never closed
         print(os.getpid(), flush=True)
-        sys.stdin.readline()
+        if dead := sys.stdin.readline().strip():
+            worker_ended(int(dead))
         print((await client.get("/metrics")).text, flush=True)
 
 asyncio.run(main())
@@ -167,13 +171,18 @@ def workers(tmp_path: Path) -> Iterator[list["subprocess.Popen[str]"]]:
         each.communicate()
 
 
-def test_metrics_add_up_over_processes(workers: list["subprocess.Popen[str]"]) -> None:
+@pytest.mark.parametrize(("is_told", "streams"), [(False, 2), (True, 1)])
+def test_metrics_add_up_over_processes(is_told: bool, streams: int, workers: list["subprocess.Popen[str]"]) -> None:
+    """Also what one counted that has ended; but what was under way in it is not, once that is told."""
     for each in workers:
         assert each.stdout is not None
-        assert each.stdout.readline().strip().isdigit()
-    text = workers[0].communicate("go\n", timeout=SECONDS)[0]
+        assert each.stdout.readline().strip() == str(each.pid)
+    workers[1].kill()
+    workers[1].wait(SECONDS)
+    text = workers[0].communicate(f"{workers[1].pid if is_told else ''}\n", timeout=SECONDS)[0]
     count = 'xmlcall_requests_total{endpoint="/v1/chat/completions",key="",method="POST",model="scripted",status="200"} '
     assert f"{count}7.0\n" in text  # 2 + 3, and one of each second app
     assert 'xmlcall_first_token_seconds_count{model="scripted"} 7.0' in text
     assert "xmlcall_open_requests 0.0\n" in text
+    assert f"xmlcall_open_streams {streams}.0\n" in text
     assert "pid=" not in text

@@ -1,12 +1,13 @@
 """What `/metrics` counts: requests, tokens, calls, repairs, refusals, what is under way."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
 import pytest
 from observed_harness import CHAT, ask, counts, observed, series
-from proxy_harness import add, block
+from proxy_harness import ADD, add, block, body
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, chunk, final, reply
 from servers.run_server import run_server
@@ -16,6 +17,8 @@ from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable, ContextOverflow
+from xmlcall.proxy.app import app_of
+from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.keys import key_of
 from xmlcall.proxy.observed import metrics
@@ -39,6 +42,7 @@ async def test_requests_are_counted_by_the_template_of_their_route() -> None:
         assert (await client.get("/nowhere/secret-name")).status_code == 404
         assert (await client.request("SECRET", CHAT)).status_code == 405
         assert (await client.post(CHAT, content=b"{")).status_code == 400
+        assert (await client.get("/nowhere", headers={"host": "evil.example"})).status_code == 403
         text = (await client.get("/metrics")).text
     assert series(observer, "xmlcall_requests_total") == {
         (CHAT, "", "POST", "scripted", "200"): 1,
@@ -46,16 +50,18 @@ async def test_requests_are_counted_by_the_template_of_their_route() -> None:
         ("/v1/models/{name:path}", "", "GET", "", "200"): 1,
         ("other", "", "GET", "", "404"): 1,
         ("other", "", "other", "", "405"): 1,
+        ("other", "", "GET", "", "403"): 1,
     }
     assert "secret-name" not in text
     assert "SECRET" not in text
 
 
-async def test_tokens_and_their_cached_part() -> None:
+@pytest.mark.parametrize(("mode", "tools"), [("xml", (ADD,)), ("native", (ADD,)), ("xml", ())], ids=["xml", "native", "plain"])
+async def test_tokens_and_their_cached_part(mode: str, tools: tuple[Any, ...]) -> None:
     observer = Observer()
-    async with observed([replied("Hello."), "Hi."], observer=observer) as client:
+    async with observed([replied("Hello."), "Hi."], observer=observer, mode=mode) as client:
         for _ in range(2):  # of the second reply nobody tells the counts: each piece is one
-            await ask(client)
+            await ask(client, tools=tools)
     told = {name: counts(observer, f"xmlcall_{name}_tokens_total", "model") for name in ("prompt", "cached", "completion")}
     assert told == {"prompt": {"scripted": 100}, "cached": {"scripted": 80}, "completion": {"scripted": 8}}
     assert series(observer, "xmlcall_first_token_seconds_count") == {("scripted",): 2}
@@ -139,6 +145,36 @@ async def test_what_is_under_way() -> None:
     assert under_way() == (0, 0)
 
 
+async def test_a_caller_that_leaves() -> None:
+    observer, has_begun = Observer(), asyncio.Event()
+
+    class Endless(ScriptedBackend):
+        async def stream(self, request: Any) -> Any:
+            yield Chunk(text="Hel")
+            has_begun.set()
+            await asyncio.sleep(60)
+
+    async def receive() -> Any:
+        if not has_begun.is_set():
+            if not asked:
+                asked.append(True)
+                return {"type": "http.request", "body": json.dumps(body()).encode()}
+            await has_begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None: ...
+
+    asked: list[bool] = []
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b"", "root_path": ""}
+    async with Engine(Endless([]), mode="xml") as engine:
+        await app_of(engine, Guard(), observer=observer)(scope, receive, send)
+    assert counts(observer, "xmlcall_requests_total", "status") == {"499": 1}
+    assert counts(observer, "xmlcall_model_requests_total", "result") == {"closed": 1}
+    assert series(observer, "xmlcall_refusals_total") == {}
+    assert series(observer, "xmlcall_open_requests") == {(): 0}
+
+
 # -- answers that are passed on ----------------------------------------------------------------------------------------
 
 COUNTS = final(prompt_tokens=32, completion_tokens=4, total_tokens=36, prompt_tokens_details={"cached_tokens": 30})
@@ -173,8 +209,7 @@ async def test_ollamas_counts() -> None:
     observer, fake = Observer(), FakeOllama()
     with run_server(fake.app) as url:
         async with observed(OllamaBackend("tiny", host=url), observer=observer) as client:
-            body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
-            said = (await client.post("/api/chat", json=body)).text
+            said = (await client.post("/api/chat", json={"messages": [{"role": "user", "content": "Hi"}]})).text
     last = httpx.Response(200, text=said.splitlines()[-1]).json()
     assert last["eval_count"] > 0
     assert counts(observer, "xmlcall_completion_tokens_total", "model") == {"tiny": last["eval_count"]}

@@ -143,11 +143,12 @@ def app_of(
     async def not_here(request: Request, error: Exception) -> Response:
         """Write Starlette's own 404 and 405 in the caller's format."""
         assert isinstance(error, HTTPException)
-        observer.missed(request, error.status_code)
         try:
             guard.check(request.headers)
         except ApiError as refusal:
+            observer.missed(request, refusal.status)
             return _error(request, refusal)
+        observer.missed(request, error.status_code)
         asked = f"{request.method} {request.url.path[:PATH_LIMIT]}: {error.status_code} {error.detail}"
         served.engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others, see /openapi.json")
         return _error(request, _unknown(request, error), error.headers)

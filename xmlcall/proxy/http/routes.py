@@ -145,8 +145,8 @@ class Handler:
             if not exchange.status:
                 await exchange.fail(failed)
         finally:
-            exchange.recorded()
             facts = observing.over(status=exchange.status, error=exchange.error, has_left=exchange.has_left)
+            exchange.recorded()
         failure = f": {exchange.failure}" if exchange.failure else ""
         path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
         line = (request.method, path, exchange.status, time.monotonic() - started, failure)

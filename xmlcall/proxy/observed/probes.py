@@ -9,6 +9,7 @@ probe waits for one second by default, so the model server has less.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..http.access import Guard
 
 __all__ = ["Readiness", "outside_routes"]
+
+log = logging.getLogger("xmlcall.proxy")
 
 KEPT_SECONDS: Final = 2.0  # for which an answer holds
 WAIT_SECONDS: Final = 0.8  # for a model server
@@ -102,6 +105,7 @@ def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine
         try:
             guard.check(request.headers, is_preflight=observer.open_metrics)  # those come without a key, too
         except ApiError as error:
+            log.info("%s %s %s: %s", request.method, "/metrics", error.status, error.message)
             return _told(error.status, error.message)
         body, media_type = observer.metrics.exposition(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": media_type, "cache-control": "no-store"})
