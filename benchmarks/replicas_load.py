@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, linear_regression, median, quantiles, stdev
 from typing import Final
@@ -37,6 +37,7 @@ from scripted_upstream import Target, running
 CONNECTIONS: Final = 50  # for each measurement, however many replicas there are
 WARM_SECONDS: Final = 0.5
 WINDOW_SECONDS: Final = 2.5
+QUIET: Final = 0.15  # cores that other programs may take, the kernel's own threads among them
 NICE: Final = 10  # of what yields
 STREAMS: Final = 200
 SPEED: Final = 20.0  # tokens a second of one stream: about what a person reads, and more than many models write
@@ -180,13 +181,13 @@ class Pair:
     one: list[Measured] = field(default_factory=list)
     two: list[Measured] = field(default_factory=list)
 
-    def ratio(self) -> tuple[float, float]:
-        """Return how many times more two carry than one: the mean of all rounds, and half of its 95 % interval (Student's t)."""
+    def ratio(self) -> tuple[float, str]:
+        """Return how many times more two carry than one: the mean of all rounds, and its 95 % interval (Student's t)."""
         ratios = [two.rate / one.rate for one, two in zip(self.one, self.two, strict=True)]
         if len(ratios) < 2:
-            return ratios[0], float("nan")
+            return ratios[0], ""
         half = float(students_t.ppf(0.975, len(ratios) - 1)) * stdev(ratios) / len(ratios) ** 0.5
-        return fmean(ratios), half
+        return fmean(ratios), f" ± {half:.2f}"
 
     def of(self, which: str, name: str) -> float:
         """Return the median of a figure.
@@ -283,7 +284,7 @@ def throughput_rows(found: dict[Case, Pair]) -> Iterator[list[str]]:
         ratio, half = pair.ratio()
         rates = [f"{pair.of(which, 'rate'):,.0f}" for which in ("one", "two")]
         efficient = [f"{pair.of(which, 'per_core'):,.0f}" for which in ("one", "two")]
-        yield [case.title, offered(case.with_tools), *rates, f"{ratio:.2f} ± {half:.2f}", *efficient]
+        yield [case.title, offered(case.with_tools), *rates, f"{ratio:.2f}{half}", *efficient]
 
 
 def share_rows(found: dict[Case, Pair]) -> Iterator[list[str]]:
@@ -300,6 +301,9 @@ def report_throughput(title: str, found: dict[Case, Pair]) -> None:
     print(f"## Throughput, {title}\n\n" + table(head, throughput_rows(found), words=2))
     head = ["cores taken", "tools", "replicas", "by them", "model server", "load generator", "other programs"]
     print(table(head, share_rows(found), words=3), flush=True)
+    others = max(pair.of(which, "others") for pair in found.values() for which in ("one", "two"))
+    if others > QUIET:
+        print(f"**Other programs took up to {others:.2f} cores: the machine was not quiet, and these are no measurements.**\n")
 
 
 def report_starts(model: str, times: int) -> None:
@@ -368,7 +372,7 @@ def main() -> None:
     """Print the tables."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/replicas.md")
-    arguments.add_argument("--quick", action="store_true", help="one round instead of five, fewer streams, shorter replies")
+    arguments.add_argument("--quick", action="store_true", help="one round instead of five, fewer streams")
     options = arguments.parse_args()
     random.seed(1)
     gc.disable()  # pauses of this process would count as the replicas'
@@ -389,8 +393,7 @@ def measure_all(upstream: Target, replicas: Sequence[Target], rounds: int) -> No
     """Measure and print, what yields last: a process cannot take its niceness back."""
     report_memory(replicas, range(0, 2001, 500) if rounds > 1 else range(0, 201, 100))
     time.sleep(3)  # replicas clear up
-    flow = PACED if rounds > 1 else replace(PACED, tokens=40)
-    times = report_firsts(upstream, replicas[0], each=5 if rounds > 1 else 2, flow=flow)
+    times = report_firsts(upstream, replicas[0], each=5 if rounds > 1 else 2, flow=PACED)
     print(NOTES)
     report_throughput("free", throughput(upstream, replicas, max(rounds - 2, 1)))
     cores = sorted(os.sched_getaffinity(0))
