@@ -1,8 +1,8 @@
 """What a caller has read of a streamed answer, in any of the four wire formats, and whether that is as it was scripted.
 
 An answer may end in three ways that a caller can tell apart: whole, with an error in the caller's format, or by a connection
-that breaks off before the last HTTP chunk. Everything else is a defect: an answer that looks whole and is not, a call that came twice
-or in half. Each format has a reader of its own here, so that nothing of the proxy judges itself.
+that breaks off before the last HTTP chunk. Everything else is a defect: an answer that looks whole and is not, a call that came
+twice or in half. Each format has a reader of its own here, so that nothing of the proxy judges itself.
 """
 
 import json
