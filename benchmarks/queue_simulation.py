@@ -3,13 +3,14 @@
     python benchmarks/queue_simulation.py --markdown > benchmarks/results/queue.md    # two minutes
     python benchmarks/queue_simulation.py --quick    # a first look
 
-Nothing here is measured but what xmlcall itself takes (`--token-microseconds`, `--request-milliseconds`, `--stream-kilobytes`, from
-`proxy_load.py` and `replicas_load.py`). All else is assumed, in one table, and every row of it can be changed on the command line.
+Nothing here is measured but what xmlcall itself takes (`--token-microseconds`, `--request-milliseconds` and
+`--stream-kilobytes`, from `proxy_load.py` and `replicas_load.py`). All else is assumed, in one table, and every row of it can be
+changed on the command line.
 
-A question arrives at random (Poisson), at any user's. It takes some replies of the model, with a tool's work between them. A reply
-waits for a free slot of a model server, keeps it while the part of its prompt that is not cached is read (then the first token
-comes), and while its tokens are written. Three ways to choose the server are compared: any server, in one queue; the server that
-has the user's prompt cached, in a queue for each; and that one unless all its slots are taken.
+A question arrives at random (Poisson), at any user's. It takes some replies of the model, with a tool's work between them. A
+reply waits for a free slot of a model server, keeps it while the part of its prompt that is not cached is read (then the first
+token comes), and while its tokens are written. Three ways to choose the server are compared: any server, in one queue; the server
+that has the user's prompt cached, in a queue for each; and that one unless all its slots are taken.
 
 One queue with exponential times is Erlang's model, M/M/c: there the simulation must give what the formula gives, and
 `tests/bench/test_queue_simulation.py` holds it to that. A million users are not simulated one by one. One cell of a hundredth is,
@@ -379,6 +380,14 @@ def busier(assumed: Assumed, hours: float) -> str:
     return table(["questions of a user in an hour", "servers", "first token, p99, s", "slots taken"], rows)
 
 
+FORMULA: Final = """\
+By formula (Erlang C), all users in one queue: no plan can do with less. Times count as exponential, which makes waits longer than
+these would be; a prompt counts with its mean. The larger the queue, the less room it needs beside its load. A server that fails
+and a peak that is no accident (a lecture begins) need room of their own, which is not in here.
+
+"""
+
+
 def options() -> argparse.Namespace:
     """Read the command line: an option for each row of the assumptions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -398,32 +407,30 @@ def main() -> None:
     given = options()
     assumed = Assumed(**{each.name: getattr(given, each.name) for each in fields(Assumed)})
     capacity = Capacity(**{each.name: getattr(given, each.name) for each in fields(Capacity)})
-    plan = Plan(hours=0.3, cell_hours=0.04) if given.quick else Plan()
     begun = time.monotonic()
     today = datetime.datetime.now(datetime.UTC).date()
-    print("# Many users: calculated\n\n" * given.markdown + f"`{' '.join(['python', *sys.argv])}`, {today}, CPython", end=" ")
-    print(
-        f"{platform.python_version()}, SimPy {simpy.__version__}, seed 1. **No line of this page was measured with so many users.**\n"
-    )
+    print("# Many users: calculated\n\n" * given.markdown, end="")
+    versions = f"CPython {platform.python_version()}, SimPy {simpy.__version__}"
+    print(f"`{' '.join(['python', *sys.argv])}`, {today}, {versions}, seed 1.")
+    print("**No line of this page was measured with so many users.**\n")
     print(assumptions(assumed, capacity), flush=True)
+    report(assumed, capacity, Plan(hours=0.3, cell_hours=0.04) if given.quick else Plan())
+    print(f"All of this took {time.monotonic() - begun:.0f} s.")
+
+
+def report(assumed: Assumed, capacity: Capacity, plan: Plan) -> None:
+    """Simulate, calculate and print."""
+    cell = 1_000_000 // plan.cells
+    populations = (1000, cell, 1_000_000)
     print(f"## 1,000 users\n\nSimulated, {plan.hours:g} hours of the peak; the fewest servers that keep the target:\n")
     print(simulated(assumed, 1000, plan.hours), flush=True)
     print(f"The same for users who ask less or more; {BEST}:\n\n" + busier(assumed, plan.hours), flush=True)
-    cell = 1_000_000 // plan.cells
     print(f"## 1,000,000 users\n\nSimulated: one of {plan.cells} cells of {cell:,} users, which share nothing with the others,")
     print(f"{plan.cell_hours:g} hours of the peak. All cells take {plan.cells} times as many servers:\n")
     print(simulated(assumed, cell, plan.cell_hours), flush=True)
-    print(
-        "By formula (Erlang C), all users in one queue. Without what a server of its own for each user costs, so no plan can be"
-    )
-    print(
-        "better; times count as exponential, which is longer than these are:\n\n" + by_formula(assumed, (1000, cell, 1_000_000))
-    )
-    print(
-        "## Replicas of xmlcall\n\nFrom the load and the measured times; replicas share no queue and any may answer any turn:\n"
-    )
-    print(replicas(assumed, capacity, (1000, cell, 1_000_000)))
-    print(f"All of this took {time.monotonic() - begun:.0f} s.")
+    print(FORMULA + by_formula(assumed, populations))
+    print("## Replicas of xmlcall\n\nFrom the load and the measured times; any replica may answer any turn:\n")
+    print(replicas(assumed, capacity, populations))
 
 
 if __name__ == "__main__":
