@@ -25,7 +25,7 @@ import random
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import quantiles
 from typing import Any, Final
@@ -200,19 +200,19 @@ class _Simulation:
         self.found.at_home = self._at_home / max(len(self.found.waits), 1)
         return self.found
 
-    def _arrivals(self) -> Iterator[Any]:
+    def _arrivals(self) -> Generator[simpy.Event, Any, None]:
         rate = self._users * self._assumed.questions / HOUR
         while True:
             yield self._clock.timeout(self._chance.expovariate(rate))
             self._clock.process(self._question(self._chance.randrange(self._users)))
 
-    def _question(self, user: int) -> Iterator[Any]:
+    def _question(self, user: int) -> Generator[simpy.Event, Any, None]:
         for number in range(self._assumed.replies):
             if number:
                 yield self._clock.timeout(self._assumed.tool_seconds)
             yield from self._reply(user % len(self._servers))
 
-    def _reply(self, home: int) -> Iterator[Any]:
+    def _reply(self, home: int) -> Generator[simpy.Event, Any, None]:
         assumed, chosen = self._assumed, self._choose(self._servers, home)
         is_home = chosen == home and not self._is_pooled
         asked = self._clock.now

@@ -18,6 +18,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import tempfile
 import time
 import urllib.request
@@ -319,6 +320,7 @@ def main() -> int:
     options = arguments()
     if options.serve:
         return proxy_leaks.serve(options.serve[0], Path(options.serve[1]), "--grace", str(GRACE))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the replicas, too
     print("# Replicas that are killed\n\n" * options.markdown + about([], 1), flush=True)
     with tempfile.TemporaryDirectory() as folder, upstream() as model:
         found = asyncio.run(run(model, Path(folder), options))

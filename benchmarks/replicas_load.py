@@ -196,7 +196,7 @@ class Pair:
             which: `one` or `two`.
             name: of the figure.
         """
-        return median(getattr(each, name) for each in getattr(self, which))
+        return float(median(getattr(each, name) for each in getattr(self, which)))
 
 
 def throughput(upstream: Target, replicas: Sequence[Target], rounds: int) -> dict[Case, Pair]:

@@ -50,7 +50,8 @@ def messages(url: str, stream: bool) -> Any:
 
 
 def ollama_chat(url: str, stream: bool) -> Any:
-    return ollama.Client(host=url, timeout=SECONDS).chat(model="any", messages=SAID, stream=stream)
+    client = ollama.Client(host=url, timeout=SECONDS)
+    return client.chat(model="any", messages=SAID, stream=True) if stream else client.chat(model="any", messages=SAID)
 
 
 def chat_events(url: str) -> Iterator[Any]:

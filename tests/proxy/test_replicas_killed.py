@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_verdict_on_a_refusal(body: bytes, is_in_format: bool) -> None:
 
 
 def state(megabytes: float, **held: int) -> replicas_killed.State:
-    return replicas_killed.State(open=replicas_killed.Counter(held), megabytes=megabytes, answered=1)
+    return replicas_killed.State(open=Counter(held), megabytes=megabytes, answered=1)
 
 
 GREW = {
