@@ -9,8 +9,10 @@ changed on the command line.
 
 A question arrives at random (Poisson), at any user's. It takes some replies of the model, with a tool's work between them. A
 reply waits for a free slot of a model server, keeps it while the part of its prompt that is not cached is read (then the first
-token comes), and while its tokens are written. Three ways to choose the server are compared: any server, in one queue; the server
-that has the user's prompt cached, in a queue for each; and that one unless all its slots are taken.
+token comes), and while its tokens are written. Four ways to choose the server are compared: any server, in one queue; the server
+that has the user's prompt cached, in a queue for each; that one unless all its slots are taken, and that one unless two wait for
+it, else the server with the fewest. A prompt that goes elsewhere takes that server's slot for longer, so the next ones go
+elsewhere, too: whoever gives way at once is the first to lose all caches under load.
 
 One queue with exponential times is Erlang's model, M/M/c: there the simulation must give what the formula gives, and
 `tests/bench/test_queue_simulation.py` holds it to that. A million users are not simulated one by one. One cell of a hundredth is,
@@ -37,6 +39,7 @@ __all__ = ["Assumed", "Found", "erlang_c", "erlang_slots", "servers_needed", "si
 HOUR: Final = 3600.0
 WARM: Final = 0.1  # of the time, before anything is counted: the queue has to fill
 PROMPT_SHAPE: Final = 4.0  # of a gamma distribution: half of the prompts are between 0.6 and 1.3 times the mean
+PATIENT: Final = 2  # that may wait at the server with the prompt before another one is taken
 MOST: Final = 4  # times what the load alone takes: more servers than that are not tried
 
 
@@ -166,8 +169,14 @@ def _home(servers: Sequence[simpy.Resource], home: int) -> int:
 
 
 def _home_or_freest(servers: Sequence[simpy.Resource], home: int) -> int:
-    if servers[home].count < servers[home].capacity:
-        return home
+    return home if servers[home].count < servers[home].capacity else _freest(servers)
+
+
+def _home_or_shortest(servers: Sequence[simpy.Resource], home: int) -> int:
+    return home if len(servers[home].queue) < PATIENT else _freest(servers)
+
+
+def _freest(servers: Sequence[simpy.Resource]) -> int:
     return min(range(len(servers)), key=lambda number: servers[number].count + len(servers[number].queue))
 
 
@@ -175,8 +184,9 @@ ROUTES: Final[dict[str, Callable[[Sequence[simpy.Resource], int], int]]] = {
     "any server, one queue": _anywhere,
     "the server with the prompt": _home,
     "that one, unless it is full": _home_or_freest,
+    "that one, unless 2 wait there": _home_or_shortest,
 }
-BEST: Final = "that one, unless it is full"
+BEST: Final = "that one, unless 2 wait there"
 
 
 class _Simulation:

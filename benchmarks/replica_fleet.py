@@ -115,7 +115,7 @@ class Fleet:
                 await asyncio.sleep(0.05)
 
     async def kill_at_random(self, every: float) -> None:
-        """Kill a replica again and again, until this is cancelled.
+        """Kill a replica again and again, but not the last one that is up, until this is cancelled.
 
         Args:
             every: seconds between two kills, in the mean.
@@ -123,7 +123,7 @@ class Fleet:
         while True:
             await asyncio.sleep(self._chance.uniform(0.5, 1.5) * every)
             replica, number = self._chance.choice(self.replicas), self._chance.choice(list(_HOW))
-            if replica.signal(number):
+            if sum(each.up.is_set() for each in self.replicas) > 1 and replica.signal(number):
                 self.kills[_HOW[number]] += 1
 
 

@@ -7,7 +7,8 @@ Each stream is drawn from a seed: the wire format, how long and how fast the rep
 caller leaves. So are the kills: when, which replica, and how. SIGTERM with `--grace 0` lets the replica tell its callers, each in
 its own format, that their answer is not whole. SIGKILL lets it tell nothing: the connection breaks off without the last HTTP
 chunk, and a client has to take that for an error; `tests/cli/test_cli_serve_killed.py` has the official SDKs do so. A supervisor
-starts what has ended. Callers take replicas in turn; one that refuses the connection was asked nothing, so they ask the next.
+starts what has ended; the last replica that is up is not killed. Callers take replicas in turn; one that refuses the connection
+was asked nothing, so they ask the next.
 
 Every answer is held against its script (`stream_checks.py`): it is whole, or it ends with an error, or it breaks off. At the end
 no generation is open at the model server, and no replica holds more sockets, tasks or files than when it was young.
@@ -251,7 +252,8 @@ class Outcome:
 
     def faults(self) -> list[str]:
         """Return all that must not be."""
-        return self.books.wrong + left_behind(self.before, self.after, self.model)
+        logged = [f"{number} in the logs: {what}" for what, number in self.exceptions.items()]
+        return self.books.wrong + left_behind(self.before, self.after, self.model) + logged
 
 
 async def run(model: Target, folder: Path, options: argparse.Namespace) -> Outcome:
