@@ -229,8 +229,14 @@ def tracebacks(log: Path) -> Counter[str]:
 # -- the proxy ---------------------------------------------------------------------------------------------------------
 
 
-def serve(model: str, folder: Path) -> int:
-    """Be the proxy, with a signal that writes the names of all tasks to a file."""
+def serve(model: str, folder: Path, *more: str) -> int:
+    """Be the proxy, with a signal that writes the names of all tasks to a file.
+
+    Args:
+        model: address of the model server.
+        folder: for that file, and for the log.
+        more: options of `xmlcall serve`.
+    """
     from xmlcall.cli import main as xmlcall
 
     def report(*_: object) -> None:
@@ -239,9 +245,9 @@ def serve(model: str, folder: Path) -> int:
         (folder / "new").rename(folder / "tasks")
 
     signal.signal(signal.SIGUSR1, report)
-    with open(folder / "log", "wb") as log:
+    with open(folder / "log", "ab") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
-    return xmlcall(["serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0"])
+    return xmlcall(["serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0", *more])
 
 
 def main() -> int:

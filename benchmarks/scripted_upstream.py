@@ -32,7 +32,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["MODEL", "SECONDS", "WORD", "Script", "Target", "await_port", "end", "question", "running", "upstream"]
+__all__ = [
+    "MODEL",
+    "SECONDS",
+    "WORD",
+    "Script",
+    "Target",
+    "await_port",
+    "end",
+    "ending_of",
+    "event_of",
+    "question",
+    "running",
+    "texts_of",
+    "upstream",
+]
 
 MODEL: Final = "tiny"
 SECONDS: Final = 60.0  # for whatever is waited for
@@ -77,7 +91,8 @@ def _script(body: Mapping[str, Any]) -> Script:
     return Script(**json.loads(found[1])) if found else Script()
 
 
-def _texts(script: Script) -> list[str]:
+def texts_of(script: Script) -> list[str]:
+    """Return what each token of a reply says."""
     words = [WORD, *(f" {WORD}{number}" for number in range(1, script.tokens))]  # a text that repeats itself is ended early
     return [*_cut(BEGIN_CALL), *words, *_cut(END_CALL)] if script.call else words
 
@@ -86,7 +101,8 @@ def _cut(text: str) -> list[str]:
     return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
 
 
-def _event(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+def event_of(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+    """Write one event."""
     choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": finish_reason}
     return b"data: " + json.dumps(_HEAD | {"choices": [choice]}).encode() + b"\n\n"
 
@@ -95,17 +111,18 @@ def _usage(tokens: int) -> dict[str, int]:
     return {"prompt_tokens": 10, "completion_tokens": tokens, "total_tokens": 10 + tokens}
 
 
-def _end(tokens: int) -> bytes:
+def ending_of(tokens: int) -> bytes:
+    """Write the events that end a reply."""
     usage = json.dumps(_HEAD | {"choices": [], "usage": _usage(tokens)}).encode()
-    return _event({}, "stop") + b"data: " + usage + b"\n\ndata: [DONE]\n\n"
+    return event_of({}, "stop") + b"data: " + usage + b"\n\ndata: [DONE]\n\n"
 
 
 _EVENTS: Final[dict[str, bytes]] = {}  # of each text: nothing is written twice
 
 
 def _events(script: Script) -> Iterator[bytes]:
-    for text in _texts(script):
-        yield _EVENTS.get(text) or _EVENTS.setdefault(text, _event({"content": text}))
+    for text in texts_of(script):
+        yield _EVENTS.get(text) or _EVENTS.setdefault(text, event_of({"content": text}))
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
@@ -178,21 +195,21 @@ async def _stream(script: Script, send: Send) -> str:
     if script.fate == "error" and script.at == 0:
         return await _refuse(send)
     await _start(send, 200, b"text/event-stream")
-    await _body(send, _event({"role": "assistant", "content": ""}))
+    await _body(send, event_of({"role": "assistant", "content": ""}))
     for number, event in enumerate(_events(script)):
         if script.fate and number == script.at:
             return await _strike(script.fate, send)
         if script.pace and number:
             await asyncio.sleep(script.pace)
         await _body(send, event)
-    await _body(send, _end(script.tokens), more=False)
+    await _body(send, ending_of(script.tokens), more=False)
     return "finished"
 
 
 async def _whole(script: Script, send: Send) -> str:
     if script.fate == "error":
         return await _refuse(send)
-    message = {"role": "assistant", "content": "".join(_texts(script))}
+    message = {"role": "assistant", "content": "".join(texts_of(script))}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     head = _HEAD | {"object": "chat.completion"}
     await _json(send, 200, head | {"choices": [choice], "usage": _usage(script.tokens)})

@@ -233,8 +233,8 @@ class Exchange:
 
     async def _tell_cut(self, written: Callable[[ApiError], bytes]) -> None:
         """Tell the caller that the server was stopped before the answer was whole, if it was."""
-        if not self._is_cut or self.has_left:
-            return
+        if not self._is_cut or self._is_over or self.has_left:
+            return  # what was sent whole before the cut took hold has its end, and so has what the cut made fail
         message = "the server was stopped before the answer was whole: ask again"
         error = ApiError(message, status=503, kind="server_error", code="server_stopped", retry_after=STOPPED_SECONDS)
         if not self.status:
