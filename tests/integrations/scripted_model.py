@@ -1,0 +1,78 @@
+"""A model server on loopback that says what a test gave it for a question, and records what it was asked.
+
+A question is known by a word in the person's messages, so that many callers may ask at the same time.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from servers.fake_openai import CUT, DONE, Step, chunk, final
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+__all__ = ["ScriptedModel"]
+
+USAGE = {"prompt_tokens": 32, "completion_tokens": 4, "total_tokens": 36}
+_WORD = re.compile(r"\bQ\d+\b")
+
+
+@dataclass
+class ScriptedModel:
+    """The server's state.
+
+    Attributes:
+        replies: word -> pieces of the reply; the word `CUT` among them breaks the connection off.
+        asked: word -> the bodies of the requests with it.
+    """
+
+    replies: dict[str, Sequence[str]] = field(default_factory=dict)
+    asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def app(self) -> Starlette:
+        """The ASGI app."""
+        return Starlette(routes=[Route("/v1/chat/completions", self._chat, methods=["POST"])])
+
+    def says(self, *pieces: str) -> str:
+        """Prepare a reply; give the word to ask for it with."""
+        word = f"Q{len(self.replies)}"
+        self.replies[word] = pieces
+        return word
+
+    async def _chat(self, request: Request) -> Response:
+        body = await request.json()
+        word = _word_in(body["messages"])
+        self.asked.setdefault(word, []).append(body)
+        if body.get("stream"):
+            return StreamingResponse(_stream(self.replies[word]), media_type="text/event-stream")
+        return JSONResponse(_whole("".join(self.replies[word])))
+
+
+def _word_in(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return the word of the question that was asked last."""
+    return _WORD.findall(json.dumps([message["content"] for message in messages if message["role"] == "user"]))[-1]
+
+
+def _whole(text: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    head = {"id": "chatcmpl-x", "object": "chat.completion", "created": 1795240876, "model": "tiny"}
+    return {**head, "choices": [choice], "usage": USAGE}
+
+
+async def _stream(pieces: Sequence[str]) -> AsyncIterator[bytes]:
+    for step in _steps(pieces):
+        if not isinstance(step, bytes):
+            raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
+        yield step
+
+
+def _steps(pieces: Sequence[str]) -> Iterable[Step]:
+    yield chunk({"role": "assistant", "content": None})
+    for piece in pieces:
+        yield CUT if piece == CUT else chunk({"content": piece})
+    yield from (chunk({}, "stop"), final(**USAGE), DONE)
