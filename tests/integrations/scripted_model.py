@@ -26,31 +26,37 @@ class ScriptedModel:
     """The server's state.
 
     Attributes:
-        replies: word -> pieces of the reply; the word `CUT` among them breaks the connection off.
+        replies: word -> pieces of each reply; the word `CUT` among them breaks the connection off. The last one is said again.
         asked: word -> the bodies of the requests with it.
     """
 
-    replies: dict[str, Sequence[str]] = field(default_factory=dict)
+    replies: dict[str, list[Sequence[str]]] = field(default_factory=dict)
     asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def app(self) -> Starlette:
         """The ASGI app."""
-        return Starlette(routes=[Route("/v1/chat/completions", self._chat, methods=["POST"])])
+        chat = Route("/v1/chat/completions", self._chat, methods=["POST"])
+        return Starlette(routes=[chat, Route("/v1/models", self._models)])
 
-    def says(self, *pieces: str) -> str:
-        """Prepare a reply; give the word to ask for it with."""
+    def says(self, *pieces: str, then: Sequence[str] = ()) -> str:
+        """Prepare a reply, and others for when it is asked again; give the word to ask with."""
         word = f"Q{len(self.replies)}"
-        self.replies[word] = pieces
+        self.replies[word] = [pieces, *([each] for each in then)]
         return word
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": "tiny", "object": "model"}]})
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
         word = _word_in(body["messages"])
-        self.asked.setdefault(word, []).append(body)
+        asked, replies = self.asked.setdefault(word, []), self.replies[word]
+        asked.append(body)
+        reply = replies[min(len(asked), len(replies)) - 1]
         if body.get("stream"):
-            return StreamingResponse(_stream(self.replies[word]), media_type="text/event-stream")
-        return JSONResponse(_whole("".join(self.replies[word])))
+            return StreamingResponse(_stream(reply), media_type="text/event-stream")
+        return JSONResponse(_whole("".join(reply)))
 
 
 def _word_in(messages: Iterable[Mapping[str, Any]]) -> str:

@@ -36,6 +36,7 @@ from ..proxy.engine.catalogs import Catalogs
 from ..proxy.engine.history import last_request, model_messages, said_by_others
 from ..proxy.engine.naming import offered_names, renamed
 from ..proxy.engine.reply_cache import Memory
+from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
     ApiError,
     Asked,
@@ -135,7 +136,8 @@ class Rewriter:
     """Writes requests for models that know nothing of tools. It keeps compiled tools, and nothing of a request."""
 
     def __init__(self) -> None:
-        self._catalogs = Catalogs(partial(log.info, "%r"), reminder=True)
+        self._say_once = SaidOnce().note
+        self._catalogs = Catalogs(self._say_once, reminder=True)
 
     def rewritten(self, data: Mapping[str, Any], settings: Settings) -> Rewritten | None:
         """Write a request for the model.
@@ -154,7 +156,7 @@ class Rewriter:
         if not any(body.get(name) for name in ("tools", "functions")) and not _has_calls(body.get("messages")):
             return None
         for note in notes:
-            log.debug("%r", note)
+            self._say_once(note)
         asked = CHAT.read(body)
         names = offered_names(asked.request.tools)
         request = renamed(asked.request, names)
