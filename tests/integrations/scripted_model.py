@@ -15,7 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-__all__ = ["ScriptedModel"]
+__all__ = ["ANY", "ScriptedModel"]
+
+ANY = "any"
+"""The word of a question without one."""
 
 USAGE = {"prompt_tokens": 32, "completion_tokens": 4, "total_tokens": 36}
 _WORD = re.compile(r"\bQ\d+\b")
@@ -39,10 +42,11 @@ class ScriptedModel:
         chat = Route("/v1/chat/completions", self._chat, methods=["POST"])
         return Starlette(routes=[chat, Route("/v1/models", self._models)])
 
-    def says(self, *pieces: str, then: Sequence[str] = ()) -> str:
+    def says(self, *pieces: str, then: Sequence[str] = (), word: str = "") -> str:
         """Prepare a reply, and others for when it is asked again; give the word to ask with."""
-        word = f"Q{len(self.replies)}"
+        word = word or f"Q{len(self.replies)}"
         self.replies[word] = [pieces, *([each] for each in then)]
+        self.asked.pop(word, None)
         return word
 
     async def _models(self, request: Request) -> Response:
@@ -50,7 +54,9 @@ class ScriptedModel:
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
-        word = _word_in(body["messages"])
+        if body.get("logprobs"):  # `xmlcall serve` tries whether the server tells them
+            return StreamingResponse(_stream(["Hello"]), media_type="text/event-stream")
+        word = _word_in(body["messages"]) or ANY
         asked, replies = self.asked.setdefault(word, []), self.replies[word]
         asked.append(body)
         reply = replies[min(len(asked), len(replies)) - 1]
@@ -60,8 +66,9 @@ class ScriptedModel:
 
 
 def _word_in(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return the word of the question that was asked last."""
-    return _WORD.findall(json.dumps([message["content"] for message in messages if message["role"] == "user"]))[-1]
+    """Return the word of the question that was asked last; "" if none has one."""
+    words = _WORD.findall(json.dumps([message["content"] for message in messages if message["role"] == "user"]))
+    return words[-1] if words else ""
 
 
 def _whole(text: str) -> dict[str, Any]:
