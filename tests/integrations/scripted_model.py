@@ -17,6 +17,8 @@ from starlette.routing import Route
 
 __all__ = ["ANY", "ScriptedModel"]
 
+Piece = str | Mapping[str, Any]
+
 ANY = "any"
 """The word of a question without one."""
 
@@ -29,11 +31,11 @@ class ScriptedModel:
     """The server's state.
 
     Attributes:
-        replies: word -> pieces of each reply; the word `CUT` among them breaks the connection off. The last one is said again.
+        replies: word -> pieces of each reply: text, deltas, or `CUT`, which breaks the connection off. The last is said again.
         asked: word -> the bodies of the requests with it.
     """
 
-    replies: dict[str, list[Sequence[str]]] = field(default_factory=dict)
+    replies: dict[str, list[Sequence[Piece]]] = field(default_factory=dict)
     asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -42,7 +44,7 @@ class ScriptedModel:
         chat = Route("/v1/chat/completions", self._chat, methods=["POST"])
         return Starlette(routes=[chat, Route("/v1/models", self._models)])
 
-    def says(self, *pieces: str, then: Sequence[str] = (), word: str = "") -> str:
+    def says(self, *pieces: Piece, then: Sequence[str] = (), word: str = "") -> str:
         """Prepare a reply, and others for when it is asked again; give the word to ask with."""
         word = word or f"Q{len(self.replies)}"
         self.replies[word] = [pieces, *([each] for each in then)]
@@ -62,7 +64,7 @@ class ScriptedModel:
         reply = replies[min(len(asked), len(replies)) - 1]
         if body.get("stream"):
             return StreamingResponse(_stream(reply), media_type="text/event-stream")
-        return JSONResponse(_whole("".join(reply)))
+        return JSONResponse(_whole(reply))
 
 
 def _word_in(messages: Iterable[Mapping[str, Any]]) -> str:
@@ -71,21 +73,24 @@ def _word_in(messages: Iterable[Mapping[str, Any]]) -> str:
     return words[-1] if words else ""
 
 
-def _whole(text: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+def _whole(pieces: Sequence[Piece]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(each for each in pieces if isinstance(each, str))}
+    for delta in (each for each in pieces if not isinstance(each, str)):
+        message |= delta
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
     head = {"id": "chatcmpl-x", "object": "chat.completion", "created": 1795240876, "model": "tiny"}
     return {**head, "choices": [choice], "usage": USAGE}
 
 
-async def _stream(pieces: Sequence[str]) -> AsyncIterator[bytes]:
+async def _stream(pieces: Sequence[Piece]) -> AsyncIterator[bytes]:
     for step in _steps(pieces):
         if not isinstance(step, bytes):
             raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
         yield step
 
 
-def _steps(pieces: Sequence[str]) -> Iterable[Step]:
+def _steps(pieces: Sequence[Piece]) -> Iterable[Step]:
     yield chunk({"role": "assistant", "content": None})
     for piece in pieces:
-        yield CUT if piece == CUT else chunk({"content": piece})
+        yield CUT if piece == CUT else chunk({"content": piece} if isinstance(piece, str) else piece)
     yield from (chunk({}, "stop"), final(**USAGE), DONE)

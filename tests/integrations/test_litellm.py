@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from integrations.asking import WAYS, Answer, Call, body, sdk, streamed, whole
 from integrations.litellm_proxy import deployment, installed, litellm_proxy
 from integrations.scripted_model import ScriptedModel
-from proxy_harness import add, block
+from proxy_harness import ADD, add, block
 from servers.fake_openai import CUT
 from servers.run_server import run_server
 
@@ -128,12 +129,28 @@ async def test_twenty_callers_at_once_get_their_own_calls(place: Place, client: 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "echo", "arguments": '{"text": "hello"}'}}
-BEFORE = [
+BEFORE: list[dict[str, Any]] = [
     {"role": "user", "content": "Say hello"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "call_1", "content": "hello, said the tool"},
     {"role": "assistant", "content": "It was said."},
 ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_calls_that_the_model_server_reads_itself_stay(place: Place, client: openai.AsyncOpenAI, way: str) -> None:
+    native = {"tool_calls": [{"index": 0, "id": "call_7", "type": "function", "function": {"name": "add", "arguments": "{}"}}]}
+    assert (await WAYS[way](client, body(place.model.says(native)))).calls == (("add", {}),)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_functions_are_answered_in_their_own_form(place: Place, client: openai.AsyncOpenAI, is_streamed: bool) -> None:
+    asked = body(place.model.says(add(17, 25)), tools=openai.omit, functions=[ADD["function"]], stream=is_streamed)
+    answer = await client.chat.completions.create(**asked)
+    parts = [chunk.choices[0].delta async for chunk in answer] if is_streamed else [answer.choices[0].message]
+    calls = [part.function_call for part in parts if part.function_call]
+    assert "".join(call.name or "" for call in calls) == "add"
+    assert json.loads("".join(call.arguments for call in calls)) == FORTY_TWO[1]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -198,7 +198,7 @@ def test_text_goes_out_as_it_comes_and_a_call_when_it_is_whole() -> None:
 
 
 def test_a_call_runs_as_often_as_the_person_said() -> None:
-    said = {"messages": [{"role": "user", "content": "Add 17 and 25 two times"}]}
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": "Add 17 and 25 two times"}]}
     assert read([TWICE], **said)[1] == [ADDED, ADDED]
 
 
@@ -216,7 +216,7 @@ def test_a_call_that_was_copied_does_not_run() -> None:
 
 
 def test_only_what_was_chosen_may_be_called() -> None:
-    choice = {"tool_choice": {"type": "function", "function": {"name": "echo"}}}
+    choice: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "echo"}}}
     text, calls, _ = read([add(17, 25)], **choice)
     assert calls == []
     assert 'name="add"' in text

@@ -159,7 +159,9 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
 
 
 def _read_whole(choice: Any, asked: Asked, reading: Reading) -> None:
-    """Put what was read in the place of what was written."""
+    """Put what was read in the place of what was written; calls that the model server read itself stay."""
+    if choice.message.tool_calls:
+        return
     events = reading.feed(choice.message.content or "", getattr(choice.message, "reasoning_content", None) or "")
     events += reading.end(choice.finish_reason or "stop")
     written = CHAT.whole(asked, whole_response(events))["choices"][0]
@@ -191,7 +193,7 @@ class _Stream:
             yield from self._written(self._reading.feed(text, thought))
             if choice.finish_reason:
                 yield from self._ended(choice.finish_reason)
-        if getattr(chunk, "usage", None) is not None:
+        if getattr(chunk, "usage", None) is not None or (choice is not None and choice.delta.get("tool_calls")):
             yield _emptied(chunk)
 
     def end(self) -> Iterator[Any]:
