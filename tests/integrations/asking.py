@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import openai
-from proxy_harness import ADD, ECHO
+from proxy_harness import ADD, ECHO, add, block
 
-__all__ = ["WAYS", "Answer", "Call", "body", "sdk", "streamed", "whole"]
+__all__ = ["FORTY_TWO", "REPLIES", "WAYS", "Answer", "Call", "body", "sdk", "streamed", "whole"]
 
 TOOLS = [ADD, ECHO]
 Asked = Mapping[str, Any]
@@ -55,3 +55,23 @@ async def streamed(client: openai.AsyncOpenAI, asked: Asked) -> Answer:
 
 
 WAYS = {"whole": whole, "streamed": streamed}
+
+FORTY_TWO: Call = ("add", {"a": 17, "b": 25})
+
+REPLIES: dict[str, tuple[str, Answer]] = {
+    "text": ("It is 42.", Answer("It is 42.", (), "stop")),
+    "a call": (add(17, 25), Answer("", (FORTY_TWO,), "tool_calls")),
+    "text and a call": (f"I add. {add(17, 25)}", Answer("I add. ", (FORTY_TWO,), "tool_calls")),
+    "two calls": (
+        block(("add", {"a": 17, "b": 25}), ("echo", {"text": "two words"})),
+        Answer("", (FORTY_TWO, ("echo", {"text": "two words"})), "tool_calls"),
+    ),
+    "a call in Chinese text": (f"我来算一下。{add(17, 25)}", Answer("我来算一下。", (FORTY_TWO,), "tool_calls")),
+    "Chinese values": (block(("echo", {"text": "苏黎世"})), Answer("", (("echo", {"text": "苏黎世"}),), "tool_calls")),
+    "one call twice": (block(*[FORTY_TWO] * 2), Answer("", (FORTY_TWO,), "tool_calls")),
+    "results that are invented": (
+        f"{add(17, 25)}\n<function_results>42</function_results> 42!",
+        Answer("", (FORTY_TWO,), "tool_calls"),
+    ),
+}
+"""Case -> what the model says, and what a caller gets of it, by whatever way of ours."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from integrations.asking import WAYS, Answer, Call, body, sdk, streamed, whole
+from integrations.asking import FORTY_TWO, REPLIES, WAYS, Answer, body, sdk, streamed, whole
 from integrations.litellm_proxy import deployment, installed, litellm_proxy
 from integrations.scripted_model import ScriptedModel
 from proxy_harness import ADD, add, block
@@ -66,33 +66,19 @@ async def client(place: Place) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 INVOKE = '<invoke name="{0}">\n<parameter name="a">17</parameter>\n</invoke>'
-FORTY_TWO: Call = ("add", {"a": 17, "b": 25})
 
 # the reply -> what the caller gets
-REPLIES: dict[str, tuple[str, Answer]] = {
-    "text": ("It is 42.", Answer("It is 42.", (), "stop")),
-    "a call": (add(17, 25), Answer("", (FORTY_TWO,), "tool_calls")),
-    "text and a call": (f"I add. {add(17, 25)}", Answer("I add. ", (FORTY_TWO,), "tool_calls")),
-    "two calls": (
-        block(("add", {"a": 17, "b": 25}), ("echo", {"text": "two words"})),
-        Answer("", (FORTY_TWO, ("echo", {"text": "two words"})), "tool_calls"),
-    ),
-    "a call in Chinese text": (f"我来算一下。{add(17, 25)}", Answer("我来算一下。", (FORTY_TWO,), "tool_calls")),
-    "Chinese values": (block(("echo", {"text": "苏黎世"})), Answer("", (("echo", {"text": "苏黎世"}),), "tool_calls")),
-    "one call twice": (block(*[FORTY_TWO] * 2), Answer("", (FORTY_TWO,), "tool_calls")),
-    "results that are invented": (
-        f"{add(17, 25)}\n<function_results>42</function_results> 42!",
-        Answer("", (FORTY_TWO,), "tool_calls"),
-    ),
+HOOKED: dict[str, tuple[str, Answer]] = {
+    **REPLIES,
     "a wrong argument": (add("seventeen", 25), Answer("", (("add", {"a": "seventeen", "b": 25}),), "tool_calls")),
     "an unknown tool": (f"<function_calls>\n{INVOKE.format('fly')}\n</function_calls>", Answer(INVOKE.format("fly"), (), "stop")),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", REPLIES)
+@pytest.mark.parametrize("case", HOOKED)
 async def test_what_a_caller_gets(place: Place, client: openai.AsyncOpenAI, way: str, case: str) -> None:
-    reply, expected = REPLIES[case]
+    reply, expected = HOOKED[case]
     assert await WAYS[way](client, body(place.model.says(reply))) == expected
 
 

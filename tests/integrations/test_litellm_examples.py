@@ -1,19 +1,22 @@
 """examples/litellm with LiteLLM's real proxy: our hooks in it, and `xmlcall serve` behind it."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import openai
 import pytest
 import yaml
-from integrations.asking import WAYS, Answer, body, sdk
+from integrations.asking import FORTY_TWO, REPLIES, WAYS, Answer, body, sdk
 from integrations.litellm_proxy import installed, litellm_proxy
 from integrations.scripted_model import ANY, ScriptedModel
-from proxy_harness import add, block
+from proxy_harness import ADD, add, block
 from servers.fake_openai import CUT
 from servers.run_server import run_server
 from servers.started import printed_url
@@ -21,7 +24,6 @@ from servers.started import printed_url
 pytestmark = [pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"), pytest.mark.timeout(120)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "litellm"
-FORTY_TWO = ("add", {"a": 17, "b": 25})
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,10 @@ def test_the_program_of_the_example(place: Place, model: str) -> None:
     assert (last["role"], "Christmas: 32 days" in last["content"]) == ("user", True)
 
 
-SERVED = {
-    "text": ("It is 42.", Answer("It is 42.", (), "stop")),
-    "text and a call": (f"I add. {add(17, 25)}", Answer("I add. ", (FORTY_TWO,), "tool_calls")),
-    "two calls": (block(FORTY_TWO, ("echo", {"text": "好"})), Answer("", (FORTY_TWO, ("echo", {"text": "好"})), "tool_calls")),
-}
-
-
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", SERVED)
+@pytest.mark.parametrize("case", REPLIES)
 async def test_xmlcall_serve_behind_litellm(place: Place, client: openai.AsyncOpenAI, way: str, case: str) -> None:
-    reply, expected = SERVED[case]
+    reply, expected = REPLIES[case]
     assert await WAYS[way](client, body(place.model.says(*reply), model="tiny-served")) == expected
 
 
@@ -93,3 +88,25 @@ async def test_a_failure_in_mid_stream_behind_litellm(place: Place, client: open
     with pytest.raises(openai.APIError):
         async for _ in chunks:
             pass
+
+
+# LiteLLM's other APIs: path, body without the question, where a call is in the answer
+SCHEMA = ADD["function"]["parameters"]
+MESSAGES_TOOLS = [{"name": "add", "description": "Add two integers.", "input_schema": SCHEMA}]
+RESPONSES_TOOLS = [{"type": "function", "name": "add", "description": "Add two integers.", "parameters": SCHEMA}]
+OTHERS: dict[str, dict[str, Any]] = {
+    "/v1/messages": {"max_tokens": 100, "tools": MESSAGES_TOOLS},
+    "/v1/responses": {"tools": RESPONSES_TOOLS},
+}
+
+
+@pytest.mark.parametrize("path", OTHERS)
+async def test_xmlcall_serve_behind_other_apis_of_litellm(place: Place, path: str) -> None:
+    said = f"{place.model.says('I add. ', add(17, 25))}: what is 17 + 25?"
+    question = {"input": said} if path == "/v1/responses" else {"messages": [{"role": "user", "content": said}]}
+    async with httpx.AsyncClient(timeout=30) as client:
+        answer = (await client.post(f"{place.url}{path}", json={"model": "tiny-served", **OTHERS[path], **question})).json()
+    parts = answer["output"] if path == "/v1/responses" else answer["content"]
+    (call,) = [part for part in parts if part["type"] in ("tool_use", "function_call")]
+    arguments = call.get("input") or json.loads(call["arguments"])
+    assert (call["name"], arguments) == FORTY_TWO

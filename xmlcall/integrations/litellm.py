@@ -20,7 +20,6 @@ its reply comes hangs on the request's own logging object, which lives as long a
 request would be sent on or logged, and its id is the caller's to choose.
 """
 
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -32,8 +31,9 @@ from litellm.proxy._types import ProxyException  # type: ignore[import-not-found
 from litellm.types.utils import Message, ModelResponse, ModelResponseStream  # type: ignore[import-not-found]
 
 from ..errors import UsageError
-from ..proxy.formats.contract import ApiError, Asked, ResponseEnded, ResponseEvent, whole_response
+from ..proxy.formats.contract import ApiError, Asked, ResponseEvent, whole_response
 from ..proxy.formats.openai_chat import CHAT
+from .chat_choices import ChoiceWriter
 from .tools_as_text import Reading, Rewriter, Rewritten, Settings
 
 __all__ = ["ToolsAsText", "handler", "handler_for_all"]
@@ -41,6 +41,7 @@ __all__ = ["ToolsAsText", "handler", "handler_for_all"]
 log = logging.getLogger("xmlcall.integrations")
 
 _CALLS: Final = ("acompletion", "completion")  # other kinds of request have other bodies
+_OWN_PROVIDER: Final = "xmlcall/"  # has the tools to itself (`litellm_provider`)
 
 
 class ToolsAsText(CustomLogger):  # type: ignore[misc]
@@ -138,9 +139,11 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             raise _told(error) from None
 
     def _settings(self, model: Any, team: Any) -> Settings | None:
-        """Return how a model is asked: as the first of its deployments says that says anything."""
+        """Return how a model is asked: as the first of its deployments says that says anything; not at all for our provider."""
         router = proxy_server.llm_router
         known = router.registry().deployments(model_name=model, team_id=team) if router and isinstance(model, str) else None
+        if any(str(deployment["litellm_params"].get("model")).startswith(_OWN_PROVIDER) for deployment in known or ()):
+            return None
         given = (deployment.get("model_info") or {} for deployment in known or ())
         marks = [mark for info in given if (mark := info.get("xmlcall")) is not None]
         try:
@@ -177,7 +180,7 @@ class _Stream:
     """
 
     def __init__(self, asked: Asked, reading: Reading) -> None:
-        self._writer = CHAT.writer(asked)
+        self._writer = ChoiceWriter(asked)
         self._reading = reading
         self._last: Any = None
         self._has_ended = False
@@ -206,17 +209,11 @@ class _Stream:
         yield from self._written(self._reading.end(finish_reason))
 
     def _written(self, events: Iterable[ResponseEvent]) -> Iterator[Any]:
-        return (_chunk(self._last, line) for event in events if (line := self._line(event)))
-
-    def _line(self, event: ResponseEvent) -> bytes:
-        """Write an event; of the end only the chunk with the reason, since the proxy writes the rest."""
-        written = self._writer.write(event)
-        return written.partition(b"\n\n")[0] if isinstance(event, ResponseEnded) else written
+        return (_chunk(self._last, choices) for event in events if (choices := self._writer.write(event)))
 
 
-def _chunk(like: Any, line: bytes) -> Any:
-    """Make a chunk of one in our writing, with the head of one that came."""
-    choices = json.loads(line.removeprefix(b"data: "))["choices"]
+def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:
+    """Make a chunk with the head of one that came."""
     made = ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=choices)
     made._hidden_params = getattr(like, "_hidden_params", {})
     return made
