@@ -1,0 +1,242 @@
+"""Tool calls for models behind LiteLLM's proxy that have none of their own: hooks that the proxy loads.
+
+    litellm_settings:
+      callbacks: xmlcall.integrations.litellm.handler
+    model_list:
+      - model_name: tiny
+        litellm_params: {model: openai/tiny, api_base: "http://127.0.0.1:8080/v1", api_key: none}
+        model_info: {xmlcall: true}
+
+Chat completions of a model so marked lose their tools before they are sent: the prompt has them, and calls are read out of the
+reply's text (`tools_as_text`). All others go as they are. Written against LiteLLM 1.110.2; of its hooks three fit:
+
+* `async_pre_call_hook` runs once for a request, before a deployment is chosen, so that a fallback gets the same prompt. It
+  returns a body of its own and leaves the one that came alone: LiteLLM calls it again with that one if it falls back so early.
+* `async_post_call_success_hook` gets the whole answer, `async_post_call_streaming_iterator_hook` the whole stream; the hook for
+  single chunks could neither hold one back nor make two of it.
+
+The proxy looks for each hook in the class of the handler itself, not in those above it. What has to be known of a request when
+its reply comes hangs on the request's own logging object, which lives as long as the request and is never sent: fields of the
+request would be sent on or logged, and its id is the caller's to choose.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from litellm.integrations.custom_logger import CustomLogger  # type: ignore[import-not-found]
+from litellm.proxy import proxy_server  # type: ignore[import-not-found]
+from litellm.proxy._types import ProxyException  # type: ignore[import-not-found]
+from litellm.types.utils import Message, ModelResponse, ModelResponseStream  # type: ignore[import-not-found]
+
+from ..errors import UsageError
+from ..proxy.formats.contract import ApiError, Asked, ResponseEvent, whole_response
+from ..proxy.formats.openai_chat import CHAT
+from .chat_choices import ChoiceWriter
+from .tools_as_text import Reading, Rewriter, Rewritten, Settings
+
+__all__ = ["ToolsAsText", "handler", "handler_for_all"]
+
+log = logging.getLogger("xmlcall.integrations")
+
+_CALLS: Final = ("acompletion", "completion")  # other kinds of request have other bodies
+_OWN_PROVIDER: Final = "xmlcall/"  # has the tools to itself (`litellm_provider`)
+
+
+class ToolsAsText(CustomLogger):  # type: ignore[misc]
+    """The hooks. One object serves all requests and keeps nothing of a request but by the request's own logging object.
+
+    Args:
+        otherwise: for models whose `model_info` says nothing; None leaves them alone.
+    """
+
+    def __init__(self, otherwise: Settings | None = None) -> None:
+        super().__init__()
+        self._otherwise = otherwise
+        self._rewriter = Rewriter()
+        self._under_way: WeakKeyDictionary[Any, Rewritten] = WeakKeyDictionary()
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any] | None:
+        """Write the tools of a request into its prompt.
+
+        Args:
+            user_api_key_dict: whose request it is.
+            cache: the proxy's.
+            data: the request's body, with what the proxy keeps beside it.
+            call_type: its kind.
+
+        Returns:
+            Another body, or None for a request that goes as it is.
+
+        Raises:
+            ProxyException: the request asks for what cannot be done.
+        """
+        if call_type not in _CALLS:
+            return None
+        try:
+            settings = self._settings(data.get("model"), getattr(user_api_key_dict, "team_id", None))
+            rewritten = self._rewriter.rewritten(data, settings) if settings else None
+        except ApiError as error:
+            raise _told(error) from None
+        if rewritten is None:
+            return None
+        self._under_way[data["litellm_logging_obj"]] = rewritten
+        return rewritten.over(data)
+
+    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
+        """Read the calls out of a whole answer.
+
+        Args:
+            data: the request.
+            user_api_key_dict: whose it is.
+            response: the answer; it is changed in place.
+
+        Raises:
+            ProxyException: the reply is no answer.
+        """
+        rewritten = self._taken(data)
+        if rewritten is None or rewritten.reading is None or not isinstance(response, ModelResponse):
+            return response
+        try:
+            for choice in response.choices:
+                _read_whole(choice, rewritten.asked, rewritten.reading())
+        except ApiError as error:
+            raise _told(error) from None
+        return response
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: AsyncIterator[Any], request_data: dict[str, Any]
+    ) -> AsyncGenerator[Any]:
+        """Read the calls out of a stream.
+
+        Args:
+            user_api_key_dict: whose request it is.
+            response: the chunks as they come.
+            request_data: the request.
+
+        Yields:
+            The chunks for the caller.
+
+        Raises:
+            ProxyException: the reply is no answer.
+        """
+        rewritten = self._taken(request_data)
+        if rewritten is None or rewritten.reading is None:
+            async for chunk in response:
+                yield chunk
+            return
+        stream = _Stream(rewritten.asked, rewritten.reading())
+        try:
+            async for chunk in response:  # to its end, although nothing may follow the calls: then the proxy counts what it took
+                for written in stream.chunks(chunk):
+                    yield written
+            for written in stream.end():
+                yield written
+        except ApiError as error:
+            raise _told(error) from None
+
+    def _settings(self, model: Any, team: Any) -> Settings | None:
+        """Return how a model is asked: as the first of its deployments says that says anything; not at all for our provider."""
+        router = proxy_server.llm_router
+        known = router.registry().deployments(model_name=model, team_id=team) if router and isinstance(model, str) else None
+        if any(str(deployment["litellm_params"].get("model")).startswith(_OWN_PROVIDER) for deployment in known or ()):
+            return None
+        given = (deployment.get("model_info") or {} for deployment in known or ())
+        marks = [mark for info in given if (mark := info.get("xmlcall")) is not None]
+        try:
+            return Settings.of(marks[0]) if marks else self._otherwise
+        except UsageError as error:
+            log.error("model_info of %r: %s", model, error)
+            raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
+
+    def _taken(self, data: Mapping[str, Any]) -> Rewritten | None:
+        """Return what was made of a request, once."""
+        request = data.get("litellm_logging_obj")
+        return None if request is None else self._under_way.pop(request, None)
+
+
+# -- answers in LiteLLM's objects --------------------------------------------------------------------------------------
+
+
+def _read_whole(choice: Any, asked: Asked, reading: Reading) -> None:
+    """Put what was read in the place of what was written; calls that the model server read itself stay."""
+    if choice.message.tool_calls:
+        return
+    events = reading.feed(choice.message.content or "", getattr(choice.message, "reasoning_content", None) or "")
+    events += reading.end(choice.finish_reason or "stop")
+    written = CHAT.whole(asked, whole_response(events))["choices"][0]
+    choice.message, choice.finish_reason = Message(**written["message"]), written["finish_reason"]
+
+
+class _Stream:
+    """One streamed answer. Its chunks are those that our own proxy writes, under the head of those that came.
+
+    Args:
+        asked: the request.
+        reading: of its reply.
+    """
+
+    def __init__(self, asked: Asked, reading: Reading) -> None:
+        self._writer = ChoiceWriter(asked)
+        self._reading = reading
+        self._last: Any = None
+        self._has_ended = False
+
+    def chunks(self, chunk: Any) -> Iterator[Any]:
+        """Take a chunk that came; yield those that go out."""
+        choice = chunk.choices[0] if chunk.choices else None
+        if self._last is None:
+            yield _chunk(chunk, self._writer.begin())
+        self._last = chunk
+        if choice is not None and not self._has_ended:
+            text, thought = choice.delta.get("content") or "", choice.delta.get("reasoning_content") or ""
+            yield from self._written(self._reading.feed(text, thought))
+            if choice.finish_reason:
+                yield from self._ended(choice.finish_reason)
+        if getattr(chunk, "usage", None) is not None or (choice is not None and choice.delta.get("tool_calls")):
+            yield _emptied(chunk)
+
+    def end(self) -> Iterator[Any]:
+        """Yield what is left when no chunk comes any more."""
+        if self._last is not None and not self._has_ended:
+            yield from self._ended("stop")
+
+    def _ended(self, finish_reason: str) -> Iterator[Any]:
+        self._has_ended = True
+        yield from self._written(self._reading.end(finish_reason))
+
+    def _written(self, events: Iterable[ResponseEvent]) -> Iterator[Any]:
+        return (_chunk(self._last, choices) for event in events if (choices := self._writer.write(event)))
+
+
+def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:
+    """Make a chunk with the head of one that came."""
+    made = ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=choices)
+    made._hidden_params = getattr(like, "_hidden_params", {})
+    return made
+
+
+def _emptied(chunk: Any) -> Any:
+    """Return a chunk without what was read of it already."""
+    for choice in chunk.choices:
+        choice.finish_reason, choice.delta.content, choice.delta.reasoning_content = None, None, None
+    return chunk
+
+
+def _told(error: ApiError) -> Exception:
+    """Make the proxy's error of ours."""
+    told = ProxyException(
+        message=error.message, type=error.kind, param=error.param or None, code=error.status, openai_code=error.code or None
+    )
+    assert isinstance(told, Exception)
+    return told
+
+
+handler: Final = ToolsAsText()
+"""For the models whose `model_info` says so."""
+
+handler_for_all: Final = ToolsAsText(otherwise=Settings())
+"""For all models but those whose `model_info` says `xmlcall: false`."""

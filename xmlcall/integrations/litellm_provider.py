@@ -1,0 +1,151 @@
+"""Models of LiteLLM that our own engine asks, in LiteLLM's process: a provider, where hooks can only rewrite.
+
+    litellm_settings:
+      custom_provider_map:
+        - {provider: xmlcall, custom_handler: xmlcall.integrations.litellm_provider.handler}
+    model_list:
+      - model_name: tiny
+        litellm_params: {model: xmlcall/tiny, api_base: "http://127.0.0.1:8080/v1"}
+        model_info: {xmlcall: {mode: xml, call_threshold: auto}}
+
+A model of it is what `xmlcall serve` is: the model is asked again where a call cannot run. LiteLLM sees a model that calls tools,
+so that its logs, its fallbacks and its other APIs need nothing else. What is behind the address is an OpenAI-compatible server.
+
+How a model is asked stands in `model_info`, which is the configuration's alone: fields of `litellm_params` arrive mixed with
+those of the request. An engine is opened for each model when it is first asked, and lives as long as the process: LiteLLM tells a
+provider of no end.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from litellm import CustomLLM  # type: ignore[import-not-found]
+from litellm.llms.custom_llm import CustomLLMError  # type: ignore[import-not-found]
+from litellm.types.utils import Choices, Message, ModelResponseStream, Usage  # type: ignore[import-not-found]
+
+from ..backends.connect import connect
+from ..errors import UsageError
+from ..proxy.engine.engine import Engine
+from ..proxy.formats.contract import Asked, ResponseEnded, whole_response
+from ..proxy.formats.openai_chat import CHAT, usage_dict
+from ..proxy.formats.tolerance import mended
+from ..proxy.http.exchange import api_error
+from .chat_choices import ChoiceWriter
+
+__all__ = ["EngineProvider", "handler"]
+
+MOST: Final = 100  # engines: each has connections of its own
+
+_OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
+    "mode": (str,),
+    "dialect": (str,),
+    "lang": (str,),
+    "family": (str,),
+    "reminder": (bool,),
+    "call_threshold": (str, float, int),
+    "constrain": (bool,),
+    "stream_arguments": (bool,),
+    "tool_tokens": (int,),
+}
+_LITELLMS: Final = ("stream", "stream_options", "max_retries", "xmlcall")  # among the request's fields, and not for the model
+
+
+class EngineProvider(CustomLLM):  # type: ignore[misc]
+    """The provider. One object serves all models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._engines: dict[str, Engine] = {}
+        self._opening = asyncio.Lock()
+
+    async def acompletion(self, *_: Any, **call: Any) -> Any:
+        """Answer a request in one piece.
+
+        Args:
+            **call: as LiteLLM calls providers: `model`, `messages`, `api_base`, `api_key`, `optional_params`, `litellm_params`,
+                and `model_response`, the answer to be filled.
+
+        Raises:
+            CustomLLMError: there is no answer.
+        """
+        async with _errors_told():
+            asked, engine = _read(call), await self._engine(call)
+            async with aclosing(engine.respond(asked.request, is_streamed=False)) as events:
+                answer = whole_response([event async for event in events])
+        written, response = CHAT.whole(asked, answer), call["model_response"]
+        choice = written["choices"][0]
+        response.choices = [Choices(message=Message(**choice["message"]), finish_reason=choice["finish_reason"])]
+        response.usage = Usage(**written["usage"])
+        return response
+
+    async def astreaming(self, *_: Any, **call: Any) -> AsyncGenerator[Any]:
+        """Answer a request in pieces.
+
+        Args:
+            **call: as in `acompletion`.
+
+        Yields:
+            LiteLLM's chunks.
+
+        Raises:
+            CustomLLMError: there is no answer, or no end of one.
+        """
+        async with _errors_told():
+            asked, engine = _read(call), await self._engine(call)
+            writer = ChoiceWriter(asked)
+            async with aclosing(engine.respond(asked.request)) as events:
+                async for event in events:
+                    choices = writer.write(event)
+                    if isinstance(event, ResponseEnded):
+                        yield _end(choices[0]["finish_reason"], event)
+                    elif choices:
+                        yield ModelResponseStream(model=call["model"], choices=choices)
+
+    async def _engine(self, call: Mapping[str, Any]) -> Engine:
+        """Return the engine of a model, opened when it is first asked."""
+        options = _options((call["litellm_params"].get("model_info") or {}).get("xmlcall"))
+        key = json.dumps([call["api_base"], call["model"], call["api_key"], options], sort_keys=True)
+        async with self._opening:
+            if key not in self._engines:
+                if len(self._engines) >= MOST:
+                    raise UsageError(f"expected at most {MOST} models of this provider")
+                backend = connect(f"{call['api_base']}#{call['model']}", api_key=call["api_key"])
+                self._engines[key] = await Engine(backend, **options).__aenter__()
+            return self._engines[key]
+
+
+def _read(call: Mapping[str, Any]) -> Asked:
+    """Read a request; LiteLLM has sorted its fields already."""
+    fields = {name: value for name, value in call["optional_params"].items() if name not in _LITELLMS}
+    body, _ = mended({"model": call["model"], "messages": call["messages"], **fields}, CHAT.name)
+    return CHAT.read(body)
+
+
+def _end(reason: str, event: ResponseEnded) -> dict[str, Any]:
+    """Write the end in LiteLLM's other form for chunks: of this one it takes the usage, and estimates none of its own."""
+    return {"text": "", "is_finished": True, "finish_reason": reason, "usage": usage_dict(event.usage), "index": 0}
+
+
+def _options(given: Any) -> dict[str, Any]:
+    """Read how a model is asked; None and true are a table without anything in it."""
+    table = {} if given is None or given is True else given
+    if not isinstance(table, Mapping) or any(type(value) not in _OPTIONS.get(name, ()) for name, value in table.items()):
+        raise UsageError(f"model_info: xmlcall: expected a table of {', '.join(_OPTIONS)}, got {given!r:.200}")
+    return dict(table)
+
+
+@asynccontextmanager
+async def _errors_told() -> AsyncGenerator[None]:
+    """Tell LiteLLM of what fails, with the status that our own proxy would answer."""
+    try:
+        yield
+    except Exception as error:
+        told = api_error(error)
+        raise CustomLLMError(status_code=told.status, message=told.message) from error
+
+
+handler: Final = EngineProvider()
+"""The provider, for `custom_provider_map`."""
