@@ -36,7 +36,7 @@ BLOCK: Final = 1 << 20  # bytes of a range
 
 # engine -> files that the parser's interface imports, and those that drive it
 WANTED: Final = {
-    "vllm": r"vllm/((parser|parser/engine|parser/chat_parsing|reasoning|tool_parsers|logging_utils|utils"
+    "vllm": r"vllm/((parser|parser/engine|parser/chat_parsing|plugins|reasoning|tool_parsers|logging_utils|utils"
     r"|entrypoints(/(generate|generate/base|mcp|serve|serve/engine|serve/exception_handling))?"
     r"|entrypoints/openai(/(chat_completion|responses|parser))?)/)?[^/]+\.py",
     "sglang": r"sglang/([^/]+\.py|srt/([^/]*/)?__init__\.py|srt/environ\.py|srt/plugins/[^/]+\.py"
@@ -68,7 +68,9 @@ class RangeFile(io.RawIOBase):
     def _get(self, first: int, last: int) -> httpx.Response:
         response = self._client.get(self._url, headers={"Range": f"bytes={first}-{last}"})
         if response.status_code != httpx.codes.PARTIAL_CONTENT:
-            raise SystemExit(f"expected a part of the wheel, got status {response.status_code}: the index serves whole files only")
+            raise SystemExit(
+                f"expected a part of the wheel, got status {response.status_code}: the index serves whole files only"
+            )
         self.count += len(response.content)
         if self.count > LIMIT:
             raise SystemExit(f"more than {LIMIT:,} bytes of one wheel: the pattern of what is wanted is too wide")
@@ -126,7 +128,9 @@ def fetch(engine: str, version: str) -> None:
     with client() as asking:
         remote = RangeFile(asking, wheel_of(engine, version))
         with zipfile.ZipFile(io.BufferedReader(remote, BLOCK)) as wheel:
-            names = sorted((each for each in wheel.infolist() if wanted.fullmatch(each.filename)), key=lambda each: each.header_offset)
+            names = sorted(
+                (each for each in wheel.infolist() if wanted.fullmatch(each.filename)), key=lambda each: each.header_offset
+            )
             for each in names:
                 wheel.extract(each, part)  # takes `..` out of names
     (part / "count.json").write_text(json.dumps({"files": len(names), "bytes read": remote.count}))

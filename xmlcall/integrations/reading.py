@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import regex
+
 from xmlcall.binding.as_written import as_written
 from xmlcall.binding.bind import bind
 from xmlcall.dialects import select
@@ -35,6 +37,7 @@ log = logging.getLogger("xmlcall.integrations")
 
 # Two readings, or two values for one parameter: to take one of them would be a guess that runs.
 _GUESSES: Final = frozenset({"ambiguous", "duplicate-argument"})
+_LIST_OR_OBJECT: Final = regex.compile(r"(?m)^\s{0,64}[\[{]")  # as a call without any tag begins
 _CUT: Final = "length"  # the reason for the end that promises least
 
 
@@ -188,7 +191,7 @@ def may_have_calls(text: str) -> bool:
     Args:
         text: a whole reply; the tools are not known.
     """
-    return "<" in text or attempts_call(text, select("auto"))
+    return "<" in text or _LIST_OR_OBJECT.search(text) is not None or attempts_call(text, select("auto"))
 
 
 def catalog_of(tools: Iterable[Mapping[str, Any]]) -> Catalog:

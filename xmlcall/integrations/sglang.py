@@ -6,6 +6,7 @@ Where it does not (a checkout on the path, another plugin list in `SGLANG_PLUGIN
     python -m xmlcall.integrations.sglang --model-path MODEL --tool-call-parser xmlcall
 """
 
+import runpy
 import sys
 from collections.abc import Sequence
 
@@ -33,13 +34,9 @@ def main(arguments: Sequence[str]) -> None:
     Args:
         arguments: those of `sglang.launch_server`.
     """
-    from sglang.launch_server import run_server  # type: ignore[import-not-found]
-    from sglang.srt.plugins import load_plugins  # type: ignore[import-not-found]
-    from sglang.srt.server_args import prepare_server_args  # type: ignore[import-not-found]
-
-    load_plugins()
     register()
-    run_server(prepare_server_args(list(arguments)))
+    sys.argv = ["sglang.launch_server", *arguments]
+    runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
