@@ -121,7 +121,7 @@ def _tags(row: Dialect) -> dict[str, Any]:
     marks = {"string_mark": row.string_mark, "json_mark": row.json_mark}
     return {
         "body": row.body.name,
-        "keys": list(row.keys),
+        "key_names": list(row.keys),
         **{kind: row.written.get(kind, "") for kind in kinds},
         **{name: mark.written if mark else "" for name, mark in marks.items()},
         "marks_all": row.string_mark is not None and row.string_mark.written == row.written["parameter_open"],
