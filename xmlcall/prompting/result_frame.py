@@ -16,12 +16,15 @@ from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..dialects.tag_names import tag_names
 from ..tools.catalog import Catalog
 
-__all__ = ["FRAME_TAGS", "inert_frame", "inert_text", "is_result_message", "items_in", "named_results", "results_told"]
+__all__ = ["FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text", "is_result_message", "items_in", "named_results", "results_told"]
 
 FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
+INERT_WORDS: Final = frozenset({*FRAME_TAGS, *tag_names(DIALECTS["function_calls"]), "think", "thinking", "reasoning"})
+"""Names of the tags that are made inert in somebody else's words; those of chat templates are, too."""
+
 _INERT = regex.compile(
-    rf"<(?=/?(?:{'|'.join(sorted({*FRAME_TAGS, *tag_names(DIALECTS['function_calls'])}))}|think|thinking|reasoning)\b"
+    rf"<(?=/?(?:{'|'.join(sorted(INERT_WORDS))})\b"
     r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
 )
 _BRACKETS: Final = {"<": "&lt;", "[": "&#91;"}

@@ -15,7 +15,7 @@ from .result_frame import inert_frame
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["LANGUAGES", "render", "source"]
+__all__ = ["LANGUAGES", "plain_source", "render", "source"]
 
 LANGUAGES = ("en", "zh")
 
@@ -39,6 +39,15 @@ def source(lang: str, name: str) -> str:
         name: as for `render`.
     """
     return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
+
+
+def plain_source(name: str) -> str:
+    """Return the text of a file in `prompts/` that is the same in every language.
+
+    Args:
+        name: with its ending.
+    """
+    return (_prompts() / name).read_text(encoding="utf-8")
 
 
 @functools.cache

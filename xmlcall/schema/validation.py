@@ -19,7 +19,7 @@ from .keywords import TooMuchWork, is_covered, limited, usable_pattern, with_tim
 from .places import Places
 from .references import MAX_DEPTH, nodes, resolve
 
-__all__ = ["MAX_NODES", "check_schema", "compiled", "describe", "find_issues", "is_valid", "limited", "types_of"]
+__all__ = ["MAX_NODES", "RANGES", "check_schema", "compiled", "describe", "find_issues", "is_valid", "limited", "types_of"]
 
 MAX_NODES = 20_000
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
@@ -205,8 +205,7 @@ def _broken(error: Any) -> Issue:
     )
 
 
-# Keyword -> its words; `{}` is the keyword's value.
-_RANGES = {
+RANGES = {
     "minimum": "at least {}",
     "maximum": "at most {}",
     "exclusiveMinimum": "more than {}",
@@ -219,6 +218,7 @@ _RANGES = {
     "pattern": "matching {}",
     "format": "format {}",
 }
+"""Keyword -> its words; `{}` is the keyword's value."""
 
 
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
@@ -235,7 +235,7 @@ def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or depth == 0:
         return "any value"
-    ranges = [words.format(_plain(schema[key])) for key, words in _RANGES.items() if key in schema]
+    ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
     return ", ".join([_kind(schema, root, depth), *ranges])
 
 

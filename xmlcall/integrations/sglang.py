@@ -1,0 +1,43 @@
+"""xmlcall's parser for SGLang: `sglang serve --model-path MODEL --tool-call-parser xmlcall`.
+
+SGLang runs `register` in each of its processes, if the installed xmlcall declares it as an entry point of `sglang.srt.plugins`.
+Where it does not (a checkout on the path, another plugin list in `SGLANG_PLUGINS`), this module starts SGLang itself:
+
+    python -m xmlcall.integrations.sglang --model-path MODEL --tool-call-parser xmlcall
+"""
+
+import runpy
+import sys
+from collections.abc import Sequence
+
+__all__ = ["NAME", "main", "register"]
+
+NAME = "xmlcall"
+"""What `--tool-call-parser` takes."""
+
+
+def register() -> None:
+    """Make the parser known to SGLang; as often as one likes.
+
+    Its command line offers what stands in the registry, once the registry has been loaded, as it is here.
+    """
+    from sglang.srt.function_call.function_call_parser import FunctionCallParser  # type: ignore[import-not-found]
+
+    from .sglang_detector import XmlcallDetector
+
+    FunctionCallParser.ToolCallParserEnum[NAME] = XmlcallDetector
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run SGLang's server, in this process, with the parser.
+
+    Args:
+        arguments: those of `sglang.launch_server`.
+    """
+    register()
+    sys.argv = ["sglang.launch_server", *arguments]
+    runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

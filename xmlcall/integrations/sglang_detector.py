@@ -1,0 +1,74 @@
+"""The detector of calls for SGLang, which makes one for each request.
+
+SGLang asks three things of it: whether a whole reply may have calls (`has_tool_call`, without the tools), what is in a whole
+reply, and what is in each piece of a stream. `finish` comes with the last piece.
+"""
+
+from typing import Any
+
+from sglang.srt.function_call.base_format_detector import BaseFormatDetector  # type: ignore[import-not-found]
+from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem  # type: ignore[import-not-found]
+
+from xmlcall.errors import UsageError
+from xmlcall.integrations.reading import CallPiece, Piece, ReplyReader, TextPiece, catalog_of, may_have_calls, read_whole
+
+__all__ = ["XmlcallDetector"]
+
+
+class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
+    """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader: ReplyReader | None = None
+
+    def has_tool_call(self, text: str) -> bool:
+        """Say whether a whole reply may have calls."""
+        return may_have_calls(text)
+
+    def detect_and_parse(self, text: str, tools: list[Any]) -> StreamingParseResult:
+        """Read a whole reply."""
+        said, calls = read_whole(text, catalog_of(tool.model_dump() for tool in tools))
+        items = [ToolCallItem(tool_index=call.index, name=call.name, parameters=call.arguments) for call in calls]
+        return StreamingParseResult(normal_text=said, calls=items)
+
+    def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> StreamingParseResult:
+        """Read a piece of a stream."""
+        if self._reader is None:
+            self._reader = ReplyReader(catalog_of(tool.model_dump() for tool in tools))
+        return self._result(self._reader.feed(new_text))
+
+    def finish(self, tools: list[Any]) -> StreamingParseResult:
+        """Read the end of a stream."""
+        reader, self._reader = self._reader, None
+        return self._result(reader.finish() if reader else [])
+
+    def supports_structural_tag(self) -> bool:
+        """Leave `tool_choice="required"` to SGLang, which then asks for calls as JSON and reads them itself.
+
+        Its tags have JSON between a beginning and an end, which the formats of xmlcall do not.
+        """
+        return False
+
+    def structure_info(self) -> Any:
+        """Refuse: there are no such tags.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("xmlcall has no structural tags for SGLang, and says so in supports_structural_tag")
+
+    def _result(self, pieces: list[Piece]) -> StreamingParseResult:
+        text = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        items = [item for piece in pieces if isinstance(piece, CallPiece) for item in self._items(piece)]
+        return StreamingParseResult(normal_text=text, calls=items)
+
+    def _items(self, call: CallPiece) -> list[ToolCallItem]:
+        """Write a call, its name first; SGLang asks the two lists for arguments that it has not seen."""
+        self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
+        self.streamed_args_for_tool.append(call.arguments)
+        self.current_tool_id, self.current_tool_name_sent = call.index, True
+        return [
+            ToolCallItem(tool_index=call.index, name=call.name, parameters=""),
+            ToolCallItem(tool_index=call.index, parameters=call.arguments),
+        ]

@@ -1,0 +1,101 @@
+"""The tool parser for vLLM: the class, and the file for `--tool-parser-plugin`.
+
+vLLM takes a plugin as a module (`xmlcall.integrations.vllm_parser`) or as the path of a file, of which it makes a module of the
+file's name. So imports are absolute here, and a file named `vllm.py` could not be taken: it would stand in vLLM's own place.
+
+vLLM tells a tool parser that a stream has ended only if the parser says that it is of vLLM's newer kind
+(`engine_based_streaming`, `finish_streaming`). This one needs to know: what may become a call is held back till then.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not-found]
+    DeltaFunctionCall,
+    DeltaMessage,
+    DeltaToolCall,
+    ExtractedToolCallInformation,
+    FunctionCall,
+    ToolCall,
+)
+from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
+
+from xmlcall.agent.generate import new_id
+from xmlcall.integrations.reading import CallPiece, Piece, ReplyReader, TextPiece, catalog_of, read_whole
+from xmlcall.tools.catalog import Catalog
+
+__all__ = ["XmlcallToolParser"]
+
+
+class XmlcallToolParser(ToolParser):  # type: ignore[misc]
+    """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools.
+
+    Args:
+        tokenizer: of the model; the text alone is read.
+        tools: of the request, if vLLM knows them this early.
+    """
+
+    engine_based_streaming = True
+
+    def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
+        super().__init__(tokenizer, tools)
+        self._reader: ReplyReader | None = None
+
+    def adjust_request(self, request: Any) -> Any:
+        """Keep special tokens in the text: in some formats they are what a call begins with."""
+        request = super().adjust_request(request)
+        if request.tools and request.tool_choice != "none":
+            request.skip_special_tokens = False
+        return request
+
+    def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
+        """Read a whole reply."""
+        text, calls = read_whole(model_output, self._offered(request))
+        found = [ToolCall(id=new_id(), function=FunctionCall(name=call.name, arguments=call.arguments)) for call in calls]
+        return ExtractedToolCallInformation(tools_called=bool(found), tool_calls=found, content=text or None)
+
+    def extract_tool_calls_streaming(
+        self,
+        previous_text: str,
+        current_text: str,
+        delta_text: str,
+        previous_token_ids: Sequence[int],
+        current_token_ids: Sequence[int],
+        delta_token_ids: Sequence[int],
+        request: Any,
+    ) -> DeltaMessage | None:
+        """Read a piece of a stream."""
+        if self._reader is None:
+            self._reader = ReplyReader(self._offered(request))
+        return self._message(self._reader.feed(delta_text))
+
+    def finish_streaming(self) -> DeltaMessage | None:
+        """Read the end of a stream."""
+        reader, self._reader = self._reader, None
+        return self._message(reader.finish()) if reader else None
+
+    def _offered(self, request: Any) -> Catalog:
+        if request.tool_choice == "none":
+            return Catalog()
+        return catalog_of(tool.model_dump() for tool in request.tools or self.tools)
+
+    def _message(self, pieces: list[Piece]) -> DeltaMessage | None:
+        if not pieces:
+            return None
+        text = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        deltas = [delta for piece in pieces if isinstance(piece, CallPiece) for delta in self._deltas(piece)]
+        return DeltaMessage(content=text or None, tool_calls=deltas)
+
+    def _deltas(self, call: CallPiece) -> list[DeltaToolCall]:
+        """Write a call, its name first; vLLM asks the two lists for arguments that it has not seen."""
+        self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
+        self.streamed_args_for_tool.append(call.arguments)
+        self.current_tool_id, self.current_tool_name_sent = call.index, True
+        name, arguments = DeltaFunctionCall(name=call.name), DeltaFunctionCall(arguments=call.arguments)
+        return [
+            DeltaToolCall(index=call.index, type="function", id=new_id(), function=name),
+            DeltaToolCall(index=call.index, function=arguments),
+        ]
+
+
+ToolParserManager.register_module("xmlcall", module=XmlcallToolParser)
