@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from redis_server import RedisServer
 
-from tests.redis_server import RedisServer
 from xmlcall.errors import UsageError
 from xmlcall.proxy.sharing import redis as module
 from xmlcall.proxy.sharing.redis import RedisStore

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -76,20 +77,15 @@ def create_app(
         UsageError: no such form of model, or no such address.
     """
     store = RedisStore(share) if isinstance(share, str) else share
-    engine = Engine(
+    shown = partial(Engine, mode=mode, dialect=dialect, lang=lang, family=family, reminder=reminder, tool_tokens=tool_tokens)
+    engine = shown(
         connect(model) if isinstance(model, str) else model,
         hosts,
-        mode=mode,
         allowed=allowed,
         stream_arguments=stream_arguments,
-        dialect=dialect,
-        lang=lang,
-        family=family,
-        reminder=reminder,
         call_threshold=call_threshold,
         constrain=constrain,
         strict=strict,
-        tool_tokens=tool_tokens,
         store=store,
     )
     guard = Guard(api_key=api_key, origins=tuple(origins), hosts=tuple(allowed_hosts))
