@@ -16,10 +16,10 @@ import httpx2
 import ollama
 import openai
 import pytest
-from cli.test_cli_serve import ENDLESS, TOOL, Serving
 from cli_harness import SECONDS
 from servers.fake_openai import FakeOpenAI
 from servers.run_server import run_server
+from serving import ENDLESS, TOOL, Serving
 
 SAID: Any = [{"role": "user", "content": "Hi"}]
 OFFERED: Any = [TOOL]

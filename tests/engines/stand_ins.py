@@ -22,7 +22,7 @@ STOOD_IN: Final = {
         # vLLM's own that runs models, and with it torch
         "vllm.config vllm.distributed vllm.entrypoints.chat_utils vllm.lora vllm.platforms vllm.renderers vllm.tokenizers vllm.transformers_utils vllm.v1"
     ).split(),
-    "sglang": "IPython msgspec orjson partial_json_parser pybase64 tqdm xgrammar".split(),
+    "sglang": ["IPython", "msgspec", "orjson", "partial_json_parser", "pybase64", "tqdm", "xgrammar"],
 }
 """Engine -> modules that are stood in for, with all below them."""
 

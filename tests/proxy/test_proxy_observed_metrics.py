@@ -20,6 +20,7 @@ from xmlcall.errors import BackendUnavailable, ContextOverflow
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard
+from xmlcall.proxy.http.callers import serving
 from xmlcall.proxy.http.keys import key_of
 from xmlcall.proxy.observed import metrics
 from xmlcall.proxy.observed.metrics import METRICS, Bounded, Metrics
@@ -168,7 +169,7 @@ async def test_a_caller_that_leaves() -> None:
     headers = [(b"host", b"localhost")]
     scope = {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b"", "root_path": ""}
     async with Engine(Endless([]), mode="xml") as engine:
-        await app_of(engine, Guard(), observer=observer)(scope, receive, send)
+        await app_of(serving(engine), Guard(), observer=observer)(scope, receive, send)
     assert counts(observer, "xmlcall_requests_total", "status") == {"499": 1}
     assert counts(observer, "xmlcall_model_requests_total", "result") == {"closed": 1}
     assert series(observer, "xmlcall_refusals_total") == {}

@@ -74,7 +74,8 @@ class FakeOpenAI:
         prompt_end: what the chat template ends the prompt with.
         api_key: wanted of every request, if any.
         content_type: of the stream.
-        n_ctx: tokens of the context; a longer prompt is refused as llama.cpp does it. None for no end.
+        n_ctx: tokens of the context; a longer prompt is refused as llama.cpp does it. None for no end. With it the server counts
+            the tokens of prompts: llama.cpp where it is asked to, any for a reply of one token; neither is in `bodies`.
         token_length: characters of a token.
     """
 
@@ -100,6 +101,7 @@ class FakeOpenAI:
         """The ASGI app."""
         routes = [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/chat/completions/input_tokens", self._count, methods=["POST"]),
             Route("/v1/models", self._list_models),
             Route("/props", self._tell_props),
             Route("/apply-template", self._apply_template, methods=["POST"]),
@@ -141,14 +143,25 @@ class FakeOpenAI:
         body = await request.json()
         if self.first_token is not None and body.get("logprobs"):
             return StreamingResponse(self._stream(self.first_token), media_type=self.content_type)
+        if self.n_ctx is not None and body.get("max_tokens") == 1:
+            usage = final(prompt_tokens=self._tokens(body), completion_tokens=1, total_tokens=self._tokens(body) + 1)
+            return StreamingResponse(self._stream([*reply("I")[:-2], usage, DONE]), media_type=self.content_type)
         self.bodies.append(body)
         if refused := self.refusal or self._overflow(body):
             status, said = refused
             return Response(said, status) if isinstance(said, str) else JSONResponse(said, status)
         return StreamingResponse(self._stream(self.steps), media_type=self.content_type)
 
+    async def _count(self, request: Request) -> Response:
+        if self.n_ctx is None or self.props is None:
+            return JSONResponse({"detail": "Not Found"}, 404)
+        return self._note(request) or JSONResponse({"input_tokens": self._tokens(await request.json())})
+
+    def _tokens(self, body: dict[str, Any]) -> int:
+        return int(sum(len(message["content"] or "") for message in body["messages"]) / self.token_length)
+
     def _overflow(self, body: dict[str, Any]) -> tuple[int, Any] | None:
-        tokens = int(sum(len(message["content"] or "") for message in body["messages"]) / self.token_length)
+        tokens = self._tokens(body)
         if self.n_ctx is None or tokens < self.n_ctx:
             return None
         said = f"request ({tokens} tokens) exceeds the available context size ({self.n_ctx} tokens), try increasing it"

@@ -3,12 +3,12 @@
 What is too long is known in two ways. The server says what its context holds, and the prompt is estimated to be longer: then it
 is cut before it is sent. Or the server refuses it, before anything of the reply has come: then it is cut by the figures of the
 refusal and sent again, a few times, since the estimate is corrected each time. Replies tell the prompt's true length, which
-corrects the estimate, too.
+corrects the estimate, too, unless it has to follow from the request alone (`RequestScale`).
 
 Room for the reply is kept free, because servers let a reply run into the context's end and end it there.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from ..backends.base import Backend, KeptOpen
 from ..errors import ContextOverflow
 from ..prompting.fit_context import Fitted, Scale, estimate, estimate_tools, fit
+from ..prompting.request_scale import RequestScale
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
 
@@ -23,6 +24,7 @@ __all__ = ["FittedBackend"]
 
 REFUSALS: Final = 3  # after which a shorter prompt is sent
 REPLY_TOKENS: Final = 2048  # for which there is to be room, if the request does not say
+NEAR: Final = 0.5  # of the room, by the estimate: from there on the rate is measured
 PROBE_TOKENS: Final = 16  # requests for fewer ask about a prompt that is sent again: it has to be cut at the same places
 
 
@@ -31,11 +33,12 @@ class FittedBackend(KeptOpen):
 
     Args:
         backend: open while this is used.
-        scale: what is known of the model's tokens; shared by all that is sent to it.
+        scale: what is known of the model's tokens: shared by all that is sent to it, or that of one request.
         lang: of the notes in the places of what is missing, `en` or `zh`.
         on_cut: told of each request that was cut, before its reply comes.
         on_sent: told what goes out in each request.
         on_text: told each piece of text that comes, before it is passed on.
+        measure: measures the rate of the scale; called before a prompt is sent that comes near what the context holds.
 
     Attributes:
         more: name of the tool that gives the rest of a result that was cut; "" for none.
@@ -44,14 +47,16 @@ class FittedBackend(KeptOpen):
     def __init__(
         self,
         backend: Backend,
-        scale: Scale,
+        scale: Scale | RequestScale,
         *,
         lang: str = "en",
         on_cut: Callable[[Fitted], None] = lambda _: None,
         on_sent: Callable[[Sequence[Message]], None] = lambda _: None,
         on_text: Callable[[str], None] | None = None,
+        measure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(backend)
+        self._measure = measure
         self._scale, self._lang, self._on_cut, self._on_sent, self._on_text = scale, lang, on_cut, on_sent, on_text
         self.more = ""
 
@@ -66,10 +71,10 @@ class FittedBackend(KeptOpen):
         Raises:
             ContextOverflow: what has to be sent is too long; the message says what takes the room.
         """
-        fitted, sent = self._cut(request)
-        heard = self._on_text
-        for left in range(REFUSALS, -1, -1):
-            size, begun = estimate(sent.messages) + estimate_tools(sent.tools), False
+        fitted, sent = await self._first_cut(request)
+        heard, left, may_be_free = self._on_text, REFUSALS, True
+        while True:
+            size, begun = _size(sent), False
             self._on_sent(sent.messages)
             try:
                 async with aclosing(self._backend.stream(sent)) as chunks:
@@ -86,18 +91,43 @@ class FittedBackend(KeptOpen):
             except ContextOverflow as error:
                 if begun:
                     raise
-                self._scale.refused(size, error.prompt_tokens, error.context_length or self.capabilities.context_length)
-                refused, (fitted, sent) = sent, self._cut(request, is_refused=True)
-                if not left or sent == refused:
+                refused = sent
+                fitted, sent, is_free = await self._shorter(request, refused, error)
+                left -= not (is_free and may_be_free)
+                may_be_free = may_be_free and not is_free
+                if left < 0 or sent == refused:
                     raise self._refusal(refused, error) from error
+
+    async def _first_cut(self, request: CompletionRequest) -> tuple[Fitted, CompletionRequest]:
+        """Return what fits by what is known, with the rate measured where the prompt comes near the context."""
+        length = self.context_length
+        if self._measure is not None and length is not None and _size(request) > NEAR * (length - self._room(request, length)):
+            await self._measure()
+        return self._cut(request)
+
+    async def _shorter(
+        self, request: CompletionRequest, refused: CompletionRequest, error: ContextOverflow
+    ) -> tuple[Fitted, CompletionRequest, bool]:
+        """Return what fits by a refusal, and whether that is so because it told what the context holds."""
+        size, length = _size(refused), error.context_length or self.context_length
+        if self._scale.refused(size, error.prompt_tokens, length):
+            fitted, sent = await self._first_cut(request)
+            if sent != refused:
+                return fitted, sent, True
+            self._scale.refused(size, error.prompt_tokens, length)
+        return *self._cut(request, is_refused=True), False
+
+    def _room(self, request: CompletionRequest, length: int) -> int:
+        """Return the tokens that are left to the reply."""
+        wanted = request.max_tokens or REPLY_TOKENS
+        return min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
 
     def _cut(self, request: CompletionRequest, *, is_refused: bool = False) -> tuple[Fitted, CompletionRequest]:
         """Return what fits, and the request for it; vLLM refuses also where not all of `max_tokens` would fit."""
         length = self.context_length
         if length is None:
             return Fitted(messages=request.messages), request
-        wanted = request.max_tokens or REPLY_TOKENS
-        room = min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
+        room = self._room(request, length)
         (least, most), tools = self._scale.bounds, estimate_tools(request.tools)
         fitted = Fitted(messages=request.messages)
         if (estimate(request.messages) + tools) * least > length - room:
@@ -128,3 +158,7 @@ class FittedBackend(KeptOpen):
             context_length=length,
             advice=error.advice,
         )
+
+
+def _size(request: CompletionRequest) -> float:
+    return estimate(request.messages) + estimate_tools(request.tools)

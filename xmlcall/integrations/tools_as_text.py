@@ -35,7 +35,6 @@ from ..proxy.engine.call_stream import Sender
 from ..proxy.engine.catalogs import Catalogs
 from ..proxy.engine.history import last_request, model_messages, said_by_others
 from ..proxy.engine.naming import offered_names, renamed
-from ..proxy.engine.reply_cache import Memory
 from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
     ApiError,
@@ -183,7 +182,7 @@ def _history(
     messages: Sequence[Message], catalog: Catalog, form: PromptFormat, system: str, reminder: str
 ) -> tuple[Message, ...]:
     """Write a conversation from what the caller sends alone: a gateway has many processes, and the model's words are nowhere."""
-    return model_messages(messages, catalog, Memory(), format=form, system=system, reminder=reminder)
+    return model_messages(messages, catalog, {}, format=form, system=system, reminder=reminder)
 
 
 def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iterator[str]:

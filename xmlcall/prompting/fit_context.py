@@ -130,13 +130,16 @@ class Scale:
         if self.rate is None or not self.rate / 1.5 < measured <= self.rate:
             self.rate = measured * 1.1
 
-    def refused(self, estimated: float, told: int | None, context_length: int | None) -> None:
+    def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
         """Take a refusal; what it does not tell is guessed so that less is sent the next time.
 
         Args:
             estimated: tokens that were sent.
             told: how many the server counted.
             context_length: what the context holds, as far as it is known.
+
+        Returns:
+            False: the rate is corrected, too (see `RequestScale`).
         """
         if told:
             self.learn(told, estimated)
@@ -144,6 +147,7 @@ class Scale:
         self.context_length = context_length or self.context_length or round(estimated * least * 0.75)
         if not told:
             self.rate = 1.25 * max(least, self.context_length / max(estimated, 1.0))
+        return False
 
 
 def estimate(messages: Iterable[Message]) -> int:

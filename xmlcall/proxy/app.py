@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -83,16 +82,15 @@ def create_app(
         UsageError: no such form of model, or no such address.
     """
     store = RedisStore(share) if isinstance(share, str) else share
-    asking: dict[str, Any] = {"mode": mode, "dialect": dialect, "family": family, "call_threshold": call_threshold}
-    shown: dict[str, Any] = {"lang": lang, "reminder": reminder, "tool_tokens": tool_tokens, "strict": strict}
-    engine = Engine(
+    shown = partial(Engine, mode=mode, dialect=dialect, lang=lang, family=family, reminder=reminder, tool_tokens=tool_tokens)
+    engine = shown(
         connect(model) if isinstance(model, str) else model,
         hosts,
-        **asking,
-        **shown,
         allowed=allowed,
         stream_arguments=stream_arguments,
+        call_threshold=call_threshold,
         constrain=constrain,
+        strict=strict,
         store=store,
     )
     guard = _guard(api_key, origins, allowed_hosts)

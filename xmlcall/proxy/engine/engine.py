@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from ...agent.attempts import RepairPolicy
 from ...agent.first_request import FirstRequest, decided
-from ...agent.fitted_backend import FittedBackend
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
@@ -31,11 +30,9 @@ from ...dialects.write import beginning
 from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...prompting import system as prompt
-from ...prompting.fit_context import Scale
 from ...prompting.format import PromptFormat
 from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
-from ...prompting.tokens import tokens_of
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
@@ -43,6 +40,7 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from ..sharing.store import MemoryStore, Store
 from .call_stream import Sender
 from .catalogs import Catalogs
+from .fitting import Fitting
 from .history import last_request, model_messages, said_by_others, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
@@ -116,8 +114,7 @@ class Engine:
         self.strict, self.recorder = strict, recorder
         said = SaidOnce()
         self.say_once = said.note
-        self._scale = Scale()
-        self._fitted = partial(FittedBackend, scale=self._scale, lang=lang, on_cut=said.cut)
+        self._fitting = Fitting(self.backend, lang=lang, said=said)
         self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=lang)
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(lang=lang)
@@ -254,30 +251,16 @@ class Engine:
                 raise self._with_tools_told(error, request, offered) from error
 
     def _with_tools_told(self, error: ContextOverflow, request: ChatRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
-        """Add to an error what the tools take of the context; an agent's own are often more than half."""
+        """Add to an error what the tools take of the context, if any are shown."""
         if not offered or request.choice.mode == "none":
             return error
         prompts, _ = self._prompts(self._catalogs.of(offered), request)
-        tokens = round(tokens_of(prompts.system) * self._scale.bounds[0])
-        message = f"{error} (the {len(offered)} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
-        return ContextOverflow(
-            message,
-            backend=error.backend,
-            status_code=error.status_code,
-            body=error.body,
-            prompt_tokens=error.prompt_tokens,
-            context_length=error.context_length,
-            advice=error.advice,
-        )
+        return self._fitting.with_tools_told(error, prompts.system, len(offered))
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
-
-    def _backend(self, recording: "Hearing | None") -> Backend:
-        """Return the model as it is asked: with what fits, and heard as it goes out."""
-        return self._fitted(self.backend) if recording is None else recording.backend(self.backend, self._fitted)
 
     async def _text(
         self,
@@ -295,7 +278,7 @@ class Engine:
         allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
-        backend = self._backend(recording)
+        backend = self._fitting.backend_for(recording)
         if recording is not None:
             recording.goes("xml", allowed, self._format)
         turn = Turn(
@@ -424,7 +407,7 @@ class Engine:
         self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None"
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer without tools; a history with calls in it is written as text."""
-        backend = self._backend(recording)
+        backend = self._fitting.backend_for(recording)
         if recording is not None:
             recording.goes("plain", (), self._format)
         messages = model_messages(request.messages, self._catalogs.of(()), known, format=self._format)
@@ -449,7 +432,7 @@ class Engine:
             completion = replace(completion, extra={**completion.extra, **said})
         if recording is not None:
             recording.goes("native", catalog, self._format)
-        backend = WithWholeMessages(self._backend(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
+        backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
         turn = Turn(
             Generation(backend=backend, format=self._format_of(request), is_native=True, is_for_caller=True),
             Offer(catalog=catalog, calling=self._calling, of_caller=frozenset(catalog.names())),

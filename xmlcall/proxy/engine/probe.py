@@ -1,4 +1,4 @@
-"""What the model server is asked besides answers: whether its function calling works, and how many tokens a prompt has.
+"""What the model server is asked besides answers: whether its function calling works, and how many tokens prompts have.
 
 Whether function calling works is asked, not believed: servers say that they can for models whose calls leak as text. llama.cpp
 does for Qwen2.5-Coder-0.5B, of whose replies to 80 questions none came back as a call. One small question with a tool; only a
@@ -16,17 +16,44 @@ from ...agent.native import generate_native
 from ...backends.openai_wire import count, message_dict, read_json
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError
+from ...prompting.fit_context import Scale, estimate
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import CompletionRequest
 
-__all__ = ["calls_natively", "count_tokens"]
+__all__ = ["calls_natively", "count_tokens", "measured_rate"]
 
 log = logging.getLogger("xmlcall.proxy")
 
 TRIAL_TOKENS: Final = 128
 BYTES_A_TOKEN: Final = 4  # of English text, for an estimate
 TOKENS_A_MESSAGE: Final = 4
+
+# Of every kind that conversations are made of. The same for all replicas of the proxy: where prompts are cut follows from it.
+REFERENCE: Final = """\
+Please look at the report below, tell me in two or three sentences what has changed since last week, and check whether the
+numbers in the table add up. If something is missing, ask the person who wrote it before you go on; nobody wants to guess.
+
+| day | visitors | orders | returned |
+|---|---|---|---|
+| 2026-03-02 | 1,482 | 97 | 3 |
+| 2026-03-03 | 1,519 | 104 | 5 |
+
+{"name": "search_orders", "arguments": {"since": "2026-03-02T00:00:00Z", "limit": 25, "include_returned": false}}
+{"orders": [{"id": "A-10482", "total": 149.95, "currency": "EUR"}, {"id": "A-10483", "total": 12.5, "currency": "EUR"}]}
+
+def total(orders: list[dict[str, float]], *, rate: float = 1.0) -> float:
+    return round(sum(order["total"] for order in orders if order["total"] > 0) * rate, 2)
+
+<function_results>
+<result name="read_file">
+/srv/shop/src/views/__init__.py: No such file or directory
+</result>
+</function_results>
+
+请用两三句话说明与上周相比有什么变化，并检查表中的数字是否正确。如果缺少什么，请先问写报告的人。
+Der Bericht enthält die Zahlen der letzten Woche; bitte prüfen Sie, ob die Summe über alle Länder stimmt. Où est le fichier ?
+"""
 
 _INTEGER: Final = {"type": "integer"}
 _TOOL: Final = Tool(
@@ -63,7 +90,7 @@ async def calls_natively(backend: Retrying) -> bool:
 
 
 async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
-    """Count the tokens of a prompt; estimated where the model server does not count (only llama.cpp is asked).
+    """Count the tokens of a prompt; estimated where the model server does not count.
 
     Args:
         backend: open.
@@ -72,10 +99,42 @@ async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
     Raises:
         BackendError: the model server failed.
     """
-    if backend.capabilities.server == "llama.cpp":
-        body = json.dumps({"messages": [message_dict(message) for message in messages]}).encode()
-        async with backend.relay("POST", "/chat/completions/input_tokens", body) as relayed:
-            answer = b"".join([chunk async for chunk in relayed.chunks])
-        if relayed.status == 200 and (counted := count(read_json(answer.decode("utf-8", "replace")).get("input_tokens"))):
-            return counted
+    if counted := await _counted(backend, messages):
+        return counted
     return sum(TOKENS_A_MESSAGE + len(message.content.encode("utf-8", "replace")) // BYTES_A_TOKEN for message in messages)
+
+
+async def _counted(backend: Retrying, messages: Sequence[Message]) -> int | None:
+    """Return the server's count of a prompt's tokens; None where it does not count (only llama.cpp is asked)."""
+    if backend.capabilities.server != "llama.cpp":
+        return None
+    body = json.dumps({"messages": [message_dict(message) for message in messages]}).encode()
+    async with backend.relay("POST", "/chat/completions/input_tokens", body) as relayed:
+        answer = b"".join([chunk async for chunk in relayed.chunks])
+    return count(read_json(answer.decode("utf-8", "replace")).get("input_tokens")) if relayed.status == 200 else None
+
+
+async def measured_rate(backend: Retrying) -> float | None:
+    """Measure how many tokens the server counts for one that is estimated, and a little more, of a text that never changes.
+
+    Servers that do not count are asked for a reply of one token, and tell the length of its prompt.
+
+    Args:
+        backend: open.
+
+    Returns:
+        None if the server does not tell, or tells what cannot be.
+
+    Raises:
+        BackendError: the model server failed.
+    """
+    request = CompletionRequest(messages=(Message(role="user", content=REFERENCE),), max_tokens=1, temperature=0.0)
+    told = await _counted(backend, request.messages)
+    if not told:
+        async with aclosing(backend.stream(request)) as chunks:
+            async for chunk in chunks:
+                told = chunk.usage.prompt_tokens if chunk.usage and chunk.usage.prompt_tokens else told
+    scale = Scale()
+    if told:
+        scale.learn(told, estimate(request.messages))
+    return scale.rate

@@ -1,0 +1,221 @@
+"""Any replica of the proxy can answer any turn: the model server is sent the same bytes as by one proxy alone."""
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cli_harness import XMLCALL, environment, model_server
+from proxy_harness import ask_engine
+from redis_server import RedisServer
+from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
+
+from xmlcall import LocalHost
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.errors import ContextOverflow
+from xmlcall.prompting.fit_context import estimate
+from xmlcall.proxy.engine.engine import Engine
+from xmlcall.proxy.engine.probe import REFERENCE
+from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.proxy.formats.contract import WholeResponse
+from xmlcall.proxy.sharing.store import MemoryStore, Store
+from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+
+OWN_TALK = own_talk(("double", {"n": 4}))
+TALKS = {"own words": TALK, "own tools": OWN_TALK, "long": talk_of(12)}
+SEEDS = range(4)
+REPLICAS = 3
+
+
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+
+def said_in(talk: Sequence[Turn]) -> list[str]:
+    return [reply for _, replies in talk for reply in replies]
+
+
+@contextlib.asynccontextmanager
+async def engines(model: ScriptedBackend, count: int, store: Store | None, **options: Any) -> AsyncIterator[list[Engine]]:
+    """Open engines, each with a host of its own, as replicas in processes of their own have."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["own.*"], store=store, **options)
+            )
+            for _ in range(count)
+        ]
+
+
+async def sent(model: ScriptedBackend, talk: Sequence[Turn], count: int, seed: int = 0) -> list[list[tuple[str, str]]]:
+    chosen = random.Random(seed)
+    async with engines(model, count, MemoryStore()) as replicas:
+        await play([partial(ask_engine, each) for each in replicas], talk, lambda _: chosen.randrange(count))
+    return prompts_of(model.requests)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
+async def test_replicas_send_what_one_would(talk: Sequence[Turn], seed: int) -> None:
+    replies = said_in(talk)
+    one, three = [await sent(ScriptedBackend(replies), talk, count, seed) for count in (1, REPLICAS)]
+    assert three == one
+    assert sum(not_cached(three, replies)) == sum(not_cached(one, replies))
+
+
+@pytest.mark.parametrize(("name", "most"), [("own words", 370), ("own tools", 360), ("long", 570)])
+async def test_what_the_model_server_has_to_read_anew(name: str, most: int) -> None:
+    """Characters of a prompt. With the model's own words in the memory of each replica, three had twice to five times that."""
+    talk = TALKS[name]
+    replies = said_in(talk)
+    prompts = await sent(ScriptedBackend(replies), talk, REPLICAS)
+    anew = not_cached(prompts, replies)
+    assert sum(anew) / len(anew) < most
+    whole = sum(len(content) for prompt in prompts for _, content in prompt)
+    assert 1 - sum(anew[1:]) / whole > 0.9
+
+
+async def test_a_round_of_own_tools_is_shown_again_by_every_replica() -> None:
+    prompts = await sent(ScriptedBackend(said_in(OWN_TALK)), OWN_TALK, REPLICAS, seed=1)
+    contents = [content for _, content in prompts[-1]]
+    assert sum("double" in content and "8" in content for content in contents) >= 2
+
+
+# -- what does not fit into the context --------------------------------------------------------------------------------
+
+
+class SmallModel(ScriptedBackend):
+    """Refuses prompts that are too long, as model servers do, and tells the lengths of others.
+
+    Args:
+        replies: of the conversation.
+        density: of its tokens, by our estimate.
+        length: tokens of its context.
+        is_told: whether it says beforehand how long that is.
+    """
+
+    def __init__(self, replies: Sequence[str], density: float, length: int, *, is_told: bool) -> None:
+        super().__init__(replies, capabilities=Capabilities(server="scripted", context_length=length if is_told else None))
+        self._density, self._length = density, length
+        self.measured = self.refused = 0
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        tokens = round(estimate(request.messages) * self._density)
+        if request.messages[0].content == REFERENCE:
+            self.measured += 1
+            yield Chunk(text="I", finish_reason="length", usage=Usage(prompt_tokens=tokens, completion_tokens=1))
+            return
+        if tokens >= self._length:
+            self.refused += 1
+            raise ContextOverflow("too long", status_code=400, prompt_tokens=tokens, context_length=self._length)
+        async for chunk in super().stream(request):
+            yield chunk
+        yield Chunk(usage=Usage(prompt_tokens=tokens, completion_tokens=5))
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("density", [0.6, 1.0, 1.5])
+async def test_replicas_cut_where_one_would(density: float, is_told: bool) -> None:
+    talk = talk_of(16)
+    one, three = [SmallModel(said_in(talk), density, 3000, is_told=is_told) for _ in range(2)]
+    prompts = [await sent(model, talk, count, seed=2) for model, count in ((one, 1), (three, REPLICAS))]
+    assert prompts[0] == prompts[1]
+    assert any("are left out" in content for _, content in prompts[0][-1]), "the test is about cuts"
+    assert (one.measured, 1 <= three.measured <= REPLICAS) == (1, True)
+
+
+async def test_a_cut_stays_where_it_is_for_some_turns() -> None:
+    """A server that counts more of these words than of the reference refuses each prompt; cuts stay at the same places."""
+
+    class Denser(SmallModel):
+        async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+            self._density = 1.0 if request.messages[0].content == REFERENCE else 1.7
+            async for chunk in super().stream(request):
+                yield chunk
+
+    talk = talk_of(24)
+    model = Denser(said_in(talk), 1.0, 4000, is_told=True)
+    prompts = await sent(model, talk, 1)
+    anew = not_cached(prompts, said_in(talk))
+    assert model.refused
+    assert sum(count < 1500 for count in anew[10:]) > len(anew[10:]) / 2
+
+
+async def test_short_conversations_cost_no_request() -> None:
+    model = SmallModel(said_in(TALK), 1.0, 32_000, is_told=True)
+    await sent(model, TALK, 1)
+    assert (model.measured, model.refused) == (0, 0)
+
+
+# -- real processes ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(home: Path, *arguments: str, **env: str) -> Iterator[str]:
+    """Run a proxy; give its address."""
+    home.mkdir()
+    with (home / "stderr").open("w") as errors:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
+        argv = [*XMLCALL, "serve", "--port", "0", "--mode", "xml", *arguments]
+        process = subprocess.Popen(argv, env=environment(home, env), cwd=home, **pipes)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, (home / "stderr").read_text()
+        yield url
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asking(url: str) -> Callable[[dict[str, Any]], Any]:
+    async def ask(data: dict[str, Any]) -> WholeResponse:
+        async with httpx.AsyncClient(timeout=30) as client:
+            answer = (await client.post(f"{url}/v1/chat/completions", json=data)).json()
+        (choice,) = answer["choices"]
+        calls = tuple(
+            call_of(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]), index)
+            for index, call in enumerate(choice["message"].get("tool_calls") or ())
+        )
+        text, reason = choice["message"]["content"] or "", choice["finish_reason"]
+        return WholeResponse(text=text, reasoning="", calls=calls, finish_reason=reason, usage=Usage())
+
+    return ask
+
+
+MULTIPLY = ("calculator", {"operation": "multiply", "a": 4, "b": 2})
+DEMO = f"{sys.executable} -m xmlcall.hosts.demo_server"
+
+
+async def sent_by_processes(home: Path, count: int, *options: str) -> list[Any]:
+    talk = own_talk(MULTIPLY)
+    chosen = random.Random(5)
+    with contextlib.ExitStack() as stack:
+        model, fake = stack.enter_context(model_server(*said_in(talk)))
+        options = ("--model", model, "--mcp", DEMO, "--allow", "*.calculator", *options)
+        urls = [stack.enter_context(serving(home / f"{count} {number}", *options)) for number in range(count)]
+        await play([asking(url) for url in urls], talk, lambda _: chosen.randrange(count))
+    return [body["messages"] for body in fake.bodies]
+
+
+@pytest.mark.timeout(180)
+async def test_processes_that_share_a_redis_send_what_one_would(tmp_path: Path) -> None:
+    """Each has hashes of its own, so that the order of a set would show."""
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        one = await sent_by_processes(tmp_path, 1)
+        three = await sent_by_processes(tmp_path, REPLICAS, "--share", server.url)
+    finally:
+        server.end()
+    assert len(one) == len(said_in(OWN_TALK))
+    assert three == one

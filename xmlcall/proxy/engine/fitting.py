@@ -1,0 +1,85 @@
+"""The model as one request asks it: with what fits into its context, cut at places that follow from the request alone.
+
+Replicas of the proxy that stand before one model server cut a conversation at the same places, whatever they answered before
+(`prompting.request_scale`). For that they ask the server once how many tokens it counts in a text that is always the same, when a
+prompt first comes near the context; short conversations cost no request.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...agent.fitted_backend import FittedBackend
+from ...backends.base import Backend
+from ...backends.retrying import Retrying
+from ...errors import BackendError, BackendStatusError, ContextOverflow
+from ...prompting.request_scale import RequestScale, ServerFacts
+from ...prompting.tokens import tokens_of
+from .probe import measured_rate
+from .said_once import SaidOnce
+
+if TYPE_CHECKING:
+    from ..observed.hearing import Hearing
+
+__all__ = ["Fitting"]
+
+
+class Fitting:
+    """Makes a backend for each request.
+
+    Args:
+        backend: open while these are used.
+        lang: of the notes in the places of what is missing, `en` or `zh`.
+        said: told of cuts.
+    """
+
+    def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
+        self._backend = backend
+        self._facts = ServerFacts()
+        self._measuring = asyncio.Lock()
+        self._is_measured = False
+        self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)
+
+    def backend_for(self, heard: "Hearing | None") -> Backend:
+        """Return the model as a request asks it.
+
+        Args:
+            heard: told what goes out and what comes back, if anybody wants to hear.
+        """
+        facts = self._facts
+        if facts.context_length is None:
+            facts.context_length = self._backend.capabilities.context_length
+        fitted = partial(self._fitted, scale=RequestScale(facts))
+        return fitted(self._backend) if heard is None else heard.backend(self._backend, fitted)
+
+    async def _measure(self) -> None:
+        """Measure the rate, once; a server that fails now is asked again with the next long prompt."""
+        async with self._measuring:
+            if self._is_measured:
+                return
+            try:
+                self._facts.rate = await measured_rate(self._backend)
+            except BackendError as error:  # the request itself tells what is wrong
+                if not isinstance(error, BackendStatusError) or error.status_code >= 500:
+                    return
+            self._is_measured = True
+
+    def with_tools_told(self, error: ContextOverflow, system: str, count: int) -> ContextOverflow:
+        """Add to an error what the tools take of the context; an agent's own are often more than half.
+
+        Args:
+            error: about a prompt.
+            system: the tool prompt in it.
+            count: of tools.
+        """
+        tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
+        message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
+        return ContextOverflow(
+            message,
+            backend=error.backend,
+            status_code=error.status_code,
+            body=error.body,
+            prompt_tokens=error.prompt_tokens,
+            context_length=error.context_length,
+            advice=error.advice,
+        )
