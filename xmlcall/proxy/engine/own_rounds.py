@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
 from ..sharing.store import Store, StoreError
 
-__all__ = ["BYTES_LIMIT", "SECONDS", "Known", "OwnRounds", "RoundsKept", "decoded", "encoded", "rounds_behind"]
+__all__ = ["BYTES_LIMIT", "SECONDS", "Known", "NoRoundsError", "OwnRounds", "RoundsKept", "decoded", "encoded", "rounds_behind"]
 
 BYTES_LIMIT: Final = 2_000_000
 """What the rounds behind one call may take; more is not kept."""
@@ -32,6 +32,10 @@ SECONDS: Final = 86_400.0
 WAIT: Final = 1.0  # seconds for all that a request asks the store for
 AT_ONCE: Final = 8  # values that a request asks for at the same time
 _OUR_ID: Final = re.compile(r"call_[0-9a-f]{24}")
+
+
+class NoRoundsError(ValueError):
+    """A value of the store is no rounds, or rounds are more than it keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,7 @@ class RoundsKept:
     def _rounds(self, value: bytes) -> OwnRounds | None:
         try:
             return decoded(value)
-        except ValueError:
+        except NoRoundsError:
             self._say("the store has a value that is no rounds of the proxy's own tools; it is passed over")
             return None
 
@@ -132,7 +136,7 @@ class RoundsKept:
             value = encoded(rounds)
             async with asyncio.timeout(WAIT):
                 await self._store.put(_key(rounds.theirs[0].id), value, seconds=SECONDS)
-        except (StoreError, TimeoutError, ValueError) as error:
+        except (StoreError, TimeoutError, NoRoundsError) as error:
             self._say(f"rounds of the proxy's own tools are not kept: {error or 'the store is slow'}")
 
 
@@ -178,7 +182,7 @@ def encoded(rounds: OwnRounds) -> bytes:
         rounds: whose results are texts, as the model is shown them.
 
     Raises:
-        ValueError: they are larger than what is kept.
+        NoRoundsError: they are larger than what is kept.
     """
     value = {
         "version": 1,
@@ -189,7 +193,7 @@ def encoded(rounds: OwnRounds) -> bytes:
     }
     written = json.dumps(value, separators=(",", ":")).encode()
     if len(written) > BYTES_LIMIT:
-        raise ValueError(f"they take {len(written):,} bytes, and {BYTES_LIMIT:,} are kept")
+        raise NoRoundsError(f"they take {len(written):,} bytes, and {BYTES_LIMIT:,} are kept")
     return written
 
 
@@ -206,19 +210,19 @@ def decoded(value: bytes) -> OwnRounds:
         value: anything.
 
     Raises:
-        ValueError: they are no rounds.
+        NoRoundsError: they are no rounds.
     """
     if len(value) > BYTES_LIMIT:
-        raise ValueError("too large")
+        raise NoRoundsError("too large")
     try:
         read = json.loads(value, parse_constant=_no_number)
         json.dumps(read, allow_nan=False)  # a number may be too large for a float
         rounds = _Rounds.model_validate(read)
-    except (RecursionError, ValidationError) as error:
-        raise ValueError("no rounds") from error
+    except (RecursionError, ValueError) as error:  # pydantic's, too
+        raise NoRoundsError("no rounds") from error
     calls = tuple((call_of(call.id, call.name, call.arguments, index), _result(call)) for index, call in enumerate(rounds.calls))
     if not any(result is None for _, result in calls):
-        raise ValueError("no call of the caller's")
+        raise NoRoundsError("no call of the caller's")
     before = tuple(Message(role=said.role, content=said.content, images=tuple(said.images)) for said in rounds.before)
     return OwnRounds(before=before, shown=rounds.shown, calls=calls, results=tuple(rounds.results))
 
