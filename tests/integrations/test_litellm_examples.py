@@ -1,4 +1,4 @@
-"""examples/litellm with LiteLLM's real proxy: our hooks in it, and `xmlcall serve` behind it."""
+"""examples/litellm with LiteLLM's real proxy: our provider and our hooks in it, and `xmlcall serve` behind it."""
 
 import json
 import os
@@ -52,7 +52,7 @@ async def client(place: Place) -> AsyncIterator[openai.AsyncOpenAI]:
         yield client
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny-zh", "tiny-served"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-zh", "tiny-served", "tiny-inside"])
 def test_the_program_of_the_example(place: Place, model: str) -> None:
     place.model.says("I count. ", block(("days_until", {"feast": "Christmas"})), then=["It is 32 days."], word=ANY)
     command = [sys.executable, str(EXAMPLE / "ask.py"), model, f"{place.url}/v1"]
