@@ -391,9 +391,10 @@ def busier(assumed: Assumed, hours: float) -> str:
 
 
 FORMULA: Final = """\
-By formula (Erlang C), all users in one queue: no plan can do with less. Times count as exponential, which makes waits longer than
-these would be; a prompt counts with its mean. The larger the queue, the less room it needs beside its load. A server that fails
-and a peak that is no accident (a lecture begins) need room of their own, which is not in here.
+By formula (Erlang C), all users in one queue: no plan can do with less. The rows with the larger cached share would need every
+server to have every user's prompt, so they are a bound that routing comes near to. Times count as exponential, which makes waits
+longer than these would be; a prompt counts with its mean. The larger the queue, the less room it needs beside its load. A server
+that fails and a peak that is no accident (a lecture begins) need room of their own, which is not in here.
 
 """
 

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from scripted_upstream import SECONDS, Target
+from scripted_upstream import Target
 
 __all__ = ["GRACE", "Fleet", "Replica", "fleet_of"]
 
 GRACE: Final = 0.0  # seconds for the answers under way: a replica that is told to stop cuts them off at once
+START_SECONDS: Final = 120.0  # of a replica, on a machine that has much else to do
 _HOW: Final = {signal.SIGKILL: "killed (SIGKILL)", signal.SIGTERM: "stopped (SIGTERM)"}
 
 
@@ -100,13 +101,13 @@ class Fleet:
 
     async def all_up(self) -> None:
         """Wait until every replica takes connections."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             for replica in self.replicas:
                 await replica.up.wait()
 
     async def next(self) -> Replica:
         """Return the next replica in turn that takes connections, as a balancer would."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             while True:
                 for _ in self.replicas:
                     self._turn = (self._turn + 1) % len(self.replicas)
