@@ -1,6 +1,7 @@
 """The store of one process: values and sums that are forgotten in time, and a bound on what it holds."""
 
 import pytest
+
 from xmlcall.proxy.sharing import store as module
 from xmlcall.proxy.sharing.store import MemoryStore
 
