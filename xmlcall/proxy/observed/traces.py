@@ -5,8 +5,8 @@
       execute_tool TOOL                INTERNAL
 
 Names and attributes are those of the semantic conventions for HTTP and for GenAI (1.3x, still called experimental). The contents
-that these allow (messages, arguments, results) are never set. Of the headers only `traceparent` is read: `tracestate` and
-`baggage` are texts by others, and would travel to wherever spans go.
+that these allow (messages, arguments, results) are never set, nor is `url.path`, which callers write. Of the headers only
+`traceparent` is read: `tracestate` and `baggage` are texts by others, and would travel to wherever spans go.
 
 This module needs the extra `traces`; nothing imports it before traces are asked for.
 """
