@@ -8,6 +8,7 @@ capability, as process 1 of a name space of its own, and every file system that 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,7 +118,7 @@ def running(
     binds += [word for name in (VENV, HOME) for word in ("--ro-bind", str(root / name[1:]), name)]
     if sys.base_prefix != "/usr":
         binds += ["--ro-bind", sys.base_prefix, sys.base_prefix]
-    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
+    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs", "--pdeathsig=KILL", "--inh-caps=-all", "--bounding-set=-all", "--"]
     closed = ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME, *_variables(variables | dict(env))]
     sandbox = ["bwrap", "--as-pid-1", "--unshare-cgroup-try", *_APART, *binds, *closed]
     return Contained(sandbox, [] if as_root else user, words, stderr)
@@ -140,8 +141,9 @@ class Contained:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
+        if self.process.poll() is None:
+            os.kill(self.inner, signal.SIGKILL)  # the other end of bubblewrap, which would live on without it
+        self.process.communicate(timeout=RUN_SECONDS)
 
     @property
     def errors(self) -> str:
