@@ -15,6 +15,7 @@ __all__ = [
     "PORT",
     "READY",
     "ROOT",
+    "SHARE",
     "TELL_SECONDS",
     "USER",
     "VENV",
@@ -31,7 +32,10 @@ METRIC: Final = "xmlcall_open_streams"
 TELL_SECONDS: Final = 2  # after --grace, for telling callers that their answers end (`cli.listening`)
 
 # Options that manifests use; `serve --help` need not name them yet.
-COMING: Final = frozenset({"--config", "--log-format", "--share", "--workers", "--metrics-open"})
+COMING: Final = frozenset({"--config", "--log-format", "--share", "--workers", "--open-metrics"})
+
+# The variable of --share, which may hold a password.
+SHARE: Final = "XMLCALL_SHARE"
 
 # What tables of `xmlcall.toml` may hold.
 MODEL_SETTINGS: Final = frozenset({"name", "address", "mode", "key_file", "context"})

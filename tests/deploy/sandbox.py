@@ -118,7 +118,17 @@ def running(
     binds += [word for name in (VENV, HOME) for word in ("--ro-bind", str(root / name[1:]), name)]
     if sys.base_prefix != "/usr":
         binds += ["--ro-bind", sys.base_prefix, sys.base_prefix]
-    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs", "--pdeathsig=KILL", "--inh-caps=-all", "--bounding-set=-all", "--"]
+    user = [
+        "setpriv",
+        f"--reuid={USER}",
+        f"--regid={USER}",
+        "--clear-groups",
+        "--no-new-privs",
+        "--pdeathsig=KILL",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--",
+    ]
     closed = ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME, *_variables(variables | dict(env))]
     sandbox = ["bwrap", "--as-pid-1", "--unshare-cgroup-try", *_APART, *binds, *closed]
     return Contained(sandbox, [] if as_root else user, words, stderr)

@@ -85,7 +85,9 @@ def test_only_xmlcall_is_given_the_key() -> None:
     assert {name for name, service in services().items() if KEY in json.dumps(service)} == {*PROXIES}
 
 
-@pytest.mark.parametrize(("field", "wrong"), [("read_only: true", "readonly: true"), ("condition: service_healthy", "condition: well")])
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("read_only: true", "readonly: true"), ("condition: service_healthy", "condition: well")]
+)
 def test_docker_compose_refuses_mistakes(field: str, wrong: str) -> None:
     """Or that it takes the file would say nothing."""
     done = config("--profile", "*", "config", "--quiet", text=FILE.read_text().replace(field, wrong))

@@ -207,7 +207,9 @@ def test_build_arguments_choose_extras() -> None:
     for extras, expected in (("", "xmlcall-0-any.whl"), ("redis,traces", "xmlcall-0-any.whl[redis,traces]")):
         argv = ["sh", "-c", f"mkdir -p dist && touch dist/xmlcall-0-any.whl && {shown}"]
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(argv, env={"EXTRAS": extras, "PATH": "/usr/bin:/bin"}, cwd=folder, capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                argv, env={"EXTRAS": extras, "PATH": "/usr/bin:/bin"}, cwd=folder, capture_output=True, text=True, check=True
+            )
         assert done.stdout.rstrip().endswith(f"dist/{expected}")
 
 

@@ -22,6 +22,7 @@ from deploy.contract import (
     MODEL_SETTINGS,
     PORT,
     READY,
+    SHARE,
     TELL_SECONDS,
     USER,
 )
@@ -128,7 +129,9 @@ def test_what_a_container_mounts_is_there(deployment: str, name: str) -> None:
     volumes = {volume["name"] for volume in pod(deployment)["volumes"]}
     mounted = {mount["name"] for mount in container(deployment, name)["volumeMounts"]}
     assert mounted <= volumes
-    assert volumes == {mount["name"] for each in containers_of(manifest("Deployment", deployment)) for mount in each["volumeMounts"]}
+    assert volumes == {
+        mount["name"] for each in containers_of(manifest("Deployment", deployment)) for mount in each["volumeMounts"]
+    }
     assert not any(mount["mountPath"] == HOME for mount in container(deployment, name)["volumeMounts"])
 
 
@@ -248,11 +251,18 @@ def test_keys_are_files_of_the_secret() -> None:
     assert {str(file.parent) for file in files} == {folder}
     readme = (DEPLOY / "README.md").read_text()
     made = set(re.findall(r"--from-literal=([\w-]+)=", readme))
-    assert {file.name for file in files} == made
+    assert {file.name for file in files} == made - {"share"}
     assert f"create secret generic {secret_of('xmlcall')}" in readme
     [variable] = container("xmlcall-vllm")["env"]
     assert variable["valueFrom"]["secretKeyRef"]["name"] == secret_of("xmlcall")
     assert variable["valueFrom"]["secretKeyRef"]["key"] in made
+
+
+def test_what_replicas_share_is_in_the_secret_if_anywhere() -> None:
+    """Its address may hold a password. Without one a pod starts all the same."""
+    [variable] = container("xmlcall")["env"]
+    assert variable["name"] == SHARE
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": secret_of("xmlcall"), "key": "share", "optional": True}
 
 
 @pytest.mark.parametrize(("table", "names"), [("model", MODEL_SETTINGS), ("key", KEY_SETTINGS)])
