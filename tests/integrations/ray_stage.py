@@ -104,7 +104,7 @@ def replicas() -> list[dict[str, Any]]:
 
     details = _get_global_client().get_serve_details()
     rows = [row for app in details["applications"].values() for row in app["deployments"].get("xmlcall", {}).get("replicas", ())]
-    return [{"pid": row["pid"], "node": row["node_id"], "state": row["state"]} for row in rows]
+    return [{name: row.get(name) for name in ("pid", "node_id", "state")} for row in rows]
 
 
 def obey(order: str, arguments: dict[str, Any]) -> Any:
