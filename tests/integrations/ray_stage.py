@@ -24,9 +24,16 @@ KEY = "key-of-the-test"
 
 def environment(**more: str) -> dict[str, str]:
     """What Ray needs to stay on this machine and to itself."""
-    ours = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "", "RAY_ENABLE_RECORD_ACTOR_TASK_LOGGING": "0"}
+    ours = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "",
+        "RAY_ENABLE_RECORD_ACTOR_TASK_LOGGING": "0",
+    }
     ours |= {"RAY_METRICS_EXPORT_INTERVAL_MS": "60000", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    ours |= {"XMLCALL_API_KEY": KEY, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # 0: loopback is not taken for the address of others
+    ours |= {
+        "XMLCALL_API_KEY": KEY,
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }  # 0: loopback is not taken for the address of others
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | ours | more
 
 

@@ -43,9 +43,7 @@ ENDLESS = Script(tokens=600, pace=0.1)
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayStage]:
     with upstream() as model:
         settings = SETTINGS | {"model": f"{model.url}/v1"}
-        with ray_stage(
-            tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK
-        ) as running:
+        with ray_stage(tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK) as running:
             yield running
 
 

@@ -176,7 +176,9 @@ def _stopping() -> Callable[[], bool]:
     actor = worker.actors.get(worker.actor_id)
     replica = getattr(actor, "_replica_impl", None)
     if not hasattr(replica, "_shutting_down"):
-        log.warning("Ray %s does not tell when a replica has to stop: streams under way then end without our error", ray.__version__)
+        log.warning(
+            "Ray %s does not tell when a replica has to stop: streams under way then end without our error", ray.__version__
+        )
         return lambda: False
     return lambda: bool(replica._shutting_down)
 

@@ -49,9 +49,7 @@ class Block:
     is_last: bool
 
 
-def rescored(
-    folders: Iterable[Path], progress: Callable[[int], None] = lambda count: None
-) -> Iterator[tuple[Path, Scores]]:
+def rescored(folders: Iterable[Path], progress: Callable[[int], None] = lambda count: None) -> Iterator[tuple[Path, Scores]]:
     """Judge runs again; Ray is connected.
 
     Args:
