@@ -139,5 +139,5 @@ def test_a_stream_under_way_ends_with_an_error_when_the_application_is_stopped(s
 def test_a_setting_that_is_unknown_is_named() -> None:
     from xmlcall.integrations.ray import app
 
-    with pytest.raises(UsageError, match="max_replica\\b"):
+    with pytest.raises(UsageError, match=r"max_replica\b"):
         app(model="http://127.0.0.1:9/v1", max_replica=3)

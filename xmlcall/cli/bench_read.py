@@ -260,7 +260,7 @@ def rescore(options: argparse.Namespace) -> int:
 
     if options.workers and not options.on:
         raise UsageError("--workers is for --on ray; without it one process judges")
-    several, told = len(options.runs) > 1, []
+    several, told, out = len(options.runs) > 1, [], sys.stdout
     for folder, scores in (_rescored_on_ray if options.on else _rescored_here)(options):
         found = changed(folder, scores)
         keep(folder, scores)
@@ -269,9 +269,9 @@ def rescore(options: argparse.Namespace) -> int:
             continue
         for change in found:
             before, now = (change[name]["failure"] or "right" for name in ("before", "now"))
-            print(f"{change['way']} {visible(change['case'])}: {before} -> {now}")
+            print(f"{change['way']} {visible(change['case'])}: {before} -> {now}", file=out)
         count = sum(map(len, scores.values()))
-        print(f"{visible(str(folder))}: " * several + f"{count} replies judged again, {len(found)} changed")
+        print(f"{visible(str(folder))}: " * several + f"{count} replies judged again, {len(found)} changed", file=out)
     if options.json:
         print(json_text(told))
     return OK

@@ -164,7 +164,7 @@ def _hosts(settings: Settings) -> list[Host]:
 
 async def _cut_in_time(is_stopping: Callable[[], bool], ending: Ending, grace: float) -> None:
     """Cut off what is still under way when the time of grace is over."""
-    while not is_stopping():
+    while not is_stopping():  # noqa: ASYNC110 - the flag is Ray's, and no event
         await asyncio.sleep(LOOK_SECONDS)
     await asyncio.sleep(grace)
     ending.begin()

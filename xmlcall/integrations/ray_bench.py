@@ -1,8 +1,8 @@
 """`xmlcall bench run --on ray`: the cases of a run spread over several servers of one model, into the same file as from one.
 
 Each server has an actor of Ray, which asks it one block of cases after the other, with the code that asks a single server
-(`runner.execute`). The command alone writes: replies in the order of the cases, whichever server was faster; blocks that are ahead
-wait, and no block begins that is more than `AHEAD` before the first that is not whole.
+(`runner.execute`). The command alone writes: replies in the order of the cases, whichever server was faster. Blocks
+that are ahead wait, and no block begins that is more than `AHEAD` before the first that is not whole.
 
 | what fails                                         | what happens |
 | -------------------------------------------------- | ------------ |

@@ -1,17 +1,21 @@
 """Ray for a command: the cluster that `RAY_ADDRESS` names, or else one of this machine alone, for as long as the command runs.
 
 A cluster that is started here listens on loopback only, has no dashboard, and sends no usage report.
+
+Ray prints to standard output what its processes have to say, such as that one died. That is the place of what a command gives, so
+it goes to standard error while Ray is connected.
 """
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ..errors import UsageError, XmlcallError
 
-__all__ = ["ClusterError", "connected", "cores", "lost"]
+__all__ = ["ClusterError", "connected", "cores", "imported", "lost"]
 
 OBJECT_STORE_BYTES: Final = 200 * 2**20  # blocks are small, and few are under way
 
@@ -38,7 +42,8 @@ def connected(workers: int | None = None) -> Iterator[None]:
     except (ConnectionError, RuntimeError, OSError) as error:
         raise ClusterError(f"Ray cannot be started or reached: {error}") from error
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
         ray.shutdown()
 

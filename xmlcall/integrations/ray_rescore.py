@@ -4,9 +4,9 @@ The command reads the files of a run line by line and keeps where each line begi
 to a task of Ray as it stands on the disk; the task reads, checks and judges it with the code that judges a whole run
 (`report.judged`). So a verdict cannot depend on where it was made, and no node needs the folder.
 
-Plain tasks and no Ray Data: a window of blocks in order is a few lines, and Ray Data would bring pyarrow and pandas along. At most
-`WINDOW` blocks a process are under way; results are taken in the order of the cases. A block whose process dies is done again by
-Ray, `RETRIES` times.
+Plain tasks and no Ray Data: a window of blocks in order is a few lines, and Ray Data would bring pyarrow and pandas along. At
+most `WINDOW` blocks a process are under way; results are taken in the order of the cases. A block whose process dies is done
+again by Ray, `RETRIES` times.
 """
 
 import asyncio
