@@ -179,8 +179,8 @@ def _about(rounds: int) -> str:
     )
     return (
         f"`{' '.join(['python', *sys.argv])}`, {today}, {machine}; rounds: {rounds}; {STREAMS} connections. {versions}.\n\n"
-        "In brackets: how many times the figure of `xmlcall serve`, one process, measured by turns with each cluster. The columns "
-        "of Ray are named after the number of replicas.\n"
+        "In brackets: how many times the figure of `xmlcall serve`, one process, measured by turns with each cluster. "
+        "The columns of Ray are named after the number of replicas.\n"
     )
 
 
