@@ -1,14 +1,19 @@
 """The programs of examples/ do what they say, with models that say what they were told to."""
 
+import importlib.util
+import os
 import runpy
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from cli_harness import call, environment, model_server
 from proxy_harness import block, body, function
-from servers.run_server import run_server
+from servers.run_server import free_port, run_server
 
 import xmlcall
 import xmlcall.clients
@@ -38,10 +43,11 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
 
 SERVER = "my_server.py"
 METRICS = "read_metrics.py"
+ON_RAY = "ray_serve.py"
 
 
 def test_every_example_is_run_and_in_the_documents() -> None:
-    programs = {*PROGRAMS, SERVER, METRICS}
+    programs = {*PROGRAMS, SERVER, METRICS, ON_RAY}
     assert {path.name for path in EXAMPLES.glob("*.py")} == programs
     pages = [EXAMPLES.parent / "README.md", *(EXAMPLES.parent / "docs").glob("*.md")]
     said = "".join(page.read_text(encoding="utf-8") for page in pages)
@@ -85,3 +91,20 @@ async def test_the_example_of_a_server() -> None:
         assert [tool.name for tool in await host.tools()] == ["add_note", "list_notes"]
         await host.call("add_note", {"text": "Buy milk"})
         assert "Buy milk" in str((await host.call("list_notes", {})).content)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'xmlcall[ray]'")
+@pytest.mark.timeout(180)
+def test_the_example_on_ray(tmp_path: Path) -> None:
+    on_loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "PORT": str(free_port())}
+    with model_server("I see.", call("get_weather", city="Oslo")) as (url, _):
+        command = [sys.executable, "-W", "ignore", str(EXAMPLES / ON_RAY), url]
+        process = subprocess.Popen(
+            command, env=environment(tmp_path, on_loopback), stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            out, _ = process.communicate(timeout=150)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, out.splitlines()) == (0, ["calls get_weather {'city': 'Oslo'}"])

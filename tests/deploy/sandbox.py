@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from deploy.contract import HOME, USER, VENV
 from deploy.containerfile import Stage
+from deploy.contract import HOME, USER, VENV
 
 __all__ = ["built", "missing", "running"]
 

@@ -187,7 +187,7 @@ ALTERNATING = """{% if tools %}{{ raise_exception("tools") }}{% endif %}
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_another_base(name: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(), CONVERSATIONS[name]
-    written = model_messages([message_of(each) for each in said], tools, Memory(), format=form, system=tool_prompt(tools, form))
+    written = model_messages([message_of(each) for each in said], tools, {}, format=form, system=tool_prompt(tools, form))
     values = {"messages": [{"role": each.role, "content": each.content} for each in written], "tools": None}
     expected = ENVIRONMENT.from_string(ALTERNATING).render(values)
     assert rendered(chat_template(form, ALTERNATING), said, tools) == expected

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from .funnel import Verdict
 from .store import Run, read_json, write_whole
 
-__all__ = ["changes", "keep_scores"]
+__all__ = ["Scores", "changed", "changes", "keep", "keep_scores", "scores_of"]
 
 _SCORE = {"type": "object", "required": ["failure"], "properties": {"failure": {"type": "string"}}}
 _SCORES = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _SCORE}}
+
+Scores = dict[str, dict[str, dict[str, Any]]]
+"""Way -> id of a case -> the metrics that its reply reached, its failure and its repairs."""
 
 
 def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
@@ -20,8 +24,18 @@ def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
         run: what was measured.
         verdicts: from `report.judged`.
     """
-    text = json.dumps(_scores(verdicts), ensure_ascii=False, indent=0)
-    write_whole(run.folder / "scores.json", text + "\n")
+    keep(run.folder, scores_of(verdicts))
+
+
+def keep(folder: Path, scores: Scores) -> None:
+    """Write `scores.json` into a folder.
+
+    Args:
+        folder: of a run.
+        scores: of its verdicts.
+    """
+    text = json.dumps(scores, ensure_ascii=False, indent=0)
+    write_whole(folder / "scores.json", text + "\n")
 
 
 def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
@@ -37,9 +51,21 @@ def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[st
     Raises:
         RunError: what was kept is damaged.
     """
-    file = run.folder / "scores.json"
+    return changed(run.folder, scores_of(verdicts))
+
+
+def changed(folder: Path, now: Scores) -> list[dict[str, Any]]:
+    """Tell which scores differ from those that were kept (see `changes`).
+
+    Args:
+        folder: of a run.
+        now: the scores of now.
+
+    Raises:
+        RunError: what was kept is damaged.
+    """
+    file = folder / "scores.json"
     before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
-    now = _scores(verdicts)
     return [
         {"way": way, "case": case, "before": before[way][case], "now": score}
         for way, scores in now.items()
@@ -48,7 +74,12 @@ def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[st
     ]
 
 
-def _scores(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, Any]]:
+def scores_of(verdicts: Mapping[str, Sequence[Verdict]]) -> Scores:
+    """Return what is kept of verdicts.
+
+    Args:
+        verdicts: by way.
+    """
     return {
         way: {
             verdict.case.id: {"reached": sorted(verdict.reached), "failure": verdict.failure, "repairs": sorted(verdict.repairs)}

@@ -28,7 +28,17 @@ from .case import Case, case_to_json
 from .run_schemas import ABOUT, ADDED, REPLY, conversation
 from .ways import Settings, Way
 
-__all__ = ["Run", "RunError", "create_or_resume", "read_json", "read_run", "request_key", "write_whole"]
+__all__ = [
+    "Run",
+    "RunError",
+    "create_or_resume",
+    "part_of_run",
+    "read_about",
+    "read_json",
+    "read_run",
+    "request_key",
+    "write_whole",
+]
 
 _FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
@@ -180,13 +190,49 @@ def read_run(folder: Path) -> Run:
         UsageError: there is none, or it is of another format.
         RunError: it is damaged.
     """
+    about = read_about(folder)
+    run = Run(folder, about, _read_cases(folder / "cases.jsonl", about), _read_replies(folder / "replies.jsonl", REPLY))
+    _check_conversations(run)
+    return run
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Read what a run says of itself.
+
+    Args:
+        folder: of the run.
+
+    Raises:
+        UsageError: there is none, or it is of another format.
+        RunError: it is damaged.
+    """
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
-    about = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
+    about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
     _check(about, ABOUT, folder / "run.json", _BEGIN_ANEW)
-    run = Run(folder, about, _read_cases(folder / "cases.jsonl", about), _read_replies(folder / "replies.jsonl", REPLY))
+    return about
+
+
+def part_of_run(folder: Path, about: dict[str, Any], cases: Iterable[bytes], replies: Iterable[bytes]) -> Run:
+    """Read a part of a run that somebody else took out of its files.
+
+    Args:
+        folder: of the run, which need not be here.
+        about: from `read_about`.
+        cases: lines of `cases.jsonl`.
+        replies: lines of `replies.jsonl` about these cases.
+
+    Raises:
+        RunError: they are damaged; the numbers of lines are those within the part.
+    """
+    case_file, reply_file = folder / "cases.jsonl", folder / "replies.jsonl"
+    rows = [_case_from_json(row, f"{case_file}, line {at}") for at, row in _lines(b"".join(cases), case_file, _BEGIN_ANEW)]
+    found = list(_lines(b"".join(replies), reply_file, _TAKE_OUT))
+    for number, reply in found:
+        _check(reply, REPLY, f"{reply_file}, line {number}", _TAKE_OUT)
+    run = Run(folder, about, rows, [reply for _, reply in found])
     _check_conversations(run)
     return run
 

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -256,19 +256,40 @@ def _show_verdict(verdict: Any, way: str) -> None:
 
 def rescore(options: argparse.Namespace) -> int:
     """Judge the kept replies again and tell what changed."""
+    from ..bench.scores import changed, keep
+
+    if options.workers and not options.on:
+        raise UsageError("--workers is for --on ray; without it one process judges")
+    several, told, out = len(options.runs) > 1, [], sys.stdout
+    for folder, scores in (_rescored_on_ray if options.on else _rescored_here)(options):
+        found = changed(folder, scores)
+        keep(folder, scores)
+        if options.json:
+            told += [{"run": str(folder), **change} for change in found] if several else found
+            continue
+        for change in found:
+            before, now = (change[name]["failure"] or "right" for name in ("before", "now"))
+            print(f"{change['way']} {visible(change['case'])}: {before} -> {now}", file=out)
+        count = sum(map(len, scores.values()))
+        print(f"{visible(str(folder))}: " * several + f"{count} replies judged again, {len(found)} changed", file=out)
+    if options.json:
+        print(json_text(told))
+    return OK
+
+
+def _rescored_here(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
     from ..bench.report import judged
-    from ..bench.scores import changes, keep_scores
+    from ..bench.scores import scores_of
     from ..bench.store import read_run
 
-    run = read_run(options.run)
-    verdicts = asyncio.run(judged(run))
-    found = changes(run, verdicts)
-    keep_scores(run, verdicts)
-    if options.json:
-        print(json_text(found))
-        return OK
-    for change in found:
-        before, now = (change[name]["failure"] or "right" for name in ("before", "now"))
-        print(f"{change['way']} {visible(change['case'])}: {before} -> {now}")
-    print(f"{sum(map(len, verdicts.values()))} replies judged again, {len(found)} changed")
-    return OK
+    for folder in options.runs:
+        yield folder, scores_of(asyncio.run(judged(read_run(folder))))
+
+
+def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
+    from ..integrations.ray_cluster import connected
+    from ..integrations.ray_rescore import count_of, rescored
+    from .bench_run import Bar
+
+    with connected(options.workers), Bar(count_of(options.runs)) as bar:
+        yield from rescored(options.runs, bar.advance)

@@ -50,7 +50,11 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
         names: of the tools, for formats in which a tool's name is a tag.
     """
     rows = tuple(dialects)
-    if _compiled(tuple(_fragments(rows, tuple(names), without=_EVERYDAY)), ahead=False).search(text):
+    fragments = dict.fromkeys(_fragments(rows, tuple(names), without=_EVERYDAY))
+    # Apart, since the many that hold no name of a tool need to be compiled once, and not for each list of tools.
+    fixed = tuple(each for each in _fragments(rows, (), without=_EVERYDAY) if each in fragments)
+    named = tuple(each for each in fragments if each not in frozenset(fixed))
+    if any(_compiled(part, ahead=False).search(text) for part in (fixed, named) if part):
         return True
     if any(row.is_python for row in rows) and _PYTHON_LIST.search(text):
         return True

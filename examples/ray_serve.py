@@ -1,0 +1,43 @@
+"""Serve a model with tool calling on Ray, and ask it: python examples/ray_serve.py [MODEL]
+
+MODEL is what every node of the cluster can reach, such as http://10.0.0.1:8080/v1. Without RAY_ADDRESS, Ray is started here, on
+loopback, for as long as the program runs. Needs `pip install 'xmlcall[ray]'`.
+"""
+
+import json
+import os
+import sys
+
+import httpx
+import ray
+from ray import serve
+
+import xmlcall.integrations.ray
+from xmlcall.integrations import ray_errors
+
+PORT = int(os.environ.get("PORT", "8000"))
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Get the weather.", "parameters": PARAMETERS}}
+BODY = {"model": "any", "messages": [{"role": "user", "content": "What is the weather in Oslo?"}], "tools": [TOOL]}
+
+
+def main(model: str) -> None:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray starts, as the next line
+    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = ray_errors.CALLBACK  # errors in the caller's format
+    here = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    ray.init(log_to_driver=False, **here)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": PORT}, proxy_location="HeadOnly")
+        serve.run(xmlcall.integrations.ray.app(model=model, max_replicas=2))
+        answer = httpx.post(f"http://127.0.0.1:{PORT}/v1/chat/completions", json=BODY, timeout=300).raise_for_status()
+        message = answer.json()["choices"][0]["message"]
+        for call in message.get("tool_calls") or ():
+            print("calls", call["function"]["name"], json.loads(call["function"]["arguments"]))
+        print(message["content"] or "", end="\n" * bool(message["content"]))
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080/v1")

@@ -1,0 +1,143 @@
+"""The proxy on a cluster of Ray: streams, replicas that die, come and go, refusals, and an end that is told.
+
+The tests share one cluster and run in the order in which they stand; the last one stops the application.
+"""
+
+import asyncio
+import importlib.util
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from integrations.ray_stage import KEY, RayStage, ray_stage
+from scripted_upstream import WORD, Script, question, upstream
+
+from xmlcall.errors import UsageError
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'xmlcall[ray]'"),
+    pytest.mark.timeout(120),
+]
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+SECONDS = 60.0
+SETTINGS: dict[str, Any] = {
+    "mode": "xml",
+    "min_replicas": 1,
+    "max_replicas": 2,
+    "target_ongoing_requests": 2,
+    "max_ongoing_requests": 3,
+    "max_queued_requests": 2,
+    "grace": 1,
+    "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 2, "metrics_interval_s": 0.5, "look_back_period_s": 1},
+}
+HEADERS = {"authorization": f"Bearer {KEY}"}
+CALLBACK = "xmlcall.integrations.ray_errors.middleware"
+ENDLESS = Script(tokens=600, pace=0.1)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayStage]:
+    with upstream() as model:
+        settings = SETTINGS | {"model": f"{model.url}/v1"}
+        with ray_stage(tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK) as running:
+            yield running
+
+
+def body(script: Script) -> dict[str, Any]:
+    return {"model": "any", "messages": [{"role": "user", "content": question(script)}], "stream": True, "max_tokens": 999}
+
+
+def errors_of(text: str) -> list[dict[str, Any]]:
+    """Return the errors among the events of a stream."""
+    lines = (line.removeprefix("data: ") for line in text.splitlines())
+    return [event["error"] for event in map(json.loads, filter(lambda line: line.startswith("{"), lines)) if "error" in event]
+
+
+def broken_off(stage: RayStage, path: str, order: str, **arguments: Any) -> str:
+    """Ask for an endless answer, give the stage an order after some words; return all that came, up to the answer's end."""
+    with httpx.stream("POST", stage.url + path, json=body(ENDLESS), headers=HEADERS, timeout=SECONDS) as response:
+        pieces = response.iter_text()
+        received = next(pieces)
+        while f"{WORD}3" not in received:
+            received += next(pieces)
+        stage.tell(order, **arguments)
+        return received + "".join(pieces)  # raises where the connection is dropped
+
+
+def test_events_pass_one_by_one(stage: RayStage) -> None:
+    asked, times = body(Script(tokens=8, pace=0.2)), list[float]()
+    with httpx.stream("POST", stage.url + CHAT, json=asked, headers=HEADERS, timeout=SECONDS) as response:
+        for _ in response.iter_raw():
+            times.append(time.monotonic())
+    assert len(times) >= 8
+    assert times[-1] - times[0] > 1.0  # 7 pauses of 0.2 s: nothing is gathered on the way
+
+
+def test_who_may_call_is_looked_at_in_the_replica(stage: RayStage) -> None:
+    refused = httpx.post(stage.url + CHAT, json=body(Script()), timeout=SECONDS)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert httpx.get(f"{stage.url}/health", headers=HEADERS, timeout=SECONDS).json() == {"status": "ok", "model": "tiny"}
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_a_replica_that_dies_in_mid_stream_is_an_error_in_the_callers_format(stage: RayStage, path: str) -> None:
+    (replica,) = stage.until(1)
+    received = broken_off(stage, path, "kill", pid=replica["pid"])
+    (error,) = errors_of(received)
+    assert error["message"] == "the replica ended before the answer was whole: ask again"
+    assert "[DONE]" not in received
+    answer = httpx.post(stage.url + path, json=body(Script()) | {"stream": False}, headers=HEADERS, timeout=SECONDS)
+    assert answer.status_code == 200
+    assert WORD in answer.text
+    assert stage.until(1)[0]["pid"] != replica["pid"]
+
+
+async def streamed(client: httpx.AsyncClient, url: str) -> tuple[int, str]:
+    """Ask for 8 s of words; give the status and all that was said."""
+    answer = await client.post(url, json=body(Script(tokens=80, pace=0.1)), headers=HEADERS)
+    return answer.status_code, answer.text
+
+
+async def crowd(stage: RayStage) -> tuple[list[tuple[int, str]], list[dict[str, Any]]]:
+    """Have three callers ask, and when a second replica has come, twelve more at once; give the answers and the replicas."""
+    async with httpx.AsyncClient(timeout=SECONDS, limits=httpx.Limits(max_connections=None)) as client:
+        asking = [asyncio.create_task(streamed(client, stage.url + CHAT)) for _ in range(3)]
+        replicas = await asyncio.to_thread(stage.until, 2)
+        while {each["state"] for each in replicas} != {"RUNNING"}:
+            await asyncio.sleep(0.2)
+            replicas = await asyncio.to_thread(stage.tell, "replicas")
+        asking += [asyncio.create_task(streamed(client, stage.url + CHAT)) for _ in range(12)]
+        return list(await asyncio.gather(*asking)), replicas
+
+
+def test_replicas_come_and_go_with_the_load_and_what_is_too_much_is_refused(stage: RayStage) -> None:
+    answers, replicas = asyncio.run(crowd(stage))
+    assert len({each["node_id"] for each in replicas}) == 2
+    statuses = sorted(status for status, _ in answers)
+    refusals = [json.loads(text)["error"] for status, text in answers if status == 503]
+    assert set(statuses) == {200, 503}
+    assert all("[DONE]" in text and f"{WORD}79" in text for status, text in answers if status == 200)
+    assert {(each["type"], each["code"]) for each in refusals} == {("server_error", "overloaded")}
+    assert "max_queued_requests=2" in refusals[0]["message"]
+    stage.until(1)
+
+
+def test_a_stream_under_way_ends_with_an_error_when_the_application_is_stopped(stage: RayStage) -> None:
+    started = time.monotonic()
+    received = broken_off(stage, CHAT, "delete")
+    (error,) = errors_of(received)
+    assert error["message"] == "the server was stopped before the answer was whole: ask again"
+    assert "[DONE]" not in received
+    assert time.monotonic() - started < 20  # the words would take 60
+
+
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments")  # Ray's own, on import
+def test_a_setting_that_is_unknown_is_named() -> None:
+    from xmlcall.integrations.ray import app
+
+    with pytest.raises(UsageError, match=r"max_replica\b"):
+        app(model="http://127.0.0.1:9/v1", max_replica=3)
