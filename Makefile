@@ -35,13 +35,19 @@ $(VENV)/.mcp1: | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/mcp1 'mcp>=1.20,<2' 2>/dev/null
 	@touch $@
 
+# LiteLLM pins many packages, so its proxy has an environment of its own; of vLLM and SGLang the parsers' interfaces are read.
+$(VENV)/.engines: pyproject.toml tests/integrations/install_litellm.py tests/engines/fetch.py | $(VENV)/.dev
+	$(BIN)/python tests/integrations/install_litellm.py
+	$(BIN)/python tests/engines/fetch.py
+	@touch $@
+
 demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP server
 	$(BIN)/xmlcall run "What is 1234 times 5678?"
 
 chat: $(VENV)/.local  ## a conversation with a local model that has the tools of the demo server
 	$(BIN)/xmlcall chat
 
-test: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1  ## the whole test suite; no model needed
+test: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the whole test suite; no model needed
 	$(BIN)/python -m $(PARALLEL)
 
 quick: export XMLCALL_CUTS := 10
@@ -49,7 +55,7 @@ quick: $(VENV)/.dev  ## the tests that matter while editing, in a minute: the pu
 	$(BIN)/python -m $(PARALLEL) -q --hypothesis-profile=quick -k "not hostile and not megabyte and not transports and not structure and not example" \
 	  tests/loosejson tests/schema tests/binding tests/parsing tests/prompting tests/agent tests/test_*.py
 
-coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1  ## the test suite, and 99.5 % of the branches of the pure core must have run
+coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it

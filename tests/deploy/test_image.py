@@ -12,12 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cli.test_cli_serve import TOOL
 from cli_harness import SECONDS, model_server
 from deploy.containerfile import Stage, stages_of
 from deploy.contract import ALIVE, DEPLOY, HOME, PORT, ROOT, TELL_SECONDS, USER, VENV
 from deploy.sandbox import Contained, built, missing, running
 from servers.run_server import free_port
+from serving import TOOL
 
 from xmlcall.cli.listening import STOP_SECONDS
 from xmlcall.cli.listening import TELL_SECONDS as TOLD

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from cli.test_cli_serve import CHAT, ENDLESS, TOOL, Serving
 from cli_harness import SECONDS, XMLCALL, environment, model_server, run_here
 from deploy.contract import ALIVE, DEPLOY, METRICS, READY
 from deploy.manifests import containers_of, manifest, options_of
 from servers.fake_openai import FakeOpenAI
 from servers.run_server import free_port, run_server
+from serving import CHAT, ENDLESS, TOOL, Serving
 
 KEYS = {"api-key": "a-key-of-a-team", "metrics-key": "a-key-of-prometheus"}
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "tools": [TOOL]}

@@ -37,7 +37,10 @@ from ..hosts.base import Host
 from ..proxy.app import app_of
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
+from ..proxy.http.callers import serving
 from ..proxy.http.ending import Ending
+from ..proxy.http.keys import key_of
+from ..proxy.sharing.redis import RedisStore
 
 __all__ = ["Proxy", "Settings", "app"]
 
@@ -57,6 +60,7 @@ class Settings(BaseModel):
         mode: as for `create_app`; the others of this group too.
         mcp: a file with MCP servers whose tools each replica runs itself, in the same place on every node; "" for none.
         allow: globs over `server.tool`: which of these tools are offered and run.
+        share: address of the Redis in which replicas keep the rounds of these tools; "" for none.
         origins: web pages that may call.
         allowed_hosts: names under which callers reach Ray's HTTP proxies, besides this machine's; `*` for all.
         min_replicas: that always run.
@@ -82,6 +86,7 @@ class Settings(BaseModel):
     tool_tokens: int | None = None
     mcp: str = ""
     allow: tuple[str, ...] = ()
+    share: str = Field(default="", repr=False)
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     min_replicas: int = Field(default=1, ge=1)
@@ -109,6 +114,7 @@ class Proxy:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
+        self._store = RedisStore(settings.share) if settings.share else None
         self._engine = Engine(
             connect(settings.model),
             _hosts(settings),
@@ -121,19 +127,20 @@ class Proxy:
             reminder=settings.reminder,
             strict=settings.strict,
             tool_tokens=settings.tool_tokens,
+            store=self._store,
         )
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """Make the app; Ray asks for it in the replica, once."""
         settings = self._settings
         key = os.environ.get("XMLCALL_API_KEY", "")
-        guard = Guard(api_key=key, origins=settings.origins, hosts=settings.allowed_hosts)
-        return app_of(self._engine, guard, lifespan=self._opening, ending=self._ending)
+        guard = Guard(keys=(key_of(key),) if key else (), origins=settings.origins, hosts=settings.allowed_hosts)
+        return app_of(serving(self._engine), guard, lifespan=self._opening, ending=self._ending)
 
     @contextlib.asynccontextmanager
     async def _opening(self, app: Starlette) -> AsyncIterator[None]:
         """Open the engine, and cut off what is under way when the replica has to stop."""
-        async with self._engine:
+        async with self._store or contextlib.nullcontext(), self._engine:
             cutting = asyncio.create_task(_cut_in_time(_stopping(), self._ending, self._settings.grace))
             self._is_open = True
             try:
