@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cases import TOOLS as CORPUS_TOOLS, load
+from cases import TOOLS as CORPUS_TOOLS
+from cases import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples

@@ -20,7 +20,9 @@ from xmlcall.proxy.engine.reply_cache import Memory
 from xmlcall.types.calls import RawCall, ToolCall
 
 RECORDED = json.loads((Path(xmlcall.bench.__file__).parent / "catalog.json").read_text(encoding="utf-8"))
-SERVERS = {server["name"]: [tool for tool in RECORDED["tools"] if tool["server"] == server["name"]] for server in RECORDED["servers"]}
+SERVERS = {
+    server["name"]: [tool for tool in RECORDED["tools"] if tool["server"] == server["name"]] for server in RECORDED["servers"]
+}
 CATALOGS = {"tests": catalogs.ALL, **SERVERS}
 
 
@@ -28,7 +30,9 @@ def environment() -> ImmutableSandboxedEnvironment:
     """Make the environment that transformers' `apply_chat_template` renders in, and with it vLLM and SGLang."""
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
 
-    def tojson(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
+    def tojson(
+        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     def raise_exception(message: str) -> None:
@@ -89,7 +93,13 @@ EDIT = {"path": "a.py", "edits": [{"oldText": "a < b", "newText": "x\n</paramete
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "one question": [USER],
     "system": [{"role": "system", "content": "Be short."}, {"role": "system", "content": "Be polite."}, USER],
-    "system later, and neighbours": [USER, {"role": "system", "content": "Now."}, USER, {"role": "assistant", "content": "5"}, USER],
+    "system later, and neighbours": [
+        USER,
+        {"role": "system", "content": "Now."},
+        USER,
+        {"role": "assistant", "content": "5"},
+        USER,
+    ],
     "parts": [{"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there."}]}],
     "call and result": [
         USER,
@@ -118,7 +128,11 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "values that read as another type": [
         USER,
-        {"role": "assistant", "content": "", "tool_calls": [called({"location": "5", "unit": "null", "new": "7"}, "get_weather", "a")]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [called({"location": "5", "unit": "null", "new": "7"}, "get_weather", "a")],
+        },
         {"role": "tool", "tool_call_id": "a", "content": "Rain"},
         {"role": "assistant", "content": "", "tool_calls": [called({"x": 1, "y": "b"}, "gone", "b")]},
         {"role": "tool", "tool_call_id": "b", "content": "?"},
@@ -174,9 +188,7 @@ ALTERNATING = """{% if tools %}{{ raise_exception("tools") }}{% endif %}
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_another_base(name: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(), CONVERSATIONS[name]
-    written = model_messages(
-        [message_of(each) for each in said], tools, Memory(), format=form, system=tool_prompt(tools, form)
-    )
+    written = model_messages([message_of(each) for each in said], tools, Memory(), format=form, system=tool_prompt(tools, form))
     values = {"messages": [{"role": each.role, "content": each.content} for each in written], "tools": None}
     expected = ENVIRONMENT.from_string(ALTERNATING).render(values)
     assert rendered(chat_template(form, ALTERNATING), said, tools) == expected

@@ -16,7 +16,16 @@ from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..dialects.tag_names import tag_names
 from ..tools.catalog import Catalog
 
-__all__ = ["FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text", "is_result_message", "items_in", "named_results", "results_told"]
+__all__ = [
+    "FRAME_TAGS",
+    "INERT_WORDS",
+    "inert_frame",
+    "inert_text",
+    "is_result_message",
+    "items_in",
+    "named_results",
+    "results_told",
+]
 
 FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
