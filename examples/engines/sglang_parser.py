@@ -3,8 +3,8 @@
 The server itself: sglang serve --model-path MODEL --tool-call-parser xmlcall --chat-template tools.jinja
 """
 
-from sglang.srt.entrypoints.openai.protocol import Tool
-from sglang.srt.function_call.function_call_parser import FunctionCallParser
+from sglang.srt.entrypoints.openai.protocol import Tool  # type: ignore[import-not-found]
+from sglang.srt.function_call.function_call_parser import FunctionCallParser  # type: ignore[import-not-found]
 
 import xmlcall.integrations.sglang
 

@@ -3,8 +3,8 @@
 The server itself: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser xmlcall --chat-template tools.jinja
 """
 
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.parser.parser_manager import ParserManager
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest  # type: ignore[import-not-found]
+from vllm.parser.parser_manager import ParserManager  # type: ignore[import-not-found]
 
 import xmlcall.integrations.vllm
 
