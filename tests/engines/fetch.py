@@ -1,4 +1,6 @@
-"""Fetch the Python files of engines that their tool parsers import, into build/engines: python tests/engines/fetch.py [NAME==VERSION]
+"""Fetch the Python files of engines that their tool parsers import, into build/engines.
+
+    python tests/engines/fetch.py [NAME==VERSION ...]
 
 A wheel of vLLM has 336 MB, and the parser's interface 3 MB of it. A wheel is a zip file: its list of contents stands at its end,
 and each file can be read alone. So pip is asked where the wheel is, and only those parts are read (HTTP ranges). Nothing is

@@ -15,13 +15,10 @@ from typing import Any, Final
 
 __all__ = ["STOOD_IN", "prepare"]
 
+_OTHERS_OF_VLLM: Final = ["msgspec", "openai_harmony", "partial_json_parser", "torch", "transformers", "xgrammar"]
+_RUNS_MODELS: Final = ["config", "distributed", "entrypoints.chat_utils", "lora", "platforms", "renderers", "tokenizers", "v1"]
 STOOD_IN: Final = {
-    "vllm": (
-        # of others
-        "msgspec openai_harmony partial_json_parser torch transformers xgrammar "
-        # vLLM's own that runs models, and with it torch
-        "vllm.config vllm.distributed vllm.entrypoints.chat_utils vllm.lora vllm.platforms vllm.renderers vllm.tokenizers vllm.transformers_utils vllm.v1"
-    ).split(),
+    "vllm": [*_OTHERS_OF_VLLM, *(f"vllm.{name}" for name in _RUNS_MODELS)],
     "sglang": ["IPython", "msgspec", "orjson", "partial_json_parser", "pybase64", "tqdm", "xgrammar"],
 }
 """Engine -> modules that are stood in for, with all below them."""

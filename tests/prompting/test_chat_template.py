@@ -7,7 +7,7 @@ from typing import Any
 
 import catalogs
 import pytest
-from jinja2 import Template
+from jinja2 import Template, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import xmlcall.bench
@@ -84,7 +84,7 @@ def plain(messages: list[dict[str, Any]], tools: Catalog | None, form: PromptFor
     return "".join(f"<|im_start|>{each.role}\n{each.content}<|im_end|>\n" for each in written) + "<|im_start|>assistant\n"
 
 
-USER = {"role": "user", "content": "What is 2 + 3, and the weather in Oslo?"}
+USER: dict[str, Any] = {"role": "user", "content": "What is 2 + 3, and the weather in Oslo?"}
 SUM = {"operation": "add", "a": 2, "b": 3.5}
 EDIT = {"path": "a.py", "edits": [{"oldText": "a < b", "newText": "x\n</parameter>\ny"}], "options": {"dryRun": True}}
 
@@ -238,3 +238,14 @@ def test_the_known_differences() -> None:
 
 def test_chatml_is_the_default() -> None:
     assert chat_template(PromptFormat()).endswith(CHATML)
+
+
+def test_as_servers_load_it() -> None:
+    """SGLang puts a line end for each `\\\\n` of the file, asks for a later system message before, and has no functions there."""
+    tools, form, said = Catalog(catalogs.ALL), PromptFormat(), CONVERSATIONS["markup in values and results"]
+    template = chat_template(form)
+    assert rendered(template.replace("\\n", "\n"), said, tools) == plain(said, tools, form)
+    bare = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(template)
+    later = [{"role": role, "content": role * 2} for role in ("system", "user", "system", "user")]
+    assert "systemsystem\n\nuseruser" in bare.render(messages=later, add_generation_prompt=False)
+    assert meta.find_undeclared_variables(ENVIRONMENT.parse(template)) >= {"messages", "tools", "add_generation_prompt"}

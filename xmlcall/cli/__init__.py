@@ -28,6 +28,7 @@ COMMANDS = {
     "login": "sign in to a server that wants OAuth",
     "logout": "forget the tokens of a server",
     "prompt": "print the system prompt that offers tools",
+    "template": "write a chat template that offers tools, for servers that render their own",
     "parse": "read the calls in a model's text",
     "models": "list, fetch and remove local models",
     "policy": "show the rules about what runs, and what they say of a call",

@@ -1,4 +1,4 @@
-"""A chat template that offers tools: what servers render themselves (vLLM, SGLang, llama.cpp), so that no proxy is needed.
+"""A chat template that offers tools: what servers render themselves (vLLM, SGLang), so that no proxy is needed.
 
 A server renders a request's messages and tools with one Jinja template, in a sandbox without our functions. So the template has
 three parts: what differs between formats and languages, as data, rendered here once from `prompts/`; `chat_template.jinja`, which

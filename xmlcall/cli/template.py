@@ -1,0 +1,50 @@
+"""`xmlcall template`: a chat template that offers tools, for servers that render their own."""
+
+import argparse
+from pathlib import Path
+
+from ..prompting.chat_template import CHATML, chat_template, read_base, supported
+from ..prompting.format import PromptFormat
+from ..prompting.templates import LANGUAGES
+from .exits import OK
+from .options import add_dialect_option, dialect_of
+
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
+
+DESCRIPTION = """Write a chat template that offers tools, as `xmlcall prompt` shows them: for vLLM, SGLang and others that render
+templates themselves, and models whose own template knows no tools."""
+EPILOG = f"""examples:
+  xmlcall template > tools.jinja
+  xmlcall template --lang zh --dialect hermes > tools.jinja
+  xmlcall template --base the_models_own.jinja > tools.jinja
+  vllm serve MODEL --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall
+
+A template can write these formats: {", ".join(supported())}.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_dialect_option(parser)
+    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
+    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
+    parser.add_argument(
+        "--reminder",
+        action="store_true",
+        help="end each message of the person's in a reminder of the tools: small models need it",
+    )
+    parser.add_argument(
+        "--base",
+        default="chatml",
+        metavar="chatml|FILE",
+        help="how messages are wrapped: as ChatML, or as a Jinja file does, such as the model's own template, which gets plain "
+        "messages and no tools (default: %(default)s)",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    base = CHATML if options.base == "chatml" else read_base(Path(options.base))
+    form = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel)
+    print(chat_template(form, base, with_reminder=options.reminder), end="")
+    return OK
