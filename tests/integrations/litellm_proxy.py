@@ -14,7 +14,7 @@ from servers.run_server import free_port
 
 from .install_litellm import ENVIRONMENT, VERSION
 
-__all__ = ["deployment", "installed", "litellm_proxy"]
+__all__ = ["SWITCHES", "deployment", "installed", "litellm_proxy"]
 
 SECONDS: Final = 60.0
 SWITCHES: Final = {

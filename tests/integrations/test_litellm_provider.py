@@ -1,5 +1,9 @@
 """LiteLLM's real proxy with our engine as a provider in its process, asked by OpenAI's SDK."""
 
+import asyncio
+import itertools
+import os
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +12,8 @@ import httpx
 import openai
 import pytest
 from integrations.asking import FORTY_TWO, REPLIES, WAYS, Answer, body, sdk, streamed
-from integrations.litellm_proxy import deployment, installed, litellm_proxy
+from integrations.install_litellm import ENVIRONMENT
+from integrations.litellm_proxy import SWITCHES, deployment, installed, litellm_proxy
 from integrations.scripted_model import ScriptedModel
 from proxy_harness import ADD, add, block
 from servers.fake_openai import CUT
@@ -16,6 +21,7 @@ from servers.run_server import run_server
 
 pytestmark = [pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"), pytest.mark.timeout(120)]
 
+NOWHERE = "http://127.0.0.1:9"
 XML = {"mode": "xml"}
 SETTINGS = {
     "custom_provider_map": [{"provider": "xmlcall", "custom_handler": "xmlcall.integrations.litellm_provider.handler"}],
@@ -29,6 +35,7 @@ class Place:
 
     url: str
     model: ScriptedModel
+    server: str
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +43,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     model = ScriptedModel()
     with run_server(model.app) as server:
         rows = [provided("tiny", server, XML), provided("hermes", server, {**XML, "dialect": "hermes", "reminder": False})]
-        rows += [provided("wrong", server, {"color": "red"}), provided("gone", "http://127.0.0.1:9", XML)]
-        router = {"fallbacks": [{"gone": ["tiny"]}], "num_retries": 0}
+        rows += [provided("wrong", server, {"color": "red"}), provided("gone", NOWHERE, XML)]
+        rows += [deployment("native", NOWHERE, xmlcall=False)]
+        router = {"fallbacks": [{"gone": ["tiny"]}, {"native": ["tiny"]}], "num_retries": 0}
         config = {"model_list": rows, "litellm_settings": SETTINGS, "router_settings": router}
         with litellm_proxy(tmp_path_factory.mktemp("provider"), config) as (url, _):
-            yield Place(url, model)
+            yield Place(url, model, server)
 
 
 def provided(name: str, server: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -67,6 +75,15 @@ async def test_the_model_is_asked_again(place: Place, client: openai.AsyncOpenAI
     word = place.model.says(wrong, then=[add(17, 25)])
     assert await WAYS[way](client, body(word)) == Answer("", (FORTY_TWO,), "tool_calls")
     assert len(place.model.asked[word]) == 2
+
+
+@pytest.mark.parametrize(("way", "pieces"), [("whole", [block(("fly", {}))]), ("streamed", ["Hm. ", block(("fly", {}))])])
+async def test_a_call_that_stays_wrong_is_an_error(place: Place, client: openai.AsyncOpenAI, way: str, pieces: list[str]) -> None:
+    """It is told once: LiteLLM does not ask again what was asked again already."""
+    word = place.model.says(*pieces)
+    with pytest.raises(openai.APIError, match="There is no tool 'fly'"):
+        await WAYS[way](client, body(word))
+    assert len(place.model.asked[word]) == 3
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -100,8 +117,16 @@ async def test_usage_is_told(place: Place, client: openai.AsyncOpenAI) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_fallback(place: Place, client: openai.AsyncOpenAI, way: str) -> None:
-    assert (await WAYS[way](client, body(place.model.says(add(17, 25)), model="gone"))).calls == (FORTY_TWO,)
+@pytest.mark.parametrize("model", ["gone", "native"])
+async def test_a_fallback(place: Place, client: openai.AsyncOpenAI, way: str, model: str) -> None:
+    assert (await WAYS[way](client, body(place.model.says(add(17, 25)), model=model))).calls == (FORTY_TWO,)
+
+
+async def test_twenty_callers_at_once_get_their_own_calls(place: Place, client: openai.AsyncOpenAI) -> None:
+    numbers = range(100, 120)
+    asked = [body(place.model.says(*add(number, 1))) for number in numbers]
+    found = await asyncio.gather(*(WAYS[way](client, each) for way, each in zip(itertools.cycle(WAYS), asked, strict=False)))
+    assert [each.calls for each in found] == [(("add", {"a": number, "b": 1}),) for number in numbers]
 
 
 # more of the request -> status, words of the message
@@ -138,3 +163,22 @@ async def test_anthropics_messages_through_litellm(place: Place) -> None:
     async with httpx.AsyncClient(timeout=30) as client:
         parts = (await client.post(f"{place.url}/v1/messages", json=asked)).json()["content"]
     assert [(part["name"], part["input"]) for part in parts if part["type"] == "tool_use"] == [FORTY_TWO]
+
+
+WITHOUT_PROXY = """
+import asyncio, litellm, sys
+from xmlcall.integrations.litellm_provider import handler
+litellm.custom_provider_map = [{"provider": "xmlcall", "custom_handler": handler}]
+asked = {"model": "xmlcall/tiny", "api_base": sys.argv[1], "messages": [{"role": "user", "content": sys.argv[2]}]}
+async def main():
+    print((await litellm.acompletion(**asked)).choices[0].message.content)
+    print("".join([chunk.choices[0].delta.content or "" async for chunk in await litellm.acompletion(**asked, stream=True)]))
+asyncio.run(main())
+"""
+
+
+def test_litellm_without_its_proxy(place: Place) -> None:
+    python = str(ENVIRONMENT / "bin" / "python")
+    command = [python, "-c", WITHOUT_PROXY, f"{place.server}/v1", place.model.says("It is ", "42.")]
+    done = subprocess.run(command, env=os.environ | SWITCHES, timeout=100, capture_output=True, text=True, check=False)
+    assert done.stdout == "It is 42.\nIt is 42.\n", done.stderr

@@ -59,7 +59,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._engines: dict[str, Engine] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[str, asyncio.Lock] = {}  # one each: a model server that is slow to answer holds up no other
 
     async def acompletion(self, *_: Any, **call: Any) -> Any:
         """Answer a request in one piece.
@@ -78,7 +78,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
         written, response = CHAT.whole(asked, answer), call["model_response"]
         choice = written["choices"][0]
         response.choices = [Choices(message=Message(**choice["message"]), finish_reason=choice["finish_reason"])]
-        response.usage = Usage(**written["usage"])
+        response.model, response.usage = call["model"], Usage(**written["usage"])
         return response
 
     async def astreaming(self, *_: Any, **call: Any) -> AsyncGenerator[Any]:
@@ -108,10 +108,10 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
         """Return the engine of a model, opened when it is first asked."""
         options = _options((call["litellm_params"].get("model_info") or {}).get("xmlcall"))
         key = json.dumps([call["api_base"], call["model"], call["api_key"], options], sort_keys=True)
-        async with self._opening:
+        if key not in self._opening and len(self._opening) >= MOST:
+            raise UsageError(f"expected at most {MOST} models of this provider")
+        async with self._opening.setdefault(key, asyncio.Lock()):
             if key not in self._engines:
-                if len(self._engines) >= MOST:
-                    raise UsageError(f"expected at most {MOST} models of this provider")
                 backend = connect(f"{call['api_base']}#{call['model']}", api_key=call["api_key"])
                 self._engines[key] = await Engine(backend, **options).__aenter__()
             return self._engines[key]
