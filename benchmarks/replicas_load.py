@@ -40,6 +40,7 @@ WINDOW_SECONDS: Final = 2.5
 QUIET: Final = 0.15  # cores that other programs may take, the kernel's own threads among them
 NICE: Final = 10  # of what yields
 STREAMS: Final = 200
+TOGETHER: Final = 50  # streams that begin at once, where their number and not their beginning is measured
 SPEED: Final = 20.0  # tokens a second of one stream: about what a person reads, and more than many models write
 HELD: Final = Flow(tokens=1000, pace=30.0)  # one word, and then as good as nothing
 PACED: Final = Flow(tokens=100, pace=1 / SPEED)
@@ -220,8 +221,9 @@ def memory(target: Target, counts: Sequence[int], *, with_tools: bool) -> list[f
     try:
         for count in counts:
             while len(streams.streams) < count:
-                streams.add(target.url, request)
-            streams.all_begun()
+                for _ in range(min(TOGETHER, count - len(streams.streams))):
+                    streams.add(target.url, request)
+                streams.all_begun()
             megabytes.append(target.megabytes())
     finally:
         streams.close()
