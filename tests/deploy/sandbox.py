@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from deploy.contract import HOME, USER, VENV
 from deploy.containerfile import Stage
+from deploy.contract import HOME, USER, VENV
 
 __all__ = ["built", "missing", "running"]
 
@@ -53,7 +53,7 @@ def built(stages: Sequence[Stage], context: Path, root: Path, arguments: Mapping
     Args:
         stages: of the Containerfile.
         context: what it may copy from.
-        root: an empty folder that every user may look into.
+        root: a folder to be made.
         arguments: of the build.
     """
     for folder in ("build", VENV[1:], "var/lib", "tmp"):

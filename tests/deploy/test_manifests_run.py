@@ -123,6 +123,7 @@ def test_a_stopped_proxy_takes_no_new_caller_while_it_ends_its_answers(tmp_path:
 
 def test_the_readme_names_files_that_are_there() -> None:
     text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if len(line) > 100] == []
     named = set(re.findall(r"deploy/[\w./-]+", text))
     assert {"deploy/Containerfile", "deploy/compose.yaml", "deploy/kubernetes/base/", "deploy/kubernetes/sidecar.yaml"} <= named
     assert [name for name in named if not (DEPLOY.parent / name.rstrip(".")).exists()] == []
