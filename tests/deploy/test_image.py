@@ -172,6 +172,15 @@ def test_it_answers_is_healthy_and_ends_with_nothing_that_it_may_write(image: Pa
 
 
 @pytest.mark.timeout(300)
+def test_the_health_check_needs_no_key(image: Path, errors: Path) -> None:
+    pytest.importorskip("xmlcall.proxy.settings", reason="this xmlcall wants a key for /health, too")
+    port = free_port()
+    with model_server("No.") as (model, _), serve(image, errors, model, port) as proxy:
+        wait_until_healthy(proxy, port)
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=SECONDS).status_code == 401
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_nothing_can_be_written_there(folder: str, image: Path, errors: Path) -> None:
     """Not even by root, or the test above would show nothing."""

@@ -55,7 +55,9 @@ class Started:
 
     def __enter__(self) -> "Started":
         assert self.process.stdout is not None
-        assert self.process.stdout.readline()
+        if not self.process.stdout.readline():  # its address
+            self.__exit__()
+            raise AssertionError(f"it ended with {self.process.returncode}; what it said is above")
         return self
 
     def __exit__(self, *_: object) -> None:
