@@ -5,13 +5,10 @@ from typing import Final
 
 __all__ = [
     "ALIVE",
-    "COMING",
     "DEPLOY",
     "HOME",
-    "KEY_SETTINGS",
     "METRIC",
     "METRICS",
-    "MODEL_SETTINGS",
     "PORT",
     "READY",
     "ROOT",
@@ -31,15 +28,8 @@ METRICS: Final = "/metrics"
 METRIC: Final = "xmlcall_open_streams"
 TELL_SECONDS: Final = 2  # after --grace, for telling callers that their answers end (`cli.listening`)
 
-# Options that manifests use; `serve --help` need not name them yet.
-COMING: Final = frozenset({"--config", "--log-format", "--share", "--workers", "--open-metrics"})
-
 # The variable of --share, which may hold a password.
 SHARE: Final = "XMLCALL_SHARE"
-
-# What tables of `xmlcall.toml` may hold.
-MODEL_SETTINGS: Final = frozenset({"name", "address", "mode", "key_file", "context"})
-KEY_SETTINGS: Final = frozenset({"name", "key", "key_file", "models", "requests_per_minute", "tokens_per_minute"})
 
 # The image.
 USER: Final = 65532

@@ -53,7 +53,7 @@ def built(stages: Sequence[Stage], context: Path, root: Path, arguments: Mapping
     Args:
         stages: of the Containerfile.
         context: what it may copy from.
-        root: an empty folder that every user may look into.
+        root: a folder to be made.
         arguments: of the build.
     """
     for folder in ("build", VENV[1:], "var/lib", "tmp"):

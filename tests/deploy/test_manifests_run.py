@@ -55,7 +55,9 @@ class Started:
 
     def __enter__(self) -> "Started":
         assert self.process.stdout is not None
-        assert self.process.stdout.readline()
+        if not self.process.stdout.readline():  # its address
+            self.__exit__()
+            raise AssertionError(f"it ended with {self.process.returncode}; what it said is above")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,6 +125,7 @@ def test_a_stopped_proxy_takes_no_new_caller_while_it_ends_its_answers(tmp_path:
 
 def test_the_readme_names_files_that_are_there() -> None:
     text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if len(line) > 100] == []
     named = set(re.findall(r"deploy/[\w./-]+", text))
     assert {"deploy/Containerfile", "deploy/compose.yaml", "deploy/kubernetes/base/", "deploy/kubernetes/sidecar.yaml"} <= named
     assert [name for name in named if not (DEPLOY.parent / name.rstrip(".")).exists()] == []
