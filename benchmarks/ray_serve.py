@@ -40,6 +40,11 @@ CASES: Final = (
     Case(title="tokens a second, a call", with_tools=True, script=CALL, each=2),
 )
 
+# Title of a figure -> what one answer is there.
+ANSWERS: Final = dict(
+    zip((case.title for case in CASES), ("5 tokens, alone", "5 tokens", "300 tokens", "300 tokens, a call"), strict=True)
+)
+
 
 # -- the program that holds the cluster --------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ def rows_of(targets: Sequence[Target], *, quick: bool, rounds: int) -> tuple[lis
     for case in (sized(case, quick=quick) for case in CASES):
         found = measure(case, targets, rounds)
         figures.append((case.title, {name: figure(case, each) for name, each in found.items()}))
-        costs.append((case.title.partition(",")[0] + case.title.partition(",")[1], {n: cost(case, m) for n, m in found.items()}))
+        costs.append((ANSWERS[case.title], {name: cost(case, each) for name, each in found.items()}))
     return figures, costs
 
 
