@@ -107,8 +107,8 @@ bench-parser:  ## the parser beside others, in an environment of its own
 	build/bench-parser/bin/python benchmarks/micro/parser.py
 
 bench-proxy: $(VENV)/.dev  ## what the proxy costs beside LiteLLM, and whether it leaks; 30 minutes, on a quiet machine
-	$(PYTHON) -m venv build/litellm
-	build/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.0'
+	$(PYTHON) -m venv build/bench-litellm
+	build/bench-litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.0'
 	$(BIN)/python benchmarks/proxy_load.py --markdown > build/proxy.md
 	$(BIN)/python benchmarks/proxy_leaks.py
 

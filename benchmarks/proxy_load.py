@@ -1,6 +1,6 @@
 """What the proxy costs, beside LiteLLM's and beside no proxy, before one scripted model server, on one machine in one run.
 
-    python -m venv build/litellm && build/litellm/bin/python -m pip install 'litellm[proxy]==1.106.0'
+    python -m venv build/bench-litellm && build/bench-litellm/bin/python -m pip install 'litellm[proxy]==1.106.0'
     python benchmarks/proxy_load.py --markdown > benchmarks/results/proxy.md
     python benchmarks/proxy_load.py --quick    # few repeats; LiteLLM is left out where it is not installed
 
@@ -36,7 +36,7 @@ from load_client import connected, load, request_of
 from scripted_upstream import MODEL, Script, Target, await_port, end, running, upstream
 
 HERE: Final = Path(__file__).resolve().parent
-LITELLM: Final = HERE.parent / "build" / "litellm" / "bin"
+LITELLM: Final = HERE.parent / "build" / "bench-litellm" / "bin"
 STREAMS: Final = 50
 OPEN_STREAMS: Final = 200
 
