@@ -280,7 +280,7 @@ def answered(turn: WholeResponse, *results: str) -> list[dict[str, Any]]:
     return [message, *told]
 
 
-async def test_the_model_reads_its_own_words_again() -> None:
+async def test_the_model_reads_again_what_it_wrote_as_asked() -> None:
     said = f"I add.\n\n{add('1', 2)}"
     backend = ScriptedBackend([said, "3.", "Still 3."])
     async with Engine(backend, mode="xml") as engine:
@@ -293,6 +293,16 @@ async def test_the_model_reads_its_own_words_again() -> None:
     assert three[: len(two)] == two
     assert "3" in two[-1][1]
     assert [role for role, _ in three] == ["system", "user", "assistant", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("said", [f"I add.\n\n```xml\n{add(1, 2)}\n```", f"I add.\n\n{add(' 1', 2)}"], ids=["a fence", "a space"])
+async def test_what_it_wrote_otherwise_is_written_as_asked(said: str) -> None:
+    """Another replica would know no more than what the caller sends."""
+    backend = ScriptedBackend([said, "3."])
+    async with Engine(backend, mode="xml") as engine:
+        first = await ask_engine(engine, body("1 + 2?"))
+        await ask_engine(engine, body("1 + 2?", *answered(first, "3")))
+    assert texts(backend)[2] == ("assistant", f"I add.\n\n{add(1, 2)}")
 
 
 async def test_an_edited_history_is_believed() -> None:

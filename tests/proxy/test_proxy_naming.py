@@ -124,7 +124,7 @@ async def test_a_call_comes_back_under_the_callers_name(number: int, name: str, 
     assert NAMES[name] in backend.requests[0].messages[0].content
 
 
-async def test_the_history_is_in_the_models_names_and_in_its_own_words() -> None:
+async def test_the_history_is_in_the_models_names_and_as_it_wrote_them() -> None:
     said = f"Well.\n{block(('read_file', GIVEN))}"
     backend = ScriptedBackend([said, "Done."])
     async with client_of(backend) as client:

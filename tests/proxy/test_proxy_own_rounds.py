@@ -203,7 +203,8 @@ async def test_ids_of_others_are_not_looked_up() -> None:
             self.keys.append(key)
             return await super().get(key)
 
-    store, history = Listed(), []
+    store = Listed()
+    history: list[dict[str, Any]] = []
     for identity in ("toolu_1", "call_\n*", f"call_{'0' * 24}", "x" * 10_000):
         made = {"id": identity, "type": "function", "function": {"name": "add", "arguments": "{}"}}
         history += [{"role": "assistant", "content": None, "tool_calls": [made]}, {"role": "tool", "content": "3"}]
@@ -246,7 +247,14 @@ async def test_an_app_opens_the_store_that_it_has_the_address_of(tmp_path: Path)
         server.end()
 
 
-TEXTS = [("", CALL), (" \n", CALL), ("So:\n", f"So:\n{CALL}"), ("So.\n\n", f"So.\n\n{CALL}"), ("So.", f"So.\n\n{CALL}")]
+TEXTS = [
+    ("", CALL),
+    (" \n", CALL),
+    ("So:\n", f"So:\n{CALL}"),
+    ("So.\n\n", f"So.\n\n{CALL}"),
+    ("So.", f"So.\n\n{CALL}"),
+    ("So.\n\n\n", f"So.\n\n{CALL}"),
+]
 
 
 @pytest.mark.parametrize(("text", "written"), TEXTS)

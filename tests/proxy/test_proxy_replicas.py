@@ -3,16 +3,16 @@
 import contextlib
 import json
 import random
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cli_harness import XMLCALL, environment, model_server
+from cli.test_cli_serve import Serving
+from cli_harness import model_server
 from proxy_harness import ask_engine
 from redis_server import RedisServer
 from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
@@ -159,24 +159,6 @@ async def test_short_conversations_cost_no_request() -> None:
 # -- real processes ----------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def serving(home: Path, *arguments: str, **env: str) -> Iterator[str]:
-    """Run a proxy; give its address."""
-    home.mkdir()
-    with (home / "stderr").open("w") as errors:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
-        argv = [*XMLCALL, "serve", "--port", "0", "--mode", "xml", *arguments]
-        process = subprocess.Popen(argv, env=environment(home, env), cwd=home, **pipes)
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url, (home / "stderr").read_text()
-        yield url
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def asking(url: str) -> Callable[[dict[str, Any]], Any]:
     async def ask(data: dict[str, Any]) -> WholeResponse:
         async with httpx.AsyncClient(timeout=30) as client:
@@ -201,9 +183,12 @@ async def sent_by_processes(home: Path, count: int, *options: str) -> list[Any]:
     chosen = random.Random(5)
     with contextlib.ExitStack() as stack:
         model, fake = stack.enter_context(model_server(*said_in(talk)))
-        options = ("--model", model, "--mcp", DEMO, "--allow", "*.calculator", *options)
-        urls = [stack.enter_context(serving(home / f"{count} {number}", *options)) for number in range(count)]
-        await play([asking(url) for url in urls], talk, lambda _: chosen.randrange(count))
+        options = ("--mode", "xml", "--model", model, "--mcp", DEMO, "--allow", "*.calculator", *options)
+        homes = [home / f"{count} {number}" for number in range(count)]
+        for each in homes:
+            each.mkdir()
+        proxies = [stack.enter_context(Serving(*options, home=each)) for each in homes]
+        await play([asking(proxy.url) for proxy in proxies], talk, lambda _: chosen.randrange(count))
     return [body["messages"] for body in fake.bodies]
 
 
