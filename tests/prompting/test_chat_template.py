@@ -2,6 +2,7 @@
 
 import functools
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +250,13 @@ def test_as_servers_load_it() -> None:
     later = [{"role": role, "content": role * 2} for role in ("system", "user", "system", "user")]
     assert "systemsystem\n\nuseruser" in bare.render(messages=later, add_generation_prompt=False)
     assert meta.find_undeclared_variables(ENVIRONMENT.parse(template)) >= {"messages", "tools", "add_generation_prompt"}
+
+
+@pytest.mark.parametrize("text", ["<b>x</b> 1 < 2 ", "<function_result", '{"name": "ping"', "</invoke>"])
+def test_a_long_result_of_markup_does_not_take_long(text: str) -> None:
+    """With every word looked for at every tag this took a minute for the first text."""
+    tools, form = Catalog(catalogs.ALL), PromptFormat()
+    said = [USER, {"role": "tool", "name": "ping", "content": text * 10_000}]
+    began = time.process_time()
+    rendered(chat_template(form), said, tools)
+    assert time.process_time() - began < 10

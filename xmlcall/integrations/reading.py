@@ -15,6 +15,7 @@ calls. What is the same for all of them is here, and knows no engine.
 
 import json
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -76,16 +77,16 @@ class ReplyReader:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._parser = Parser(catalog)
-        self._source = ""  # from `_start` on: what no event has covered yet
+        self._chunks: deque[str] = deque()  # from `_start` on: what events have not covered yet
         self._start = 0
-        self._space = ""  # white space that is text only if text follows
+        self._space: list[str] = []  # white space that is text only if text follows
         self._count = 0
 
     def feed(self, chunk: str) -> list[Piece]:
         """Read more text; return what is certain by now."""
         if not len(self._catalog):
             return [TextPiece(text=chunk)] if chunk else []
-        self._source += chunk
+        self._chunks.append(chunk)
         return _joined(self._pieces(self._parser.feed(chunk)))
 
     def finish(self) -> list[Piece]:
@@ -94,7 +95,7 @@ class ReplyReader:
             return []
         pieces = list(self._pieces(self._parser.close(_CUT)))
         if self._space and not self._count:
-            pieces.append(TextPiece(text=self._space))
+            pieces.append(TextPiece(text="".join(self._space)))
         return _joined(pieces)
 
     def _pieces(self, events: Iterable[Event]) -> Iterator[Piece]:
@@ -113,25 +114,25 @@ class ReplyReader:
             self._covered(event.span[1])
 
     def _written(self, span: Span) -> str:
-        return self._source[span[0] - self._start : span[1] - self._start]
+        return "".join(self._chunks)[span[0] - self._start : span[1] - self._start]
 
     def _covered(self, end: int) -> None:
-        if end > self._start:
-            self._source, self._start = self._source[end - self._start :], end
+        while self._chunks and self._start + len(self._chunks[0]) <= end:
+            self._start += len(self._chunks.popleft())
 
     def _said(self, text: str) -> Iterator[Piece]:
-        text, self._space = self._space + text, ""
         kept = text.rstrip()
-        self._space = text[len(kept) :]
         if kept:
-            yield TextPiece(text=kept)
+            yield TextPiece(text="".join([*self._space, kept]))
+            self._space.clear()
+        self._space.append(text[len(kept) :])
 
     def _called(self, raw: RawCall) -> Iterator[Piece]:
         call = _sent(raw, self._catalog)
         if call is None:
             yield from self._said(raw.text)
             return
-        self._space = ""
+        self._space.clear()
         yield CallPiece(index=self._count, name=call.name, arguments=_json(call.arguments))
         self._count += 1
 

@@ -16,7 +16,9 @@ It writes what `system_prompt` and the proxy's history write, and differs where 
 | what the proxy's own tools did, resources, many tools | not there: the template sees only the request |
 """
 
+import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +79,11 @@ def chat_template(format: PromptFormat, base: str = CHATML, *, with_reminder: bo
 
 
 def _literal(value: Any) -> str:
-    """Write a value as Jinja does: JSON is the same, for what is no null."""
+    """Write a value as Jinja does: JSON is the same, for what is no null. Tuples of texts are for `startswith`."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)}: {_literal(each)}' for key, each in value.items())}}}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))},)"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -149,11 +155,16 @@ def _marks(row: Dialect) -> dict[str, Any]:
     others = {head for head in heads if not head.startswith("<")}
     others |= {f"[{slash}{word}" for word in forms for slash in ("", "/")}
     return {
-        "words": sorted(INERT_WORDS),
-        "call_words": sorted({*INERT_WORDS, *words, *(word.lower() for word in forms), "tool", "tools"}),
+        "words": _by_first(INERT_WORDS),
+        "call_words": _by_first({*INERT_WORDS, *words, *(word.lower() for word in forms), "tool", "tools"}),
         "marks": sorted({*heads, "<![CDATA[", "<param", "</param"}),
         "other_heads": [[head, _entity(head)] for head in sorted(others)],
     }
+
+
+def _by_first(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Put words by their first character."""
+    return {first: tuple(group) for first, group in itertools.groupby(sorted(words), key=lambda word: word[0])}
 
 
 def _entity(head: str) -> str:
