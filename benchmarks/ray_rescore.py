@@ -183,9 +183,9 @@ def report(count: int) -> str:
 
 
 _NOTE: Final = """\
-MB: the most that the command had resident in each quarter of the time, and behind the stroke the largest worker. The seconds hold
-the start of Ray. The verdicts of all rows are the same, byte for byte. Many copies of the same cases are kind to caches: patterns
-that are made of the names of a case's tools are made once for neighbouring copies.
+MB: the most that the command had resident in each quarter of the time, and behind the stroke the largest worker. The seconds
+hold the start of Ray. The verdicts of all rows are the same, byte for byte. Two copies of a case stand as far apart as the
+recorded run is long, so what is kept of a case's tools (64 patterns) is mostly made anew, as for cases that differ.
 """
 
 

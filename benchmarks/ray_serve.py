@@ -66,7 +66,7 @@ def serve_on_ray(model: str, replicas: int) -> None:
     serve.run(app(model=f"{model}/v1", mode="xml", **sizes, **limits))
     print(f"http://127.0.0.1:{port}", file=out, flush=True)
     sys.stdin.read()
-    serve.shutdown()
+    serve.shutdown()  # type: ignore[no-untyped-call]
     ray.shutdown()
 
 

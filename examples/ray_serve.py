@@ -1,7 +1,7 @@
 """Serve a model with tool calling on Ray, and ask it: python examples/ray_serve.py [MODEL]
 
-MODEL is what every node of the cluster can reach, such as http://10.0.0.1:8080/v1. Without RAY_ADDRESS, Ray is started here, on
-loopback, for as long as the program runs. Needs `pip install 'xmlcall[ray]'`.
+MODEL is what every node of the cluster can reach, such as http://10.0.0.1:8080/v1. Without RAY_ADDRESS, Ray is started here, for
+as long as the program runs. Needs `pip install 'xmlcall[ray]'`.
 """
 
 import json
@@ -24,8 +24,7 @@ BODY = {"model": "any", "messages": [{"role": "user", "content": "What is the we
 def main(model: str) -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray starts, as the next line
     os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = ray_errors.CALLBACK  # errors in the caller's format
-    here = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    ray.init(log_to_driver=False, **here)
+    ray.init(log_to_driver=False, include_dashboard=None if "RAY_ADDRESS" in os.environ else False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT}, proxy_location="HeadOnly")
         serve.run(xmlcall.integrations.ray.app(model=model, max_replicas=2))
@@ -35,7 +34,7 @@ def main(model: str) -> None:
             print("calls", call["function"]["name"], json.loads(call["function"]["arguments"]))
         print(message["content"] or "", end="\n" * bool(message["content"]))
     finally:
-        serve.shutdown()
+        serve.delete("default")
         ray.shutdown()
 
 

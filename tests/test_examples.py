@@ -107,4 +107,5 @@ def test_the_example_on_ray(tmp_path: Path) -> None:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    assert (process.returncode, out.splitlines()) == (0, ["calls get_weather {'city': 'Oslo'}"])
+    assert process.returncode == 0
+    assert out.splitlines()[0] == "calls get_weather {'city': 'Oslo'}"  # below it Ray tells of its own end

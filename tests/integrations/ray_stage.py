@@ -109,7 +109,8 @@ def replicas() -> list[dict[str, Any]]:
     """Give the replicas that Ray's controller knows: pid, node and state."""
     from ray.serve.context import _get_global_client
 
-    details = _get_global_client().get_serve_details()
+    client: Any = _get_global_client()
+    details = client.get_serve_details()
     rows = [row for app in details["applications"].values() for row in app["deployments"].get("xmlcall", {}).get("replicas", ())]
     return [{name: row.get(name) for name in ("pid", "node_id", "state")} for row in rows]
 
@@ -139,7 +140,12 @@ def main() -> None:
 
     from xmlcall.integrations.ray import app
 
-    node = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1", "include_dashboard": False}
+    node: dict[str, Any] = {
+        "num_cpus": 1,
+        "object_store_memory": 100 * 2**20,
+        "node_ip_address": "127.0.0.1",
+        "include_dashboard": False,
+    }
     cluster = Cluster(initialize_head=True, connect=False, head_node_args=node)
     cluster.add_node(**{name: value for name, value in node.items() if name != "include_dashboard"})
     try:
@@ -150,10 +156,10 @@ def main() -> None:
         print(json.dumps({"url": f"http://127.0.0.1:{port}"}), file=out, flush=True)
         for line in sys.stdin:
             print(json.dumps(obey(*json.loads(line))), file=out, flush=True)
-        serve.shutdown()
+        serve.shutdown()  # type: ignore[no-untyped-call]
     finally:
         ray.shutdown()
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -180,8 +180,7 @@ async def _cut_in_time(is_stopping: Callable[[], bool], ending: Ending, grace: f
 def _stopping() -> Callable[[], bool]:
     """Return what says whether Ray waits for this replica to end."""
     worker = ray._private.worker.global_worker
-    actor = worker.actors.get(worker.actor_id)
-    replica = getattr(actor, "_replica_impl", None)
+    replica: Any = getattr(worker.actors.get(worker.actor_id), "_replica_impl", None)
     if not hasattr(replica, "_shutting_down"):
         log.warning(
             "Ray %s does not tell when a replica has to stop: streams under way then end without our error", ray.__version__
@@ -205,7 +204,6 @@ def app(settings: Settings | None = None, /, **given: Any) -> serve.Application:
     except ValidationError as error:
         raise UsageError(f"{error}") from None
     deployment = serve.deployment(
-        Proxy,
         name="xmlcall",
         max_ongoing_requests=settings.max_ongoing_requests,
         max_queued_requests=settings.max_queued_requests,
@@ -220,7 +218,8 @@ def app(settings: Settings | None = None, /, **given: Any) -> serve.Application:
         graceful_shutdown_wait_loop_s=DRAIN_SECONDS,
         graceful_shutdown_timeout_s=settings.grace + TELL_SECONDS,
     )
-    return deployment.bind(settings)
+    bound: serve.Application = deployment(Proxy).bind(settings)
+    return bound
 
 
 # `serve run` takes a function of exactly one parameter, and makes of the words that it was given what that parameter is.

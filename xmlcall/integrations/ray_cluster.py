@@ -17,6 +17,8 @@ from ..errors import UsageError, XmlcallError
 
 __all__ = ["ClusterError", "connected", "cores", "imported", "lost"]
 
+# Ray reads it on import. 0 means what is usual on other systems: no address is looked for by which other machines could come.
+_LOOPBACK: Final = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 OBJECT_STORE_BYTES: Final = 200 * 2**20  # blocks are small, and few are under way
 
 
@@ -64,6 +66,8 @@ def imported() -> Any:
     Raises:
         UsageError: it is not installed.
     """
+    if not os.environ.get("RAY_ADDRESS"):
+        os.environ.setdefault(*_LOOPBACK)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of its own use of other packages

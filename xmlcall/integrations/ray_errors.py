@@ -36,7 +36,7 @@ _REFUSALS: Final[Mapping[int, tuple[str, str]]] = {
 _RETRIED: Final = (429, 503)
 _EVENT_ENDS: Final = {"text/event-stream": (b"\n\n", b"\r\n\r\n"), "application/x-ndjson": (b"\n",)}
 _MESSAGES: Final = [{"role": "user", "content": "."}]
-_LEAST: Final = {"model": "any", "stream": True, "messages": _MESSAGES, "input": ".", "prompt": ".", "max_tokens": 1}
+_LEAST: Final = {"model": "any", "stream": True, "messages": _MESSAGES, "input": ".", "max_tokens": 1}
 
 
 def middleware() -> list[Middleware]:
