@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from cli.test_cli_serve import Serving
 from cli_harness import model_server
 from proxy_harness import ask_engine
 from redis_server import RedisServer
 from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
+from serving import Serving
 
 from xmlcall import LocalHost
 from xmlcall.backends.base import Capabilities
