@@ -28,7 +28,8 @@ def main(model: str) -> None:
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT}, proxy_location="HeadOnly")
         serve.run(xmlcall.integrations.ray.app(model=model, max_replicas=2))
-        answer = httpx.post(f"http://127.0.0.1:{PORT}/v1/chat/completions", json=BODY, timeout=300).raise_for_status()
+        with httpx.Client(transport=httpx.HTTPTransport(retries=6), timeout=300) as client:  # Ray's HTTP proxy may still begin
+            answer = client.post(f"http://127.0.0.1:{PORT}/v1/chat/completions", json=BODY).raise_for_status()
         message = answer.json()["choices"][0]["message"]
         for call in message.get("tool_calls") or ():
             print("calls", call["function"]["name"], json.loads(call["function"]["arguments"]))
