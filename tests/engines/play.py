@@ -55,6 +55,7 @@ class Stream:
 
 def vllm_player() -> Callable[[Mapping[str, Any]], Answer]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest  # type: ignore[import-not-found]
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest  # type: ignore[import-not-found]
     from vllm.parser.parser_manager import ParserManager  # type: ignore[import-not-found]
 
     import xmlcall.integrations.vllm
@@ -65,7 +66,11 @@ def vllm_player() -> Callable[[Mapping[str, Any]], Answer]:
     def play(case: Mapping[str, Any]) -> Answer:
         said = [{"role": "user", "content": "?"}]
         choice = case.get("choice") or ("auto" if case["tools"] else None)
-        request = ChatCompletionRequest(model="m", messages=said, tools=case["tools"] or None, tool_choice=choice)
+        if choice == "responses":
+            flat = [{"type": "function", **tool["function"]} for tool in case["tools"]]
+            request = ResponsesRequest(model="m", input="?", tools=flat)
+        else:
+            request = ChatCompletionRequest(model="m", messages=said, tools=case["tools"] or None, tool_choice=choice)
         asked = parser(object(), request.tools).adjust_request(request)
         _, text, calls = parser(object(), request.tools).parse(case["text"], asked, enable_auto_tools=True)
         whole = {"text": text or "", "calls": [[call.name, call.arguments] for call in calls or []]}

@@ -110,6 +110,15 @@ def test_tool_choices(release: Release) -> None:
     assert forced["whole"]["calls"] == [["get_weather", '{"city": "Oslo"}']]
 
 
+def test_the_responses_api_of_vllm(release: Release) -> None:
+    if release.engine == "sglang":
+        pytest.skip("SGLang's parser gets the tools of chat completions there, too")
+    answer = release.play(f"Hm. {block(call())}", [9, 60], [WEATHER], "responses")
+    expected = {"text": "Hm.", "calls": [["get_weather", '{"city": "Oslo", "days": 3}']]}
+    assert (answer["whole"], answer["streamed"]) == (expected, {**expected, "faults": []})
+    assert answer["special"] is False
+
+
 def test_without_tools(release: Release) -> None:
     answer = release.play(block(call()), [3], [])
     assert answer["whole"] == {"text": block(call()), "calls": []}
