@@ -103,7 +103,8 @@ class Streams:
             words += stream.words - before
             if is_whole:
                 if stream.words != self._tokens:
-                    raise SystemExit(f"expected {self._tokens} words, got {stream.words}")
+                    last = bytes(self._buffer[max(length - 300, 0) : length])
+                    raise SystemExit(f"expected {self._tokens} words, got {stream.words}; the last of it: {last!r}")
                 answers += 1
                 stream.ask()
         return words, answers
