@@ -34,6 +34,7 @@ def environment(**more: str) -> dict[str, str]:
         "XMLCALL_API_KEY": KEY,
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }  # 0: loopback is not taken for the address of others
+    ours |= {"PYTHONPATH": str(Path(__file__).parents[2] / "benchmarks")}  # replicas of the scripted model import it
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | ours | more
 
 
@@ -111,8 +112,21 @@ def replicas() -> list[dict[str, Any]]:
 
     client: Any = _get_global_client()
     details = client.get_serve_details()
-    rows = [row for app in details["applications"].values() for row in app["deployments"].get("xmlcall", {}).get("replicas", ())]
+    rows = details["applications"].get("default", {}).get("deployments", {}).get("xmlcall", {}).get("replicas", ())
     return [{name: row.get(name) for name in ("pid", "node_id", "state")} for row in rows]
+
+
+def model_on_ray(url: str) -> None:
+    """Serve the scripted model on Ray under `/model`, and the proxy for it, by that address, under `/behind`."""
+    from ray import serve
+    from scripted_upstream import Upstream
+
+    from xmlcall.integrations.ray import app
+
+    deployment = serve.deployment(name="model", ray_actor_options={"num_cpus": 0})
+    serve.run(deployment(serve.ingress(lambda: Upstream().app)()).bind(), name="model", route_prefix="/model")
+    behind = app(model=f"{url}/model/v1", mode="xml", num_cpus=0)
+    serve.run(behind, name="behind", route_prefix="/behind")
 
 
 def obey(order: str, arguments: dict[str, Any]) -> Any:
@@ -125,8 +139,8 @@ def obey(order: str, arguments: dict[str, Any]) -> Any:
         os.kill(arguments["pid"], signal.SIGKILL)
     if order == "delete":
         serve.delete("default", _blocking=False)
-    if order == "status":
-        return {name: app.status for name, app in serve.status().applications.items()}
+    if order == "model":
+        model_on_ray(arguments["url"])
     return "done"
 
 

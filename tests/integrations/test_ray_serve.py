@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "max_ongoing_requests": 3,
     "max_queued_requests": 2,
     "grace": 1,
-    "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 2, "metrics_interval_s": 0.5, "look_back_period_s": 1},
+    "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 8, "metrics_interval_s": 0.5, "look_back_period_s": 1},
 }
 HEADERS = {"authorization": f"Bearer {KEY}"}
 CALLBACK = "xmlcall.integrations.ray_errors.middleware"
@@ -97,8 +97,8 @@ def test_a_replica_that_dies_in_mid_stream_is_an_error_in_the_callers_format(sta
 
 
 async def streamed(client: httpx.AsyncClient, url: str) -> tuple[int, str]:
-    """Ask for 8 s of words; give the status and all that was said."""
-    answer = await client.post(url, json=body(Script(tokens=80, pace=0.1)), headers=HEADERS)
+    """Ask for 6 s of words, less than Ray waits before it stops a replica; give the status and all that was said."""
+    answer = await client.post(url, json=body(Script(tokens=60, pace=0.1)), headers=HEADERS)
     return answer.status_code, answer.text
 
 
@@ -120,10 +120,24 @@ def test_replicas_come_and_go_with_the_load_and_what_is_too_much_is_refused(stag
     statuses = sorted(status for status, _ in answers)
     refusals = [json.loads(text)["error"] for status, text in answers if status == 503]
     assert set(statuses) == {200, 503}
-    assert all("[DONE]" in text and f"{WORD}79" in text for status, text in answers if status == 200)
+    assert all("[DONE]" in text and f"{WORD}59" in text for status, text in answers if status == 200)
     assert {(each["type"], each["code"]) for each in refusals} == {("server_error", "overloaded")}
     assert "max_queued_requests=2" in refusals[0]["message"]
     stage.until(1)
+
+
+def test_the_model_may_be_on_ray_too(stage: RayStage) -> None:
+    stage.tell("model", url=stage.url)
+    asked, times = body(Script(tokens=8, pace=0.2)), list[float]()
+    with httpx.stream("POST", f"{stage.url}/behind{CHAT}", json=asked, headers=HEADERS, timeout=SECONDS) as response:
+        received = ""
+        for text in response.iter_text():
+            received += text
+            times.append(time.monotonic())
+    assert f"{WORD}7" in received
+    assert times[-1] - times[0] > 1.0  # through Ray twice, and still nothing is gathered
+    refused = httpx.post(f"{stage.url}/behind{MESSAGES}", json={}, headers=HEADERS, timeout=SECONDS)
+    assert (refused.status_code, refused.json()["type"]) == (400, "error")
 
 
 def test_a_stream_under_way_ends_with_an_error_when_the_application_is_stopped(stage: RayStage) -> None:

@@ -69,7 +69,8 @@ class Settings(BaseModel):
         max_ongoing_requests: open answers that a replica takes at most; further ones wait.
         max_queued_requests: that wait at most, at each of Ray's HTTP proxies; further ones get status 503. -1 for no limit.
         num_cpus: of a replica, for Ray's placing of it; one event loop uses no more than one.
-        grace: seconds that answers under way have when their replica has to stop; what is not whole then ends with an error.
+        grace: seconds that answers under way have when their replica has to stop, also since fewer are enough; what is not whole
+            then ends with an error. A replica without any stops at once.
         autoscaling: more of Ray's `autoscaling_config`, such as `{"downscale_delay_s": 60}`.
     """
 
@@ -95,7 +96,7 @@ class Settings(BaseModel):
     max_ongoing_requests: int = Field(default=50, ge=1)
     max_queued_requests: int = Field(default=100, ge=-1)
     num_cpus: float = Field(default=1, ge=0)
-    grace: float = Field(default=5, ge=0)
+    grace: float = Field(default=60, ge=0)
     autoscaling: dict[str, Any] = {}
 
     @field_validator("allow", "origins", "allowed_hosts", mode="before")
