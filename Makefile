@@ -8,7 +8,7 @@ PARALLEL := pytest -n auto --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test quick coverage live check fix golden soak bench bench-parser bench-proxy rescore fuzz clients conformance clean
+.PHONY: help demo chat test quick coverage live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,15 @@ bench-proxy: $(VENV)/.dev  ## what the proxy costs beside LiteLLM, and whether i
 	build/bench-litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.106.0'
 	$(BIN)/python benchmarks/proxy_load.py --markdown > build/proxy.md
 	$(BIN)/python benchmarks/proxy_leaks.py
+
+bench-replicas: $(VENV)/.dev  ## replicas under load and killed, and the queue of many users; half an hour, on a quiet machine
+	mkdir -p build
+	$(BIN)/python benchmarks/replicas_load.py --markdown > build/replicas.md
+	$(BIN)/python benchmarks/replicas_killed.py --markdown > build/replicas-killed.md
+	$(BIN)/python benchmarks/queue_simulation.py --markdown > build/queue.md
+
+engines: $(VENV)/.engines  ## the parser inside the newest three releases of vLLM and SGLang, and LiteLLM's real proxy
+	$(BIN)/python -m $(PARALLEL) -q tests/integrations
 
 AGAINST :=
 rescore: $(VENV)/.dev  ## judge all recorded runs again; AGAINST=REV tells what changed since a revision
