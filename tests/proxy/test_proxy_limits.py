@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall.proxy.formats.contract import ApiError
-from xmlcall.proxy.http.counting import tokens_told
+from xmlcall.proxy.http.counting import refunded, tokens_told
 from xmlcall.proxy.http.limits import Limit, Spending, Taken, tokens_wanted
 from xmlcall.proxy.sharing.store import MemoryStore, StoreError
 
@@ -110,6 +110,32 @@ async def test_tokens_are_put_right_when_they_are_known() -> None:
     assert isinstance(await taken(spent, limit, 30), ApiError)
     await first.settle(10)
     assert isinstance(await taken(spent, limit, 90), Taken)
+
+
+@pytest.mark.parametrize(("status", "room"), [(400, 100), (503, 100), (200, 20), (0, 20)])
+async def test_an_error_in_place_of_an_answer_takes_no_tokens(status: int, room: int) -> None:
+    spent, limit = spending(Clock()), Limit(tokens=100, requests=2)
+    first = await taken(spent, limit, 80)
+    assert isinstance(first, Taken)
+    async with refunded(first, lambda: status):
+        pass
+    assert isinstance(await taken(spent, limit, room), Taken)
+    assert isinstance(await taken(spent, limit, 0), ApiError), "the request itself counts"
+
+
+async def test_what_raises_takes_no_tokens_and_one_that_was_put_right_is_given_back_once() -> None:
+    spent, limit = spending(Clock()), Limit(tokens=100)
+    first = await taken(spent, limit, 80)
+    assert isinstance(first, Taken)
+
+    async def fail() -> None:
+        async with refunded(first, lambda: 0):
+            await first.settle(30)
+            raise ApiError("no")
+
+    with pytest.raises(ApiError, match="no"):
+        await fail()
+    assert await count(spent, limit, 3, tokens=50) == 2
 
 
 async def test_a_refusal_of_one_limit_takes_nothing_of_the_others() -> None:

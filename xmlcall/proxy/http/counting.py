@@ -1,7 +1,7 @@
 """How many tokens an answer was, for the limits that its request was taken from (`limits.py`)."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -12,7 +12,7 @@ from ...backends.base import Relayed
 from ..formats.contract import ResponseEnded, ResponseEvent
 from .limits import BYTES_A_TOKEN, Taken
 
-__all__ = ["counted", "counted_bytes", "tokens_told"]
+__all__ = ["counted", "counted_bytes", "refunded", "tokens_told"]
 
 SETTLE_SECONDS: Final = 1.0
 TAIL: Final = 4096  # bytes at the end of an answer, where its usage stands
@@ -24,6 +24,24 @@ async def _settle(taken: Taken, tokens: int) -> None:
     """Put right what was taken, also for a caller that has left: its task is cancelled."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(SETTLE_SECONDS):
         await taken.settle(tokens)
+
+
+@asynccontextmanager
+async def refunded(taken: Taken | None, status: Callable[[], int]) -> AsyncIterator[None]:
+    """Give the tokens of a request back that got an error in place of an answer; the request itself counts.
+
+    Args:
+        taken: for it; None where nothing limits it.
+        status: tells which the caller got; 0 for none.
+    """
+    try:
+        yield
+    except Exception:
+        if taken is not None:
+            await _settle(taken, 0)
+        raise
+    if taken is not None and status() >= 400:
+        await _settle(taken, 0)
 
 
 def counted(events: AsyncGenerator[ResponseEvent], taken: Taken | None) -> AsyncGenerator[ResponseEvent]:

@@ -70,11 +70,13 @@ class Taken:
         store: of the sums.
         minute: in which it was taken.
         wanted: what was taken.
+        tokens: that the answer was, once that is known.
     """
 
     store: Store
     minute: int
     wanted: list[Wanted] = field(default_factory=list)
+    tokens: int | None = None
 
     async def give_back(self) -> None:
         """Undo it."""
@@ -82,14 +84,16 @@ class Taken:
             await self.store.add(each.sum_key(self.minute), -each.amount, seconds=KEPT_SECONDS)
 
     async def settle(self, tokens: int) -> None:
-        """Put right how many tokens it was.
+        """Put right how many tokens it was; more than once, if it turns out otherwise.
 
         Args:
             tokens: of prompt and reply.
         """
+        known, self.tokens = self.tokens, tokens
         for each in self.wanted:
             if each.kind == "tokens":
-                await self.store.add(each.sum_key(self.minute), tokens - each.amount, seconds=KEPT_SECONDS)
+                counted = each.amount if known is None else known
+                await self.store.add(each.sum_key(self.minute), tokens - counted, seconds=KEPT_SECONDS)
 
 
 class Spending:

@@ -36,9 +36,10 @@ from ..observed.model_request import relaying
 from ..observed.observer import Observing
 from .access import Guard
 from .callers import Caller, Served
-from .counting import counted, counted_bytes
+from .counting import counted, counted_bytes, refunded
 from .ending import Ending
 from .exchange import Exchange, api_error
+from .limits import Taken
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
@@ -173,28 +174,34 @@ def asking(question: Question) -> Responder:
         if recording is not None:
             recording.is_about(model.name)
         taken = await caller.take(model, content, data)
-        if opened := await _relayed(engine, question, content, data):
-            if recording is not None:
-                recording.relayed(data, question.form.name)
-            passed = relaying(opened, observing, engine.backend.capabilities.server)
-            await exchange.relay(counted_bytes(_told_in_our_words(passed, question, data), taken, len(content)))
-            return
-        if not question.is_answered:
-            raise _missing(question.path)
-        _refuse_many(data)
-        body = _mended(engine, data, question.form)
-        asked = question.form.read(body)
-        chat = replace(asked.request, whole=body)
-        if asked.shape.get("load"):
-            await exchange.json(loaded(asked))
-            return
-        if recording is not None:
-            recording.asked(chat)
-        heard = Hearing(observing, recording)
-        events = counted(engine.respond(chat, is_streamed=asked.stream, recording=heard), taken)
-        await (exchange.stream if asked.stream else exchange.whole)(events, asked)
+        async with refunded(taken, lambda: exchange.status):
+            if opened := await _relayed(engine, question, content, data):
+                if recording is not None:
+                    recording.relayed(data, question.form.name)
+                passed = relaying(opened, observing, engine.backend.capabilities.server)
+                await exchange.relay(counted_bytes(_told_in_our_words(passed, question, data), taken, len(content)))
+            elif question.is_answered:
+                await _answer(engine, question, data, exchange, taken)
+            else:
+                raise _missing(question.path)
 
     return answer
+
+
+async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], exchange: Exchange, taken: Taken | None) -> None:
+    """Have the engine answer a request."""
+    _refuse_many(data)
+    body = _mended(engine, data, question.form)
+    asked = question.form.read(body)
+    chat = replace(asked.request, whole=body)
+    if asked.shape.get("load"):
+        await exchange.json(loaded(asked))
+        return
+    if exchange.recording is not None:
+        exchange.recording.asked(chat)
+    heard = Hearing(exchange.observing, exchange.recording)
+    events = counted(engine.respond(chat, is_streamed=asked.stream, recording=heard), taken)
+    await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 
 def _recording(engine: Engine, question: Question, request: Request) -> "Recording | None":
