@@ -6,7 +6,7 @@ A server keeps the beginning that two prompts share. Their common prefix in char
 import bisect
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.types.completion import CompletionRequest
+from xmlcall.types.completion import Chunk, CompletionRequest
 
 TURNS = 60
 SERVER = Capabilities(server="scripted", context_length=16_384)
@@ -92,10 +92,21 @@ async def test_what_is_cut_stays_cut_in_the_loop() -> None:
 READ = function("read_report", "Read a report.", number={"type": "string"})
 
 
+class Uncounted(ScriptedBackend):
+    """A model whose server tells no counts, also when it is asked for one token to learn them."""
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        if request.max_tokens == 1:
+            yield Chunk(finish_reason="length")
+            return
+        async for chunk in super().stream(request):
+            yield chunk
+
+
 async def test_what_is_cut_stays_cut_in_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     """Its callers send the whole conversation each time; another proxy, which knows nothing of it, cuts at the same places."""
     caplog.set_level(logging.INFO, "xmlcall.proxy")
-    backend = ScriptedBackend(REPLIES, capabilities=SERVER)
+    backend = Uncounted(REPLIES, capabilities=SERVER)
     messages: list[dict[str, Any]] = [{"role": "system", "content": "Write numbers in full."}]
     async with Engine(backend, mode="xml") as engine:
         for turn in range(TURNS):
@@ -111,7 +122,7 @@ async def test_what_is_cut_stays_cut_in_the_proxy(caplog: pytest.LogCaptureFixtu
     assert_the_cache_holds(sent)
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(sent))
     assert sum("to fit the model's context: " in record.message for record in caplog.records) == cuts
-    anew = ScriptedBackend(["Yes."], capabilities=SERVER)
+    anew = Uncounted(["Yes."], capabilities=SERVER)
     async with Engine(anew, mode="xml") as engine:
         await ask_engine(engine, last)
     assert prompts(anew.requests) == sent[-1:]

@@ -80,7 +80,8 @@ def test_events_pass_one_by_one(stage: RayStage) -> None:
 def test_who_may_call_is_looked_at_in_the_replica(stage: RayStage) -> None:
     refused = httpx.post(stage.url + CHAT, json=body(Script()), timeout=SECONDS)
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
-    assert httpx.get(f"{stage.url}/health", headers=HEADERS, timeout=SECONDS).json() == {"status": "ok", "model": "tiny"}
+    assert httpx.get(f"{stage.url}/", headers=HEADERS, timeout=SECONDS).json() == {"status": "ok", "model": "tiny"}
+    assert httpx.get(f"{stage.url}/health", timeout=SECONDS).json() == {"status": "ok"}, "probes send no key"
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])

@@ -137,7 +137,7 @@ def _worked(work: Work, writing: int, life: int) -> int:
     try:
         return work(lambda: _tell(writing))
     except BaseException as error:  # nothing may return into the parent's code
-        log.error("a worker failed", exc_info=error)
+        log.critical("a worker failed", exc_info=error)
         return FAILED
     finally:
         sys.stdout.flush()
