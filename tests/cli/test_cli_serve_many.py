@@ -91,10 +91,12 @@ def test_workers_do_not_count_limits_each_for_itself(tmp_path: Path) -> None:
     assert (done.returncode, "--share redis://" in done.stderr) == (2, True)
 
 
-def test_a_server_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_server_that_comes_late_is_waited_for(tmp_path: Path, has_file: bool) -> None:
     port = free_port()
     file = settings(tmp_path, f"http://127.0.0.1:{port}/v1")
-    late = run_cli("serve", "--config", str(file), home=tmp_path)
+    what = ["--config", str(file)] if has_file else ["--model", f"http://127.0.0.1:{port}/v1"]
+    late = run_cli("serve", *what, home=tmp_path)
     assert late.returncode == 1
     program = "import time,sys; time.sleep(1.5); import uvicorn; sys.path.insert(0, sys.argv[1]); "
     program += (
@@ -103,7 +105,7 @@ def test_a_server_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen([sys.executable, "-c", program, tests, str(port)]) as model:
         try:
-            with Serving("--config", str(file), "--wait", "20", home=tmp_path) as proxy:
+            with Serving(*what, "--wait", "20", home=tmp_path) as proxy:
                 assert ask(proxy.url).status_code == 200
         finally:
             model.kill()

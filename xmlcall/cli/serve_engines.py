@@ -48,6 +48,8 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         recorder = await stack.enter_async_context(recording(options, serving.secrets))
         observer = await stack.enter_async_context(observing(traces=serving.traces, open_metrics=serving.open_metrics))
         own = _own_tools(options, serving)
+        if serving.wait:
+            await stack.enter_async_context(own)  # or each try to open the model would start its servers anew
         store = await stack.enter_async_context(_shared(serving.share))
         more = {
             "stream_arguments": options.stream_arguments,
@@ -58,7 +60,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
             "recorder": recorder,
             "store": store,
         }
-        opening = _many(serving, own, more) if serving.models else _one(options, own, more)
+        opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
         served = await stack.enter_async_context(opening)
         if own:
             complain(await _offered(served.engine))
@@ -101,8 +103,9 @@ async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> Asyn
 
 
 @contextlib.asynccontextmanager
-async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["Served"]:
+async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any], *, wait: float) -> AsyncIterator["Served"]:
     """Open the model of `--model`."""
+    from ..proxy.configured import enter
     from ..proxy.engine.engine import Engine
     from ..proxy.http.callers import serving as served_alone
 
@@ -112,7 +115,7 @@ async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any
     engine = Engine(backend, own, **more, **asking_of(options, "auto"))
     async with contextlib.AsyncExitStack() as stack:
         async with opening:
-            await stack.enter_async_context(engine)
+            await enter(stack, engine, wait=wait)
         if found := use_profile(options, engine.backend.capabilities.fingerprints):
             engine.ask_by(**asking_of(options, "auto"))
             complain(f"profile: {profile_words(options, found)}")

@@ -31,7 +31,7 @@ from .settings import ModelSettings, Settings, keys_of, limit_of, read_settings
 from .sharing.redis import RedisStore
 from .sharing.store import MemoryStore
 
-__all__ = ["configured_app", "guard_of", "models_of", "opened"]
+__all__ = ["configured_app", "enter", "guard_of", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
 AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
@@ -81,21 +81,32 @@ async def opened(
     """
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
-            await _enter(stack, model, wait)
+            await enter(stack, model.engine, wait=wait)
             model.engine.ask_by(**_asking(row, model.engine, tell))
         yield
 
 
-async def _enter(stack: AsyncExitStack, model: ServedModel, wait: float) -> None:
+async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
+    """Open a model.
+
+    Args:
+        stack: closes it.
+        engine: of the model.
+        wait: seconds for its server to come, if it is not there.
+
+    Raises:
+        BackendError: it did not open.
+        ToolHostError: none of the servers of tools answered.
+    """
     until = time.monotonic() + wait
     while True:
         try:
-            await stack.enter_async_context(model.engine)
+            await stack.enter_async_context(engine)
             return
         except BackendUnavailable as error:
             if time.monotonic() >= until:
                 raise
-            log.info("%s: not there yet: %s", model.given_name, error)
+            log.info("not there yet: %s", error)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
