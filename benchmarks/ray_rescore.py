@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -164,13 +164,13 @@ def scores_of(runs: list[Path]) -> str:
     return hashed.hexdigest()
 
 
-def report(count: int) -> str:
+def report(count: int, numbers: Sequence[int]) -> str:
     """Measure with each number of workers."""
     rows, hashes, rates = list[str](), set[str](), list[float]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         runs, written = runs_of(count, folder)
-        for workers in WORKERS:
+        for workers in numbers:
             seconds, memory = judged(runs, workers, folder)
             hashes.add(scores_of(runs))
             rates.append(written / seconds)
@@ -204,10 +204,11 @@ def main() -> None:
     """Print or write the table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--replies", type=int, default=MILLION, metavar="N", help="at least (default: %(default)s)")
+    arguments.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N", help="how many at once (default: 1 2)")
     options = arguments.parse_args()
-    text = "# Judging again on Ray\n\n" + report(options.replies)
+    text = "# Judging again on Ray\n\n" + report(options.replies, options.workers)
     print(text)
-    if options.replies >= MILLION:
+    if options.replies >= MILLION and len(options.workers) > 1:
         RESULT.write_text(text, encoding="utf-8")
 
 
