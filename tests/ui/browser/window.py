@@ -7,7 +7,7 @@ from page_stage import Program
 
 __all__ = ["Window"]
 
-PATIENCE = 10_000  # milliseconds that anything may take to appear
+PATIENCE = 30_000  # milliseconds that anything may take to appear, also beside tests that keep all cores busy
 
 
 class Window:
