@@ -83,9 +83,9 @@ class Capacity:
         busy: share of its core that a replica is planned to take: above it waiting begins.
     """
 
-    token_microseconds: float = 112.0
-    request_milliseconds: float = 2.4
-    stream_kilobytes: float = 132.0
+    token_microseconds: float = 250.0
+    request_milliseconds: float = 2.1
+    stream_kilobytes: float = 115.0
     busy: float = 0.6
 
     def cores(self, replies: float, tokens: float) -> float:

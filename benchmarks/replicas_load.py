@@ -404,6 +404,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/replicas.md")
     arguments.add_argument("--quick", action="store_true", help="one round instead of five, fewer streams")
+    arguments.add_argument("--throughput", action="store_true", help="only the tables of throughput, of one replica and of two")
     options = arguments.parse_args()
     random.seed(1)
     gc.disable()  # pauses of this process would count as the replicas'
@@ -416,7 +417,10 @@ def main() -> None:
         print("# Replicas under load\n\n" * options.markdown + about([], rounds), flush=True)
         report_starts(upstream.url, 1 if options.quick else 5)
         replicas = [stack.enter_context(replica(upstream.url)) for _ in range(2)]
-        measure_all(upstream, replicas, rounds)
+        if options.throughput:
+            measure_throughput(upstream, replicas, rounds)
+        else:
+            measure_all(upstream, replicas, rounds)
     print(f"\nAll of this took {(time.monotonic() - begun) / 60:.1f} minutes.")
 
 
@@ -425,7 +429,13 @@ def measure_all(upstream: Target, replicas: Sequence[Target], rounds: int) -> No
     report_memory(replicas, range(0, 2001, 500) if rounds > 1 else range(0, 201, 100))
     time.sleep(3)  # replicas clear up
     times = report_firsts(upstream, replicas[0], each=5 if rounds > 1 else 2, flow=PACED)
-    print(NOTES)
+    pinned = measure_throughput(upstream, replicas, rounds)
+    print("\n".join(verdicts(times, pinned)))
+
+
+def measure_throughput(upstream: Target, replicas: Sequence[Target], rounds: int) -> dict[Case, Pair]:
+    """Measure and print what one replica and two carry; return it for pinned ones."""
+    print(NOTES, flush=True)
     report_throughput("free", throughput(upstream, replicas, max(rounds - 2, 1)))
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -435,7 +445,7 @@ def measure_all(upstream: Target, replicas: Sequence[Target], rounds: int) -> No
     pinned = throughput(upstream, replicas, rounds)
     report_throughput("pinned", pinned)
     print(f"Two loops of Python on two cores did {both / alone:.2f} times what one did.\n")
-    print("\n".join(verdicts(times, pinned)))
+    return pinned
 
 
 if __name__ == "__main__":
