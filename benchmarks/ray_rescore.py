@@ -43,8 +43,8 @@ QUARTERS: Final = 4
 def repeated(source: Path, folder: Path, times: int) -> int:
     """Write a run that holds a recorded run so many times; return how many replies it has."""
     about = json.loads((source / "run.json").read_text(encoding="utf-8"))
-    cases = [json.loads(line) for line in (source / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
-    lines = (source / "replies.jsonl").read_bytes().decode("utf-8", "surrogatepass").splitlines()
+    cases = [json.loads(line) for line in (source / "cases.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    lines = (source / "replies.jsonl").read_bytes().decode("utf-8", "surrogatepass").split("\n")
     replies = [json.loads(line) for line in lines if line.strip()]
     folder.mkdir()
     hashed = hashlib.sha256(b"[")
