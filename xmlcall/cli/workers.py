@@ -120,7 +120,8 @@ class _Workers:
             return
         log.warning("worker %d ended with %d: another one begins", worker.pid, code)
         time.sleep(AGAIN_SECONDS)
-        self._all.append(self._begun())
+        if not self.is_ending:  # a signal may have come meanwhile
+            self._all.append(self._begun())
 
 
 def _worked(work: Work, writing: int, life: int) -> int:
