@@ -27,11 +27,11 @@ from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
 from .http.limits import Spending
-from .settings import ModelSettings, Settings, keys_of, limit_of, read_settings
+from .settings import ModelSettings, keys_of, limit_of, read_settings
 from .sharing.redis import RedisStore
 from .sharing.store import MemoryStore
 
-__all__ = ["configured_app", "enter", "guard_of", "models_of", "opened"]
+__all__ = ["configured_app", "enter", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
 AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
@@ -127,17 +127,6 @@ def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> 
     }
 
 
-def guard_of(settings: Settings, **more: Any) -> Guard:
-    """Make the guard of a proxy.
-
-    Args:
-        settings: of it.
-        more: further arguments of `Guard`.
-    """
-    served = settings.serve
-    return Guard(keys=keys_of(settings), **{"origins": served.allow_origin, "hosts": served.allow_host} | more)
-
-
 def configured_app(file: str | Path | None = None) -> Starlette:
     """Make the app of a settings file, for any ASGI server; its lifespan opens the models.
 
@@ -155,10 +144,11 @@ def configured_app(file: str | Path | None = None) -> Starlette:
     store = RedisStore(share.get_secret_value()) if share else None
     kept = store or MemoryStore()
     models = models_of(settings.model, OwnTools(), store=kept)
+    guard = Guard(keys=keys_of(settings), origins=settings.serve.allow_origin, hosts=settings.serve.allow_host)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with store or nullcontext(), opened(models, settings.model, wait=settings.serve.wait or 0.0):
             yield
 
-    return app_of(Served(models=models, spending=Spending(kept)), guard_of(settings), lifespan=lifespan)
+    return app_of(Served(models=models, spending=Spending(kept)), guard, lifespan=lifespan)
