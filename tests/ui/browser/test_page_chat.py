@@ -108,6 +108,30 @@ def test_an_open_question_is_there_after_a_reload_and_in_two_pages(opened: Open,
     said(second, "Seen.").wait_for()
 
 
+def test_a_conversation_opened_twice_at_once_is_there_once(opened: Open, chatting: Program, model: ScriptedModel) -> None:
+    """A page without events shows the conversation, and again when they come: slow answers to both come together."""
+    model.says("Here.")
+    window = opened(chatting, "#/chat")
+    window.bears("console, error")  # of the events that fail
+    send(window, "Are you there?")
+    said(window, "Here.").wait_for()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+        if len(held) == 2:
+            for each in held:
+                each.continue_()
+
+    window.page.route(re.compile("/ui/api/chat/[^/]+$"), hold)
+    window.page.route("**/ui/api/events", lambda route: route.abort(), times=1)
+    window.page.reload()
+    said(window, "Here.").first.wait_for()
+    window.page.wait_for_timeout(300)
+    assert len(held) == 2
+    assert window.page.locator(".chat-turn").count() == 1
+
+
 def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_was(
     opened: Open, chatting: Program, model: ScriptedModel
 ) -> None:

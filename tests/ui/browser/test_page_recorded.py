@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from page_stage import ROOT, Program, program
@@ -30,6 +31,21 @@ def test_a_run_is_filtered(opened: Open, recorded: Program, filtered: str) -> No
         "([selector, wanted]) => document.querySelectorAll(selector).length === Math.min(wanted, 100)", arg=[ROWS, wanted]
     )
     assert 0 < wanted < 150
+
+
+def test_what_a_view_was_asked_for_does_not_cover_the_next(opened: Open, recorded: Program) -> None:
+    page = opened(recorded, f"#/recorded/run/{RUN.name}").page
+    page.locator(ROWS).first.wait_for()
+    held: list[Any] = []
+    page.route("**/ui/api/recorded", lambda route: held.append(route))
+    with page.expect_request("**/ui/api/recorded"):
+        page.get_by_role("link", name="Recorded").first.click()
+    page.go_back()
+    page.locator(ROWS).first.wait_for()
+    with page.expect_response("**/ui/api/recorded"):
+        held[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.locator(ROWS).count() == 100
 
 
 def test_an_address_may_name_a_filter(opened: Open, recorded: Program) -> None:

@@ -52,8 +52,9 @@ async function show() {
   const view = await VIEWS[name]();
   if (mine !== turnOfMount) return;
   shown?.unmount();
-  const main = fill(document.getElementById("main"));
-  shown = view.mount(main, rest);
+  const box = h("div"); // of this mount alone: what a view before it still waits for is drawn where nobody looks
+  fill(document.getElementById("main"), box);
+  shown = view.mount(box, rest);
   document.title = `${t(`view.${name}`)} · xmlcall`;
 }
 
@@ -124,6 +125,7 @@ function tell(name, data) {
   for (const handle of [...listeners]) handle(name, data);
 }
 
+/** Follow the program's events. A view is shown once they come, so that none that matters to it is missed, or if they do not. */
 function follow() {
   const showLost = (isLost) => {
     const element = document.getElementById("lost");
@@ -132,12 +134,15 @@ function follow() {
   const names = ["turn", "question", "answered", "servers", "notice", "request"];
   stream("events", {
     ...Object.fromEntries(names.map((name) => [name, (data) => tell(name, data)])),
-    lost: () => showLost(true),
+    lost: () => {
+      if (!turnOfMount) show().then(() => showLost(true), tellFailure);
+      showLost(true);
+    },
     found: () => showLost(false),
     hello: async ({ instance }) => {
-      if (about.instance === instance) return tell("again", null);
-      about = await get("about");
-      show();
+      if (turnOfMount && about.instance === instance) return tell("again", null);
+      if (about.instance !== instance) about = await get("about");
+      return show().catch(tellFailure);
     },
   });
 }
@@ -146,7 +151,6 @@ function follow() {
 async function start() {
   try {
     about = await get("about");
-    await show();
     follow();
   } catch (error) {
     tellFailure(error);

@@ -28,11 +28,13 @@ export function mount(container, [given]) {
   let conversation = given ?? null;
   let insteadOf = null;
   let underWay = null;
+  let opening = 0; // how often it was opened: what an older opening was told is stale
 
   fill(container, h("div", { className: "chat" }, h("div", { className: "chat-main" }, log,
     h("div", { className: "chat-input column" }, problem, h("div", { className: "row" }, input, send, stop), status)), side));
 
   async function open() {
+    const mine = ++opening;
     endFollowing();
     fill(log);
     if (!conversation) {
@@ -40,11 +42,14 @@ export function mount(container, [given]) {
       return drawSide();
     }
     const found = await get(`chat/${part(conversation)}`);
+    if (mine !== opening) return undefined;
+    const newer = log.firstChild; // what came while we waited stays below, and where the focus is
+    const add = (element) => log.insertBefore(element, newer);
     const { branch_of: origin } = found.conversation;
-    if (origin) log.append(h("p", { className: "small" }, h("a", { href: `#/chat/${part(origin.id)}` }, t("chat.branch_of", origin))));
-    for (const turn of found.turns) addTurn(turn);
+    if (origin) add(h("p", { className: "small" }, h("a", { href: `#/chat/${part(origin.id)}` }, t("chat.branch_of", origin))));
+    for (const turn of found.turns) if (!followed.has(turn.id)) addTurn(turn, newer);
     if (found.branches.length) {
-      log.append(h("p", { className: "small row" }, t("chat.branches"), found.branches.map((each) => h("a", { href: `#/chat/${part(each.id)}`, className: "chip info" }, t("chat.branch", each)))));
+      add(h("p", { className: "small row" }, t("chat.branches"), found.branches.map((each) => h("a", { href: `#/chat/${part(each.id)}`, className: "chip info" }, t("chat.branch", each)))));
     }
     if (found.conversation.turn) follow(found.conversation.turn);
     for (const each of found.questions ?? []) onEvent(each.kind === "call" ? "question" : "request", each);
@@ -52,9 +57,9 @@ export function mount(container, [given]) {
     return drawSide(found.conversation);
   }
 
-  function addTurn(turn) {
+  function addTurn(turn, before = null) {
     const box = h("section", { className: "chat-turn column", data: { turn: turn.id } });
-    log.append(box);
+    log.insertBefore(box, before);
     const view = turnView(box, turn, { onRetry: retry, onDifferently: differently });
     return view;
   }
@@ -211,7 +216,7 @@ export function mount(container, [given]) {
   const forget = listen(onEvent);
   open().catch(tell);
   input.focus();
-  return { unmount() { forget(); endFollowing(); removeEventListener("keydown", onPageKey); } };
+  return { unmount() { opening += 1; forget(); endFollowing(); removeEventListener("keydown", onPageKey); } };
 }
 
 /** Add to the last reply of a record what has come to it. */
