@@ -24,10 +24,10 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx
 import proxy_leaks
@@ -118,7 +118,35 @@ async def received(client: httpx.AsyncClient, url: str, plan: Plan) -> Answer | 
     return Answer(status=status, body=body, is_complete=True)
 
 
-async def ask(client: httpx.AsyncClient, fleet: Fleet, plan: Plan, books: Books) -> None:
+class Asked(Protocol):
+    """Where callers ask: a replica, or what stands before some.
+
+    Attributes:
+        name: for messages.
+        target: its address, if it takes connections.
+        answered: streams that it was asked for.
+    """
+
+    name: str
+    target: Target | None
+    answered: int
+
+
+class Stormed(Protocol):
+    """A fleet that is asked and killed."""
+
+    @property
+    def replicas(self) -> Sequence[Asked]:
+        """Where callers ask."""
+
+    async def next(self) -> Asked:
+        """Return where the next caller asks."""
+
+    async def kill_at_random(self, every: float) -> None:
+        """Kill a replica every so many seconds in the mean, until this is cancelled."""
+
+
+async def ask(client: httpx.AsyncClient, fleet: Stormed, plan: Plan, books: Books) -> None:
     """Ask a replica, or the next one while connections are refused; note how it ended."""
     while True:
         replica = await fleet.next()
@@ -141,7 +169,7 @@ async def ask(client: httpx.AsyncClient, fleet: Fleet, plan: Plan, books: Books)
         books.wrong.append(f"{plan}: {wrong}")
 
 
-async def storm(fleet: Fleet, options: argparse.Namespace) -> Books:
+async def storm(fleet: Stormed, options: argparse.Namespace) -> Books:
     """Run all streams, some at a time, while replicas are killed."""
     books, waiting = Books(), plans(options.seed, options.streams)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
@@ -195,7 +223,7 @@ async def states(fleet: Fleet) -> dict[str, State]:
     return {replica.name: state for replica, state in zip(fleet.replicas, found, strict=True)}
 
 
-async def warm(fleet: Fleet) -> None:
+async def warm(fleet: Stormed) -> None:
     """Ask each replica once in each format: what is made on first use is there before it is counted."""
     async with httpx.AsyncClient(timeout=SECONDS, trust_env=False) as client:
         for replica in fleet.replicas:
@@ -278,18 +306,29 @@ async def run(model: Target, folder: Path, options: argparse.Namespace) -> Outco
     )
 
 
-def report(found: Outcome, options: argparse.Namespace) -> None:
-    """Print the tables."""
-    kills = " and ".join(f"{number} {how}" for how, number in sorted(found.kills.items()))
+def report_streams(books: Books, kills: Counter[str], seconds: float, options: argparse.Namespace) -> None:
+    """Print how all streams ended."""
+    killed = " and ".join(f"{number} {how}" for how, number in sorted(kills.items()))
     print(
         f"{options.streams:,} streams, {options.together} at a time, over {options.replicas} replicas, seed {options.seed}: "
-        f"{found.seconds:.0f} s. Replicas were {kills}; {found.books.refused} connections were refused and asked for elsewhere.\n"
+        f"{seconds:.0f} s. Replicas were {killed}; {books.refused} connections were refused and asked for elsewhere.\n"
     )
-    endings = sorted({ended for counts in found.books.ended.values() for ended in counts})
+    endings = sorted({ended for counts in books.ended.values() for ended in counts})
     print(f"| streams that ended | {' | '.join(PATHS)} | all |\n|---|{'---:|' * (len(PATHS) + 1)}")
     for ended in endings:
-        cells = [f"{found.books.ended[path][ended]:,}" for path in PATHS]
-        print(f"| {ended} | {' | '.join(cells)} | {found.books.total(ended):,} |")
+        cells = [f"{books.ended[path][ended]:,}" for path in PATHS]
+        print(f"| {ended} | {' | '.join(cells)} | {books.total(ended):,} |")
+
+
+def report_faults(faults: list[str]) -> None:
+    """Print what must not be."""
+    print("\n".join(f"- WRONG: {fault}" for fault in faults[:50]))
+    print("Nothing was wrong, and nothing stayed behind." if not faults else f"{len(faults)} faults.")
+
+
+def report(found: Outcome, options: argparse.Namespace) -> None:
+    """Print the tables."""
+    report_streams(found.books, found.kills, found.seconds, options)
     print("\n| replica | MB, young | MB, at the end | streams of its last process | files, young | at the end |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, state in found.after.items():
@@ -299,9 +338,7 @@ def report(found: Outcome, options: argparse.Namespace) -> None:
     generations = ", ".join(f"{number:,} {how}" for how, number in found.model.items())
     print(f"\nThe model server's books at the end: {generations}.")
     print(f"Exceptions in the replicas' logs: {', '.join(f'{n} {what}' for what, n in found.exceptions.items()) or 'none'}.\n")
-    faults = found.faults()
-    print("\n".join(f"- WRONG: {fault}" for fault in faults[:50]))
-    print("Nothing was wrong, and nothing stayed behind." if not faults else f"{len(faults)} faults.")
+    report_faults(found.faults())
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

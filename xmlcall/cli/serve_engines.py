@@ -5,7 +5,7 @@ import contextlib
 import gc
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..proxy.sharing.store import Store
 
 __all__ = ["announce", "serve"]
+
+COLLECT_OBJECTS: Final = 10_000  # that are new before the garbage collector looks; CPython's own number is 700
 
 
 async def serve(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[str], None]) -> int:
@@ -64,7 +66,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         served = await stack.enter_async_context(opening)
         if own:
             complain(await _offered(served.engine))
-        gc.freeze()  # what lives as long as the server need not be looked at again and again
+        _collect_seldom()
         routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
         ready(", ".join(model.name for model in served.models))
         ending = Ending()
@@ -77,6 +79,17 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
 
         await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin)
     return OK
+
+
+def _collect_seldom() -> None:
+    """Have the garbage collector look less often, and not at what lives as long as the server.
+
+    A stream keeps about ten objects a token until it ends, so that the collector of CPython looks at all streams again and again,
+    and every caller waits for it (benchmarks/results/replicas.md).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_OBJECTS, *gc.get_threshold()[1:])
 
 
 def _shared(address: str) -> "contextlib.AbstractAsyncContextManager[Store]":
