@@ -18,7 +18,7 @@
 A message says what was expected, what came, where, and what to do.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 __all__ = [
     "ISSUES",
@@ -184,6 +184,23 @@ class ContextOverflow(BackendStatusError):
     ) -> None:
         super().__init__(message, backend=backend, status_code=status_code, body=body)
         self.prompt_tokens, self.context_length, self.advice = prompt_tokens, context_length, advice
+
+    def said_as(self, message: str, *, context_length: int | None = None) -> Self:
+        """Return the same error in other words.
+
+        Args:
+            message: in place of this one.
+            context_length: what the context holds, if that is known by now.
+        """
+        return type(self)(
+            message,
+            backend=self.backend,
+            status_code=self.status_code,
+            body=self.body,
+            prompt_tokens=self.prompt_tokens,
+            context_length=context_length or self.context_length,
+            advice=self.advice,
+        )
 
 
 class BackendProtocolError(BackendError):

@@ -149,15 +149,7 @@ class FittedBackend(KeptOpen):
             f"them for the system prompt with the tools; the context holds {length:,}, a part of "
             f"which is for the reply: {what}, or {error.advice}"
         )
-        return ContextOverflow(
-            message,
-            backend=error.backend,
-            status_code=error.status_code,
-            body=error.body,
-            prompt_tokens=error.prompt_tokens,
-            context_length=length,
-            advice=error.advice,
-        )
+        return error.said_as(message, context_length=length)
 
 
 def _size(request: CompletionRequest) -> float:

@@ -74,12 +74,4 @@ class Fitting:
         """
         tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
         message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
-        return ContextOverflow(
-            message,
-            backend=error.backend,
-            status_code=error.status_code,
-            body=error.body,
-            prompt_tokens=error.prompt_tokens,
-            context_length=error.context_length,
-            advice=error.advice,
-        )
+        return error.said_as(message)
