@@ -129,6 +129,15 @@ def model_on_ray(url: str) -> None:
     serve.run(behind, name="behind", route_prefix="/behind")
 
 
+def configured(file: str) -> None:
+    """Serve the models and keys of a file under `/configured`, on two replicas."""
+    from ray import serve
+
+    from xmlcall.integrations.ray import app
+
+    serve.run(app(config=file, num_cpus=0, min_replicas=2), name="configured", route_prefix="/configured")
+
+
 def obey(order: str, arguments: dict[str, Any]) -> Any:
     """Do one thing."""
     from ray import serve
@@ -141,6 +150,8 @@ def obey(order: str, arguments: dict[str, Any]) -> Any:
         serve.delete("default", _blocking=False)
     if order == "model":
         model_on_ray(arguments["url"])
+    if order == "configured":
+        configured(arguments["file"])
     return "done"
 
 

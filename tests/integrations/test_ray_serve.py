@@ -8,12 +8,13 @@ import importlib.util
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from integrations.ray_stage import KEY, RayStage, ray_stage
-from scripted_upstream import WORD, Script, question, upstream
+from scripted_upstream import WORD, Script, Target, question, upstream
 
 from xmlcall.errors import UsageError
 
@@ -39,12 +40,39 @@ CALLBACK = "xmlcall.integrations.ray_errors.middleware"
 ENDLESS = Script(tokens=600, pace=0.1)
 
 
+CONFIG = """
+[[model]]
+name = "small"
+address = "{url}/v1"
+way = "xml"
+
+[[model]]
+name = "large"
+address = "{url}/v1"
+way = "xml"
+
+[[key]]
+name = "alice"
+key = "key-of-alice"
+models = ["small"]
+
+[[key]]
+name = "bob"
+key = "key-of-bob"
+"""
+
+
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayStage]:
-    with upstream() as model:
-        settings = SETTINGS | {"model": f"{model.url}/v1"}
-        with ray_stage(tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK) as running:
-            yield running
+def model() -> Iterator[Target]:
+    with upstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stage(model: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayStage]:
+    settings = SETTINGS | {"model": f"{model.url}/v1"}
+    with ray_stage(tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK) as running:
+        yield running
 
 
 def body(script: Script) -> dict[str, Any]:
@@ -141,6 +169,21 @@ def test_the_model_may_be_on_ray_too(stage: RayStage) -> None:
     assert (refused.status_code, refused.json()["type"]) == (400, "error")
 
 
+def test_a_file_may_name_several_models_and_keys(stage: RayStage, model: Target, tmp_path: Path) -> None:
+    file = tmp_path / "xmlcall.toml"
+    file.write_text(CONFIG.format(url=model.url), encoding="utf-8")
+    stage.tell("configured", file=str(file))
+    url = f"{stage.url}/configured"
+
+    def asked(key: str, name: str) -> int:
+        headers, question = {"authorization": f"Bearer {key}"}, body(Script()) | {"model": name}
+        return httpx.post(url + CHAT, json=question, headers=headers, timeout=SECONDS).status_code
+
+    assert [asked("key-of-alice", name) for name in ("small", "large")] == [200, 404]
+    assert [asked("key-of-bob", name) for name in ("small", "large")] == [200, 200]
+    assert asked(KEY, "small") == 401
+
+
 def test_a_stream_under_way_ends_with_an_error_when_the_application_is_stopped(stage: RayStage) -> None:
     started = time.monotonic()
     received = broken_off(stage, CHAT, "delete")
@@ -156,3 +199,19 @@ def test_a_setting_that_is_unknown_is_named() -> None:
 
     with pytest.raises(UsageError, match=r"max_replica\b"):
         app(model="http://127.0.0.1:9/v1", max_replica=3)
+
+
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments")
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "either a model or a config"),
+        ({"model": "http://127.0.0.1:9/v1", "config": "xmlcall.toml"}, "either a model or a config"),
+        ({"config": "xmlcall.toml", "mode": "xml", "allow": "a.*"}, "write allow, mode there"),
+    ],
+)
+def test_one_place_says_what_the_models_are(given: dict[str, Any], told: str) -> None:
+    from xmlcall.integrations.ray import app
+
+    with pytest.raises(UsageError, match=told):
+        app(**given)

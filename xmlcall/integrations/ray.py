@@ -10,7 +10,8 @@ Ray tells a replica that it has to stop by waiting for its requests to end, and 
 hook for the beginning of that time, so `_stopping` looks at the flag that Ray's own code keeps. Where a version of Ray has no
 such flag, a stream that is not whole ends as with a replica that dies (`ray_errors.py`).
 
-Secrets are no settings: Ray shows those on its dashboard. A replica reads `XMLCALL_API_KEY` of its environment.
+Secrets are no settings: Ray shows those on its dashboard. A replica reads `XMLCALL_API_KEY` of its environment, or the keys of
+`config`, a file on its node.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from inspect import Parameter, Signature
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from starlette.applications import Starlette
 
 from ..errors import UsageError
@@ -35,6 +36,7 @@ except ImportError as error:
 from ..backends.connect import connect
 from ..hosts.base import Host
 from ..proxy.app import app_of
+from ..proxy.configured import configured_app
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
 from ..proxy.http.callers import serving
@@ -52,11 +54,29 @@ TELL_SECONDS: Final = 5.0  # for telling callers that their streams end, behind 
 HEALTH_SECONDS: Final = 30.0  # that the event loop of a replica may take to answer
 
 
+# Settings of the deployment, which say nothing of models and callers.
+_BESIDE_CONFIG: Final = frozenset(
+    {
+        "autoscaling",
+        "config",
+        "grace",
+        "max_ongoing_requests",
+        "max_queued_requests",
+        "max_replicas",
+        "min_replicas",
+        "num_cpus",
+        "target_ongoing_requests",
+    }
+)
+
+
 class Settings(BaseModel):
     """What a replica is made of; `serve run` reads each as `name=value`, and a list with commas.
 
     Args:
-        model: as for `xmlcall serve --model`: of a server, mostly, whose address every node can reach.
+        model: as for `xmlcall serve --model`: of a server, mostly, whose address every node can reach; "" where `config` says it.
+        config: a file with several models and keys (`xmlcall.toml`), in the same place on every node; "" for none. It says then
+            all that has to do with models and callers.
         mode: as for `create_app`; the others of this group too.
         mcp: a file with MCP servers whose tools each replica runs itself, in the same place on every node; "" for none.
         allow: globs over `server.tool`: which of these tools are offered and run.
@@ -76,7 +96,8 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str
+    model: str = ""
+    config: str = ""
     mode: Literal["auto", "xml", "native"] = "auto"
     dialect: str = "function_calls"
     lang: str = "en"
@@ -99,6 +120,14 @@ class Settings(BaseModel):
     grace: float = Field(default=60, ge=0)
     autoscaling: dict[str, Any] = {}
 
+    @model_validator(mode="after")
+    def _one_says_it(self) -> Self:
+        if bool(self.model) == bool(self.config):
+            raise ValueError("expected either a model or a config")
+        if self.config and (said := sorted(self.model_fields_set - _BESIDE_CONFIG)):
+            raise ValueError(f"config says what models and callers are: write {', '.join(said)} there, or leave it out")
+        return self
+
     @field_validator("allow", "origins", "allowed_hosts", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
@@ -115,40 +144,36 @@ class Proxy:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
-        self._store = RedisStore(settings.share) if settings.share else None
-        self._engine = Engine(
-            connect(settings.model),
-            _hosts(settings),
-            mode=settings.mode,
-            allowed=settings.allow,
-            stream_arguments=settings.stream_arguments,
-            dialect=settings.dialect,
-            lang=settings.lang,
-            family=settings.family,
-            reminder=settings.reminder,
-            strict=settings.strict,
-            tool_tokens=settings.tool_tokens,
-            store=self._store,
-        )
 
     def __serve_build_asgi_app__(self) -> Starlette:
         """Make the app; Ray asks for it in the replica, once."""
-        settings = self._settings
-        key = os.environ.get("XMLCALL_API_KEY", "")
+        if self._settings.config:
+            return configured_app(self._settings.config, ending=self._ending, beside=self._working())
+        return self._app_of_model()
+
+    def _app_of_model(self) -> Starlette:
+        settings, key = self._settings, os.environ.get("XMLCALL_API_KEY", "")
+        store = RedisStore(settings.share) if settings.share else None
+        engine = _engine(settings, store)
+
+        @contextlib.asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            async with store or contextlib.nullcontext(), engine, self._working():
+                yield
+
         guard = Guard(keys=(key_of(key),) if key else (), origins=settings.origins, hosts=settings.allowed_hosts)
-        return app_of(serving(self._engine), guard, lifespan=self._opening, ending=self._ending)
+        return app_of(serving(engine), guard, lifespan=lifespan, ending=self._ending)
 
     @contextlib.asynccontextmanager
-    async def _opening(self, app: Starlette) -> AsyncIterator[None]:
-        """Open the engine, and cut off what is under way when the replica has to stop."""
-        async with self._store or contextlib.nullcontext(), self._engine:
-            cutting = asyncio.create_task(_cut_in_time(_stopping(), self._ending, self._settings.grace))
-            self._is_open = True
-            try:
-                yield
-            finally:
-                self._is_open = False
-                cutting.cancel()
+    async def _working(self) -> AsyncIterator[None]:
+        """Answer, and cut off what is under way when the replica has to stop."""
+        cutting = asyncio.create_task(_cut_in_time(_stopping(), self._ending, self._settings.grace))
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+            cutting.cancel()
 
     async def check_health(self) -> None:
         """Answer from the event loop that answers callers: one that hangs is replaced. A model server that is down is no reason.
@@ -158,6 +183,23 @@ class Proxy:
         """
         if not self._is_open:
             raise RuntimeError("the engine is not open")
+
+
+def _engine(settings: Settings, store: RedisStore | None) -> Engine:
+    return Engine(
+        connect(settings.model),
+        _hosts(settings),
+        mode=settings.mode,
+        allowed=settings.allow,
+        stream_arguments=settings.stream_arguments,
+        dialect=settings.dialect,
+        lang=settings.lang,
+        family=settings.family,
+        reminder=settings.reminder,
+        strict=settings.strict,
+        tool_tokens=settings.tool_tokens,
+        store=store,
+    )
 
 
 def _hosts(settings: Settings) -> list[Host]:

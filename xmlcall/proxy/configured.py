@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from .engine.engine import Engine
 from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
+from .http.ending import Ending
 from .http.limits import Spending
 from .settings import ModelSettings, keys_of, limit_of, read_settings
 from .sharing.redis import RedisStore
@@ -127,11 +128,18 @@ def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> 
     }
 
 
-def configured_app(file: str | Path | None = None) -> Starlette:
+def configured_app(
+    file: str | Path | None = None,
+    *,
+    ending: Ending | None = None,
+    beside: AbstractAsyncContextManager[None] | None = None,
+) -> Starlette:
     """Make the app of a settings file, for any ASGI server; its lifespan opens the models.
 
     Args:
         file: TOML; None takes the one of the variable `XMLCALL_CONFIG`, or the environment alone.
+        ending: of all answers, for a server that says when it has to end.
+        beside: entered when the models are open, left before they are closed.
 
     Raises:
         UsageError: the settings cannot be read, or name no model.
@@ -149,6 +157,7 @@ def configured_app(file: str | Path | None = None) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with store or nullcontext(), opened(models, settings.model, wait=settings.serve.wait or 0.0):
-            yield
+            async with beside or nullcontext():
+                yield
 
-    return app_of(Served(models=models, spending=Spending(kept)), guard, lifespan=lifespan)
+    return app_of(Served(models=models, spending=Spending(kept)), guard, lifespan=lifespan, ending=ending)
