@@ -2,7 +2,7 @@
 
 A stream begins with its first event: what fails before that is answered with a status of its own. If the model is silent for long
 (a long prompt on a slow machine), the stream begins without an event, and pings keep the connection open. One task waits for the
-caller to leave and then cancels the others; that closes the model server's stream and ends its generation. A caller that reads
+caller to leave and then cancels the other; that closes the model server's stream and ends its generation. A caller that reads
 slowly slows the model server, because nothing is read from it while a send waits.
 
 A server that is stopped gives the answers under way a time of grace. What is not whole then ends with an error in the caller's
@@ -12,7 +12,6 @@ format: a stream that just stops looks like a short answer.
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
@@ -26,14 +25,13 @@ from ...errors import BackendError, BackendStatusError, BackendUnavailable, Cont
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
 from ..observed.observer import Observing, unobserved
 from .ending import Ending
+from .pings import Pings
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
 
 __all__ = ["Exchange", "api_error"]
 
-BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an event
-PING_SECONDS: Final = 15.0
 BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
@@ -147,12 +145,15 @@ class Exchange:
                 await self._start(200, self._form.media_type, headers)
                 return writer.begin()  # goes out with what follows: each send costs
 
-        async def run(said: list[float]) -> None:
+        async def ping() -> None:
+            await self._body(await begin() + writer.ping(), more=True)
+
+        async def run() -> None:
             try:
                 async with aclosing(events):
                     async for event in events:
                         await self._body(await begin() + writer.write(event), more=True)
-                        said[0] = time.monotonic()
+                        pings.spoken()
             except Exception as error:
                 failed = api_error(error)
                 if not self.status:
@@ -162,16 +163,8 @@ class Exchange:
                 await self._body(writer.fail(failed), more=True)
             await self._body(b"", more=False)
 
-        async def keep_alive(said: list[float]) -> None:
-            wait = BEGIN_SECONDS
-            while True:
-                await asyncio.sleep(max(wait - (time.monotonic() - said[0]), 0.05))
-                if time.monotonic() - said[0] >= wait:
-                    await self._body(await begin() + writer.ping(), more=True)
-                    said[0], wait = time.monotonic(), PING_SECONDS
-
-        said = [time.monotonic()]
-        await self._until_left(lambda: run(said), lambda: keep_alive(said))
+        with Pings(ping) as pings:
+            await self._until_left(run)
         await self._tell_cut(writer.fail)
 
     async def whole(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
@@ -280,7 +273,7 @@ class Exchange:
         with suppress(OSError):  # the caller left, and some servers say so here; `leave` hears it too
             await self._send(message)
 
-    async def _until_left(self, work: Work, *beside: Work) -> None:
+    async def _until_left(self, work: Work) -> None:
         """Do the work; if the caller leaves, or the server has to end, cancel it."""
         async with anyio.create_task_group() as group:
 
@@ -296,7 +289,6 @@ class Exchange:
                 group.cancel_scope.cancel()
 
             with self._ending.cutting(cut):
-                for task in (leave, *beside):
-                    group.start_soon(task)
+                group.start_soon(leave)
                 await work()
                 group.cancel_scope.cancel()

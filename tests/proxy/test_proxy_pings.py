@@ -1,0 +1,87 @@
+"""Pings of a stream whose model says nothing for long: when they come, that they wait for each other, and that they end."""
+
+import asyncio
+import gc
+import time
+
+import httpx
+import pytest
+from proxy_harness import body
+
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.proxy.app import create_app
+from xmlcall.proxy.http import pings
+from xmlcall.proxy.http.exchange import Exchange
+from xmlcall.proxy.http.pings import Pings
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.1)
+    monkeypatch.setattr(pings, "PING_SECONDS", 0.2)
+
+
+async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0.0) -> list[float]:
+    """Return when pings were sent in a while, in seconds from its beginning.
+
+    Args:
+        spoken_every: seconds between two words of the stream; 0 for none.
+        taken: seconds that a ping waits for its reader.
+    """
+    begun, times = time.monotonic(), list[float]()
+
+    async def send() -> None:
+        times.append(time.monotonic() - begun)
+        await asyncio.sleep(taken)
+
+    with Pings(send) as stream:
+        while time.monotonic() < begun + seconds:
+            await asyncio.sleep(spoken_every or seconds)
+            stream.spoken()
+    known = len(times)
+    await asyncio.sleep(0.3)
+    assert len(times) == known, "a ping behind the end of its stream"
+    return times
+
+
+def test_the_first_comes_sooner_than_the_others() -> None:
+    first, *others = asyncio.run(sent_in(0.75))
+    assert first >= 0.1
+    assert others[0] - first >= 0.19
+
+
+def test_none_comes_while_the_model_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 1.0)
+    assert asyncio.run(sent_in(1.3, spoken_every=0.01)) == []
+
+
+def test_one_waits_until_the_last_was_taken() -> None:
+    assert len(asyncio.run(sent_in(0.8, taken=60))) == 1
+
+
+def exchanges() -> int:
+    """Count the requests that are still in memory."""
+    return sum(isinstance(each, Exchange) for each in gc.get_objects())
+
+
+async def asked(times: int) -> int:
+    """Stream answers without the garbage collector; return how many of the requests are still in memory."""
+    app = create_app(ScriptedBackend(["Hello there."] * times), mode="xml")
+    transport = httpx.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        gc.collect()
+        before = exchanges()
+        gc.disable()
+        try:
+            for _ in range(times):
+                answer = await client.post("/v1/chat/completions", json=body("Hello", stream=True))
+                assert "there" in answer.text, answer.text
+            await asyncio.sleep(0.05)
+            return exchanges() - before
+        finally:
+            gc.enable()
+
+
+def test_a_stream_leaves_nothing_for_the_garbage_collector() -> None:
+    """A cycle of each request would be 25 KB that only the collector frees, while all callers wait."""
+    assert asyncio.run(asked(5)) <= 1  # the last one may still be a local of the client's
