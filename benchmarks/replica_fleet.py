@@ -61,6 +61,7 @@ class Replica:
         """Send a signal; say whether there was a process to get it."""
         if self.target is None:
             return False
+        self.up.clear()  # until another one is: this one ends, though perhaps not at once
         with contextlib.suppress(ProcessLookupError):  # it ended just now, and its supervisor has not yet seen it
             os.kill(self.target.pid, number)
         return True

@@ -1,4 +1,4 @@
-"""Pings of a stream whose model says nothing for long: when they come, that they wait for each other, and that they end."""
+"""Pings of a stream whose model says nothing for long: they wait for each other, end with it, and leave nothing behind."""
 
 import asyncio
 import gc
@@ -42,12 +42,6 @@ async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0
     await asyncio.sleep(0.3)
     assert len(times) == known, "a ping behind the end of its stream"
     return times
-
-
-def test_the_first_comes_sooner_than_the_others() -> None:
-    first, *others = asyncio.run(sent_in(0.75))
-    assert first >= 0.1
-    assert others[0] - first >= 0.19
 
 
 def test_none_comes_while_the_model_speaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,20 +107,25 @@ class _Given:
         sender: of calls.
 
     Attributes:
-        visible: text.
         shown: text of the replies before the last one.
         sent: id of a call -> the call as it went out; one that was begun before it was whole has another id.
     """
 
     def __init__(self, turn: Turn, sender: Sender) -> None:
-        self.visible = self.shown = ""
+        self.shown = ""
         self.sent: dict[str, ToolCall] = {}
         self._turn = turn
         self._sender = sender
         self._is_retry = False  # the reply answers our own words, and not the caller's
-        self._held = ""  # text of a retry, shown only if it has no call
+        self._visible: list[str] = []  # pieces of text: to add each to a text is quadratic in its length
+        self._held: list[str] = []  # of a retry, shown only if it has no call
         self._taken: dict[object, str] = {}  # calls of this reply, with the id under which each came first
         self._left: list[ToolCall] = []  # of this reply, the same as one before
+
+    @property
+    def visible(self) -> str:
+        """The text."""
+        return "".join(self._visible)
 
     def pieces(self, event: LoopEvent) -> list[ResponseEvent]:
         """Take an event of the turn; return what goes out."""
@@ -128,7 +133,7 @@ class _Given:
             case TurnStarted():
                 self._begin()
             case TextDelta(text=text) if self._is_retry:
-                self._held += text
+                self._held.append(text)
             case TextDelta(text=text):
                 return self._text(text)
             case ReasoningDelta(text=text):
@@ -148,12 +153,13 @@ class _Given:
     def _begin(self) -> None:
         self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
         self.shown = self.visible
-        self._held, self._left = "", []
+        self._held.clear()
+        self._left = []
         self._taken.clear()
         self._sender.begin()
 
     def _text(self, text: str) -> list[ResponseEvent]:
-        self.visible += text
+        self._visible.append(text)
         return [TextPiece(text=text)]
 
     def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
@@ -196,8 +202,9 @@ class _Given:
 
     def _released(self) -> list[ResponseEvent]:
         generated = self._turn.generated
-        is_answer = self._held.strip() and generated is not None and not generated.refusal
-        return self._text(self._held) if is_answer else []
+        held = "".join(self._held)
+        is_answer = held.strip() and generated is not None and not generated.refusal
+        return self._text(held) if is_answer else []
 
 
 def _ended(turn: Turn, reason: str) -> ResponseEnded:
