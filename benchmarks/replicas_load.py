@@ -1,6 +1,6 @@
 """What one and two replicas of `xmlcall serve` carry, in front of one scripted model server, on one machine in one run.
 
-    python benchmarks/replicas_load.py --markdown > benchmarks/results/replicas.md    # 10 minutes, on a quiet machine
+    python benchmarks/replicas_load.py --markdown > benchmarks/results/replicas.md    # 16 minutes, on a quiet machine
     python benchmarks/replicas_load.py --quick    # a first look, in 2 minutes
 
 Replicas are processes that know nothing of each other. Whether two carry twice as much is a question to the machine, too: the
