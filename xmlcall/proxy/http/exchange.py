@@ -146,7 +146,9 @@ class Exchange:
                 return writer.begin()  # goes out with what follows: each send costs
 
         async def ping() -> None:
-            await self._body(await begin() + writer.ping(), more=True)
+            said = await begin() + writer.ping()
+            if not self._is_over:  # the end may have come just before
+                await self._body(said, more=True)
 
         async def run() -> None:
             try:
