@@ -10,6 +10,7 @@ an answer is not whole. The middleware around Ray's HTTP proxy (`xmlcall.integra
 
 import argparse
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from typing import Final
 import proxy_leaks
 from proxy_load import about
 from ray_serve import on_ray
-from replicas_killed import counts_of, report_faults, report_streams, storm, warm
+from replicas_killed import counts_of, left_behind, report_faults, report_streams, storm, storm_options, warm
 from scripted_upstream import Target, upstream
 
 YOUNG_SECONDS: Final = 5.0  # of a replica's process that may not have begun to answer
@@ -33,15 +34,13 @@ HOW: Final = "killed (SIGKILL)"
 
 
 def titled(cluster: Target, title: str) -> list[int]:
-    """Return the processes of a cluster with a title of Ray's, the oldest first."""
-    found = dict[int, float]()
+    """Return the processes of a cluster with a title of Ray's."""
+    found = list[int]()
     for pid in cluster.processes():
-        try:
+        with contextlib.suppress(OSError):  # it ended just now
             if Path(f"/proc/{pid}/cmdline").read_text().startswith(title):
-                found[pid] = Path(f"/proc/{pid}").stat().st_ctime
-        except OSError:  # it ended just now
-            continue
-    return sorted(found, key=found.__getitem__)
+                found.append(pid)
+    return found
 
 
 @dataclass(slots=True)
@@ -102,7 +101,8 @@ async def run(model: Target, cluster: Target, options: argparse.Namespace) -> li
     await fleet.all_up()
     for _ in range(options.replicas):
         await warm(fleet)
-    proxy = titled(cluster, PROXY)[0]
+    (pid,) = titled(cluster, PROXY)
+    proxy = Target(name="Ray's HTTP proxy", url=cluster.url, pid=pid)
     held, begun = [_held(proxy)], time.monotonic()
     books = await storm(fleet, options)
     report_streams(books, fleet.kills, time.monotonic() - begun, options)
@@ -114,24 +114,16 @@ async def run(model: Target, cluster: Target, options: argparse.Namespace) -> li
     for what, before, after in zip(("files", "MB"), *held, strict=True):
         print(f"| {what} | {before:.0f} | {after:.0f} |")
     print(f"\nThe model server's books at the end: {', '.join(f'{number:,} {how}' for how, number in counts.items())}.\n")
-    return books.wrong + [f"{counts[name]} {name} at the model server" for name in ("open", "connections") if counts[name]]
+    return books.wrong + left_behind({}, {}, counts)
 
 
-def _held(pid: int) -> tuple[int, float]:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def _held(proxy: Target) -> tuple[int, float]:
+    return len(os.listdir(f"/proc/{proxy.pid}/fd")), proxy.megabytes()
 
 
 def main() -> int:
     """Print the tables; return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=10_000)
-    parser.add_argument("--together", type=int, default=50, help="streams that are open at once")
-    parser.add_argument("--replicas", type=int, default=3)
-    parser.add_argument("--every", type=float, default=12.0, help="seconds between two kills, in the mean")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/ray-killed.md")
-    options = parser.parse_args()
+    options = storm_options(__doc__, together=50, every=12.0).parse_args()
     print("# Replicas on Ray Serve that are killed\n\n" * options.markdown + about([], 1), flush=True)
     with upstream() as model, on_ray(model.url, options.replicas) as cluster:
         faults = asyncio.run(run(model, cluster, options))

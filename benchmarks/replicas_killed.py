@@ -341,15 +341,21 @@ def report(found: Outcome, options: argparse.Namespace) -> None:
     report_faults(found.faults())
 
 
+def storm_options(about: str | None, *, together: int, every: float) -> argparse.ArgumentParser:
+    """Declare what a storm is told: how many streams and kills."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, default=10_000)
+    parser.add_argument("--together", type=int, default=together, help="streams that are open at once")
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--every", type=float, default=every, help="seconds between two kills, in the mean")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--markdown", action="store_true", help="with a heading, as in benchmarks/results")
+    return parser
+
+
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=10_000)
-    parser.add_argument("--together", type=int, default=100, help="streams that are open at once")
-    parser.add_argument("--replicas", type=int, default=3)
-    parser.add_argument("--every", type=float, default=3.0, help="seconds between two kills, in the mean")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/replicas-killed.md")
+    parser = storm_options(__doc__, together=100, every=3.0)
     parser.add_argument("--serve", nargs=2, metavar=("MODEL", "FOLDER"), help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 

@@ -23,6 +23,7 @@ export let about = {};
 const listeners = new Set();
 let shown = null;
 let turnOfMount = 0;
+let isLost = false; // the connection is
 
 /** Be told of every event of the program. @returns {function()} ends it */
 export function listen(handle) {
@@ -68,7 +69,7 @@ function drawHeader(name) {
     h("button", { className: "plain", onclick: switchLanguage, title: t("switch.language"), lang: language() === "zh" ? "en" : "zh" }, language() === "zh" ? "EN" : "中文"),
     h("button", { className: "plain", onclick: switchTheme, "aria-label": t("switch.theme") }, isDark() ? "☀" : "☾"),
     h("button", { className: "plain", onclick: showKeys, "aria-label": t("keys.title") }, "?"));
-  const lost = h("div", { className: "lost", id: "lost", hidden: true }, t("lost"));
+  const lost = h("div", { className: "lost", id: "lost", hidden: !isLost }, t("lost"));
   fill(document.getElementById("header"), h("span", { className: "brand" }, "xmlcall"),
     h("nav", { "aria-label": t("menu") }, names.map(link)), facts, lost);
   document.getElementById("skip").textContent = t("skip");
@@ -127,7 +128,8 @@ function tell(name, data) {
 
 /** Follow the program's events. A view is shown once they come, so that none that matters to it is missed, or if they do not. */
 function follow() {
-  const showLost = (isLost) => {
+  const showLost = (yes) => {
+    isLost = yes;
     const element = document.getElementById("lost");
     if (element) element.hidden = !isLost;
   };
@@ -135,8 +137,8 @@ function follow() {
   stream("events", {
     ...Object.fromEntries(names.map((name) => [name, (data) => tell(name, data)])),
     lost: () => {
-      if (!turnOfMount) show().then(() => showLost(true), tellFailure);
       showLost(true);
+      if (!turnOfMount) show().catch(tellFailure);
     },
     found: () => showLost(false),
     hello: async ({ instance }) => {
