@@ -5,7 +5,6 @@ its block. No model is needed. Writes results/one-block.md. A run in which no re
 """
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +43,7 @@ async def verdicts(folder: Path, *, one_block: bool) -> Sequence[Verdict]:
 
 async def row(folder: Path) -> Sequence[Any] | None:
     """Judge a run twice; return its name, replies, those that go on, and what the end changes."""
-    lines = (folder / "replies.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
-    replies = [reply for reply in map(json.loads, lines) if reply["way"] == "xml"]
+    replies = [reply for reply in read_run(folder).replies if reply["way"] == "xml"]
     count = sum(map(goes_on, replies))
     if not count:
         return None

@@ -11,21 +11,20 @@ Over BFCL's questions that need several calls:
 """
 
 import argparse
-import json
 import random
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from xmlcall import parse
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.store import read_run
 from xmlcall.binding.provenance import SaidIndex, values_in
 from xmlcall.binding.waiting import waiting_values
 from xmlcall.tools.parameters import property_schema
@@ -108,28 +107,21 @@ def recorded() -> Iterator[tuple[Case, list[ToolCall]]]:
     """Yield the different recorded replies with several valid calls to single questions of BFCL, in any way of asking."""
     seen: set[tuple[str, str]] = set()
     for run in sorted(RUNS.glob("bfcl-*")):
-        cases = {case["id"]: case for case in _lines(run / "cases.jsonl")}
-        for reply in _lines(run / "replies.jsonl"):
-            data, rounds = cases[reply["case"]], reply.get("rounds") or [{}]
+        opened = read_run(run)
+        for reply in opened.replies:
+            case, rounds = opened.by_id[reply["case"]], reply.get("rounds") or [{}]
             text = rounds[0].get("text") or ""
-            if len(rounds) > 1 or (data["id"], text) in seen:
+            if len(rounds) > 1 or (case.id, text) in seen:
                 continue
-            seen.add((data["id"], text))
-            case = case_of(data)
+            seen.add((case.id, text))
+            case = _with_each_tool_once(case)
             calls = [call for call in parse(text, case.tools).calls if isinstance(call, ToolCall)]
             if len(calls) > 1:
                 yield case, calls
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def case_of(data: Mapping[str, Any]) -> Case:
-    """Read a recorded case, as far as it is judged here."""
-    tools = tuple({tool["name"]: Tool(**tool) for tool in reversed(data["tools"])}.values())
-    said = {"id": data["id"], "category": data["category"], "expects": data["expects"]}
-    return Case(**said, messages=tuple(data["messages"]), tools=tools, answers=tuple(data["answers"]))
+def _with_each_tool_once(case: Case) -> Case:
+    return replace(case, tools=tuple({tool.name: tool for tool in reversed(case.tools)}.values()))
 
 
 def judged() -> Counter[tuple[str, str]]:

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from xmlcall.bench.store import open_file, read_about, read_run
+
 HERE: Final = Path(__file__).resolve().parent
 RUNS: Final = HERE / "results" / "runs"
 RESULT: Final = HERE / "results" / "ray-rescore.md"
@@ -42,10 +44,10 @@ QUARTERS: Final = 4
 
 def repeated(source: Path, folder: Path, times: int) -> int:
     """Write a run that holds a recorded run so many times; return how many replies it has."""
-    about = json.loads((source / "run.json").read_text(encoding="utf-8"))
-    cases = [json.loads(line) for line in (source / "cases.jsonl").read_text(encoding="utf-8").split("\n") if line]
-    lines = (source / "replies.jsonl").read_bytes().decode("utf-8", "surrogatepass").split("\n")
-    replies = [json.loads(line) for line in lines if line.strip()]
+    about = read_about(source)
+    with open_file(source, "cases.jsonl") as lines:
+        cases = [json.loads(line) for line in lines]
+    replies = read_run(source).replies
     folder.mkdir()
     hashed = hashlib.sha256(b"[")
     with open(folder / "cases.jsonl", "wb") as case_file, open(folder / "replies.jsonl", "wb") as reply_file:
@@ -68,23 +70,18 @@ def _line(row: dict[str, Any]) -> bytes:
 
 def runs_of(count: int, folder: Path) -> tuple[list[Path], int]:
     """Write runs with at least so many replies in all; each recorded run has its share."""
-    sources = sorted(each for each in RUNS.iterdir() if (each / "replies.jsonl").stat().st_size)
+    sizes = {source: count for source in sorted(RUNS.iterdir()) if (count := len(read_run(source).replies))}
     found, written = list[Path](), 0
-    sizes = {source: _count(source / "replies.jsonl") for source in sources}
     times = -(-count // sum(sizes.values()))
     for number in itertools.count():
-        for source in sources:
+        for source, size in sizes.items():
             if written >= count:
                 return found, written
-            most = max(OF_A_RUN // sizes[source], 1)
+            most = max(OF_A_RUN // size, 1)
             if (left := times - number * most) > 0:
                 found.append(folder / f"{source.name}-{number}")
                 written += repeated(source, found[-1], min(most, left))
     raise AssertionError("not reached")
-
-
-def _count(file: Path) -> int:
-    return len(file.read_bytes().splitlines())
 
 
 # -- the measurement ---------------------------------------------------------------------------------------------------

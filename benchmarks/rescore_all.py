@@ -26,6 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from xmlcall.bench.store import open_file
+
 HERE = Path(__file__).resolve().parents[1]
 RUNS = HERE / "benchmarks" / "results" / "runs"
 
@@ -100,9 +102,19 @@ def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "how often a repair was made"
 
 
+def unpacked(run: Path, copy: Path) -> Path:
+    """Copy a run as it was written: older code reads no packed one."""
+    copy.mkdir(parents=True)
+    shutil.copy(run / "run.json", copy)
+    for name in ("cases.jsonl", "replies.jsonl"):
+        with open_file(run, name) as content, open(copy / name, "wb") as file:
+            shutil.copyfileobj(content, file)
+    return copy
+
+
 def changes(run: Path, tree: Path, scratch: Path) -> tuple[int, list[Change]]:
     """Return how many verdicts a run has, and those that changed."""
-    copy = Path(shutil.copytree(run, scratch / "run", ignore=shutil.ignore_patterns("scores.json", "lock")))
+    copy = unpacked(run, scratch / "run")
     try:
         rescored(tree, copy)
         count = sum(len(of_way) for of_way in json.loads((copy / "scores.json").read_text(encoding="utf-8")).values())

@@ -9,6 +9,7 @@ import pytest
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
+from xmlcall.bench.store import open_file
 from xmlcall.bench.suites import SUITES, cases_of
 from xmlcall.errors import BackendUnavailable
 
@@ -37,11 +38,13 @@ def recorded_ids() -> dict[str, set[str]]:
     runs = {
         folder for folder in RESULTS.glob("runs/*") if json.loads((folder / "run.json").read_text())["suite"] != "bfcl-report"
     }
-    files = [*RESULTS.glob("*.jsonl"), *(folder / "cases.jsonl" for folder in sorted(runs))]
     named: dict[str, set[str]] = {}
-    for file in files:
+    for file in RESULTS.glob("*.jsonl"):
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
-        named[str(file.relative_to(RESULTS))] = {str(row.get("id") or row.get("case")) for row in rows}
+        named[file.name] = {str(row.get("id") or row.get("case")) for row in rows}
+    for folder in runs:
+        with open_file(folder, "cases.jsonl") as lines:
+            named[f"runs/{folder.name}"] = {json.loads(line)["id"] for line in lines}
     return named
 
 
@@ -64,7 +67,7 @@ def test_no_case_serves_two_ends(suites: dict[str, list[Case]]) -> None:
 def test_no_recorded_run_has_asked_a_case_of_the_report_suite(suites: dict[str, list[Case]]) -> None:
     report, named = ids(suites["bfcl-report"]), recorded_ids()
     assert {file: sorted(asked & report) for file, asked in named.items() if asked & report} == {}
-    assert {"named.jsonl", "repair.jsonl", "runs/bfcl-core-0.5b/cases.jsonl"} <= named.keys()
+    assert {"named.jsonl", "repair.jsonl", "runs/bfcl-core-0.5b"} <= named.keys()
     core = ids(suites["bfcl-core"])
     assert sum(bool(asked & core) for asked in named.values()) > 10  # ids are where this test looks for them
 

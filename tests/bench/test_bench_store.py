@@ -1,5 +1,6 @@
 """Runs on disk that two processes start, that broke off while they were made, and that were damaged; kept repairs by model."""
 
+import gzip
 import importlib.util
 import json
 import os
@@ -21,7 +22,7 @@ from xmlcall.bench import store
 from xmlcall.bench.case import Case
 from xmlcall.bench.report import judged
 from xmlcall.bench.scores import changes, keep_scores
-from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
+from xmlcall.bench.store import Run, RunError, create_or_resume, pack, read_run
 from xmlcall.bench.suites import fingerprint
 from xmlcall.bench.ways import Settings
 
@@ -93,6 +94,41 @@ def test_files_of_others_are_left_alone(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"other files in it .{name}.: give another folder"):
         start(tmp_path)
     assert names(tmp_path) == [name]
+
+
+# -- packed ------------------------------------------------------------------------------------------------------------
+
+
+def test_packed_runs_read_as_before_and_share_their_cases(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        start(tmp_path / "runs" / name).add(row())
+        pack(tmp_path / "runs" / name)
+        assert names(tmp_path / "runs" / name) == ["replies.jsonl.gz", "run.json"]
+    assert names(tmp_path / "cases") == [f"{fingerprint(CASES)}.jsonl.gz"]
+    run = read_run(tmp_path / "runs" / "b")
+    assert (run.cases, run.replies) == (CASES, [row()])
+
+
+def test_a_packed_run_is_gone_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "a"
+    start(folder).add(row())
+    pack(folder)
+    run = start(folder)
+    with run.locked():
+        run.add(row("case-1"))
+    assert names(folder) == ["lock", "replies.jsonl", "run.json"]
+    assert read_run(folder).replies == [row(), row("case-1")]
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"x" * 999)[:-9]])
+def test_a_damaged_packed_file_is_told(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "runs" / "a"
+    start(folder).add(row())
+    pack(folder)
+    (folder / "replies.jsonl.gz").write_bytes(content)
+    (tmp_path / "cases" / f"{fingerprint(CASES)}.jsonl.gz").write_bytes(content)
+    with pytest.raises(RunError, match="cases that are not those|cases.jsonl is damaged: .*bring the file back"):
+        read_run(folder)
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -224,6 +260,7 @@ KEPT = sorted(file.parent for file in (BENCHMARKS / "results" / "runs").glob("*/
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
 def test_the_kept_runs_are_whole(folder: Path) -> None:
+    assert names(folder) == ["replies.jsonl.gz", "run.json"]  # `python benchmarks/pack_runs.py` packs a new one
     run = read_run(folder)
     assert run.about["cases"] == fingerprint(run.cases)
     assert {reply["case"] for reply in run.replies} <= run.by_id.keys()

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from cli_harness import XMLCALL, environment
+from rescore_all import unpacked
 from servers.fake_openai import DONE, chunk, final
 from servers.run_server import run_server
 from starlette.applications import Starlette
@@ -225,7 +226,7 @@ JUDGED = ("talk-final-1.5b", "bfcl-mt-1.5b", "right-bfcl-report-1.5b-ours")
 def judged(folder: Path, *on: str, cluster: Cluster | None = None) -> "subprocess.Popen[str]":
     """Judge copies of recorded runs again."""
     for name in JUDGED:
-        shutil.copytree(RUNS / name, folder / name, ignore=shutil.ignore_patterns("scores.json"))
+        unpacked(RUNS / name, folder / name)
     return xmlcall("rescore", *(folder / name for name in JUDGED), *on, home=folder.parent, cluster=cluster)
 
 
@@ -243,7 +244,7 @@ def test_replies_are_judged_on_ray_as_without_also_when_a_process_dies(cluster: 
 
 def test_a_damaged_line_is_named_as_without_ray(cluster: Cluster, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(RUNS / "right-bfcl-report-1.5b-ours", run)
+    unpacked(RUNS / "right-bfcl-report-1.5b-ours", run)
     lines = (run / "replies.jsonl").read_text().splitlines()
     lines[120] = lines[120].replace('"rounds"', '"round"')
     (run / "replies.jsonl").write_text("\n".join(lines) + "\n")
@@ -257,7 +258,7 @@ def test_a_damaged_line_is_named_as_without_ray(cluster: Cluster, tmp_path: Path
 
 def test_without_an_address_ray_is_started_here(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(RUNS / "bfcl-mt-1.5b", run)
+    unpacked(RUNS / "bfcl-mt-1.5b", run)
     code, out, errors = done(xmlcall("rescore", run, "--on", "ray", "--workers", "1", home=tmp_path))
     assert (code, errors) == (0, "")
     assert "replies judged again" in out

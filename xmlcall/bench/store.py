@@ -5,17 +5,22 @@ without the data that it was drawn from. `replies.jsonl` has a line a case and w
 loses at most the replies under way, and a line that it cut in two is dropped on the next start. A line's key is the hash of its
 request, so that another request never passes for one that was answered.
 
+A finished run may be packed: `replies.jsonl.gz`, and in place of `cases.jsonl` the file `../../cases/FINGERPRINT.jsonl.gz`, which
+all runs of these cases share. It reads as before, and is unpacked when replies are added.
+
 What is read is checked first. A line that is no reply would otherwise end in a traceback; cases that are not those that were
 asked would end in wrong figures.
 """
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import filelock
 from jsonschema import Draft202012Validator
@@ -32,6 +37,8 @@ __all__ = [
     "Run",
     "RunError",
     "create_or_resume",
+    "open_file",
+    "pack",
     "part_of_run",
     "read_about",
     "read_json",
@@ -74,9 +81,10 @@ class Run:
         """
         with _locked(self.folder):
             file = self.folder / "replies.jsonl"
+            _unpack_replies(file)
             if file.exists():
-                os.truncate(file, len(_whole_lines(file)))
-            self.replies = _read_replies(file, ADDED)
+                os.truncate(file, len(_whole_lines(file.read_bytes())))
+            self.replies = _read_replies(self.folder, ADDED)
             yield
 
     @property
@@ -165,16 +173,77 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_whole(file: Path, content: str | bytes) -> None:
     """Replace a file at once: readers see its old content or its new content, never a part.
 
     Args:
         file: to be replaced.
-        text: its content.
+        content: of the file; text is written as UTF-8.
     """
     part = file.with_name(file.name + ".part")
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
     part.replace(file)
+
+
+# -- packed runs -------------------------------------------------------------------------------------------------------
+
+
+def open_file(folder: Path, name: str) -> BinaryIO:
+    """Open `cases.jsonl` or `replies.jsonl` of a run, packed or not.
+
+    Args:
+        folder: of the run.
+        name: of the file.
+
+    Returns:
+        Its bytes, uncompressed; it can be sought in.
+
+    Raises:
+        FileNotFoundError: the run has none.
+    """
+    if (folder / name).is_file():
+        return open(folder / name, "rb")
+    packed = _shared_cases(folder) if name == "cases.jsonl" else folder / f"{name}.gz"
+    return cast(BinaryIO, gzip.open(packed, "rb"))
+
+
+def pack(folder: Path) -> None:
+    """Compress a finished run, and keep its cases once for all runs that have the same.
+
+    Args:
+        folder: of the run.
+
+    Raises:
+        UsageError: there is none.
+        RunError: it is damaged, or another process is adding to it.
+    """
+    run = read_run(folder)
+    with run.locked():
+        cases, replies = folder / "cases.jsonl", folder / "replies.jsonl"
+        if cases.is_file():
+            shared = _shared_cases(folder)
+            shared.parent.mkdir(exist_ok=True)
+            _compress(cases, shared)
+        if replies.is_file():
+            _compress(replies, folder / "replies.jsonl.gz")
+    (folder / "lock").unlink(missing_ok=True)
+
+
+def _shared_cases(folder: Path) -> Path:
+    fingerprint = str(read_about(folder).get("cases", "none"))
+    return folder.resolve().parents[1] / "cases" / f"{fingerprint}.jsonl.gz"
+
+
+def _compress(file: Path, packed: Path) -> None:
+    write_whole(packed, gzip.compress(file.read_bytes(), mtime=0))  # the same bytes whenever it is packed
+    file.unlink()
+
+
+def _unpack_replies(file: Path) -> None:
+    packed = file.with_name(file.name + ".gz")
+    if packed.is_file() and not file.exists():
+        write_whole(file, gzip.decompress(packed.read_bytes()))
+        packed.unlink()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -191,7 +260,7 @@ def read_run(folder: Path) -> Run:
         RunError: it is damaged.
     """
     about = read_about(folder)
-    run = Run(folder, about, _read_cases(folder / "cases.jsonl", about), _read_replies(folder / "replies.jsonl", REPLY))
+    run = Run(folder, about, _read_cases(folder, about), _read_replies(folder, REPLY))
     _check_conversations(run)
     return run
 
@@ -253,11 +322,12 @@ def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:
     return content
 
 
-def _read_cases(file: Path, about: Mapping[str, Any]) -> list[Case]:
+def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
     """Read the cases, which must be those that were asked, if that was recorded."""
-    if not file.is_file():
+    file, content = folder / "cases.jsonl", _content(folder, "cases.jsonl")
+    if content is None:
         raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
-    rows = list(_lines(file.read_bytes(), file, _BEGIN_ANEW))
+    rows = list(_lines(content, file, _BEGIN_ANEW))
     cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
     found = _fingerprint(row for _, row in rows)
     if about.get("cases", found) != found:
@@ -288,11 +358,10 @@ def _case_from_json(row: Any, place: str) -> Case:
         raise RunError(f"{place} is damaged: {told}: {_BEGIN_ANEW}") from error
 
 
-def _read_replies(file: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _read_replies(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Read the replies without a last line that was cut, or that another process is writing."""
-    if not file.exists():
-        return []
-    rows = list(_lines(_whole_lines(file), file, _TAKE_OUT))
+    file, content = folder / "replies.jsonl", _content(folder, "replies.jsonl")
+    rows = list(_lines(_whole_lines(content or b""), file, _TAKE_OUT))
     for number, reply in rows:
         _check(reply, schema, f"{file}, line {number}", _TAKE_OUT)
     return [reply for _, reply in rows]
@@ -306,8 +375,17 @@ def _check_conversations(run: Run) -> None:
             _check(reply, conversation(len(case.turns)), f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
 
 
-def _whole_lines(file: Path) -> bytes:
-    content = file.read_bytes()
+def _content(folder: Path, name: str) -> bytes | None:
+    try:
+        with open_file(folder, name) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, zlib.error) as error:
+        raise RunError(f"{folder / name} is damaged: {error}: {_BEGIN_ANEW}") from error
+
+
+def _whole_lines(content: bytes) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 

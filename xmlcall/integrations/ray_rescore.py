@@ -11,7 +11,9 @@ again by Ray, `RETRIES` times.
 
 import asyncio
 import hashlib
+import io
 import json
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from typing import Any, BinaryIO, Final
 
 from ..bench.report import judged
 from ..bench.scores import Scores, scores_of
-from ..bench.store import RunError, part_of_run, read_about, read_run
+from ..bench.store import RunError, open_file, part_of_run, read_about, read_run
 from .ray_cluster import ClusterError, cores, imported, lost
 
 __all__ = ["count_of", "rescored"]
@@ -81,13 +83,20 @@ def count_of(folders: Iterable[Path]) -> int:
     Args:
         folders: of the runs.
     """
-    files = [folder / "replies.jsonl" for folder in folders]
-    return sum(_lines_in(file) for file in files if file.is_file())
+    return sum(map(_count, folders))
 
 
-def _lines_in(file: Path) -> int:
-    with open(file, "rb") as lines:
+def _count(folder: Path) -> int:
+    with _replies(folder) as lines:
         return sum(1 for _ in lines)
+
+
+def _replies(folder: Path) -> BinaryIO:
+    """Open the replies of a run; a run that was just begun has none yet."""
+    try:
+        return open_file(folder, "replies.jsonl")
+    except FileNotFoundError:
+        return io.BytesIO()
 
 
 def _in_order(blocks: Iterator[Block], window: int) -> Iterator[tuple[Block, Scores]]:
@@ -140,16 +149,14 @@ def _blocks(folders: Iterable[Path]) -> Iterator[Block]:
 def _blocks_of(folder: Path) -> Iterator[Block]:
     """Cut a run into blocks."""
     about = read_about(folder)
-    case_file, reply_file = folder / "cases.jsonl", folder / "replies.jsonl"
-    if not case_file.is_file():
-        read_run(folder)  # says so
     try:
-        cases, places = _cases(case_file, about), _places(reply_file)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        read_run(folder)  # says what is damaged, and where
+        with open_file(folder, "cases.jsonl") as case_lines, _replies(folder) as reply_lines:
+            cases, places = _cases(case_lines, about), _places(reply_lines)
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError):
+        read_run(folder)  # says what is missing or damaged, and where
         raise
     rows = [cases[start : start + CASES] for start in range(0, len(cases), CASES)] or [[]]
-    with open(case_file, "rb") as all_cases, open(reply_file if reply_file.exists() else "/dev/null", "rb") as all_replies:
+    with open_file(folder, "cases.jsonl") as all_cases, _replies(folder) as all_replies:
         for number, row in enumerate(rows, 1):
             answered = [places[way] for way in about["ways"] if way in places]
             wanted = [of_way[case] for of_way in answered for case, _ in row if case in of_way]
@@ -162,10 +169,10 @@ def _blocks_of(folder: Path) -> Iterator[Block]:
             )
 
 
-def _cases(file: Path, about: dict[str, Any]) -> list[tuple[str, int]]:
+def _cases(lines: BinaryIO, about: dict[str, Any]) -> list[tuple[str, int]]:
     """Return the id of each case, and where its line begins; check that they are those that were asked."""
     found, hashed = list[tuple[str, int]](), hashlib.sha256(b"[")
-    for place, row in _objects(file, whole=False):
+    for place, row in _objects(lines, whole=False):
         hashed.update((b", " if found else b"") + json.dumps(row, sort_keys=True).encode())
         found.append((row["id"], place))
     hashed.update(b"]")
@@ -174,22 +181,21 @@ def _cases(file: Path, about: dict[str, Any]) -> list[tuple[str, int]]:
     return found
 
 
-def _places(file: Path) -> dict[str, dict[str, int]]:
+def _places(lines: BinaryIO) -> dict[str, dict[str, int]]:
     """Return by way where the last reply to each case begins."""
     found: dict[str, dict[str, int]] = {}
-    for place, row in _objects(file, whole=True) if file.exists() else ():
+    for place, row in _objects(lines, whole=True):
         found.setdefault(row["way"], {})[row["case"]] = place
     return found
 
 
-def _objects(file: Path, *, whole: bool) -> Iterator[tuple[int, Any]]:
+def _objects(lines: BinaryIO, *, whole: bool) -> Iterator[tuple[int, Any]]:
     """Yield the JSON of each line with the place where it begins; of a last line only if it is whole, where that is wanted."""
     place = 0
-    with open(file, "rb") as lines:
-        for line in lines:
-            if line.strip() and (line.endswith(b"\n") or not whole):
-                yield place, json.loads(line)
-            place += len(line)
+    for line in lines:
+        if line.strip() and (line.endswith(b"\n") or not whole):
+            yield place, json.loads(line)
+        place += len(line)
 
 
 def _read(file: BinaryIO, places: Sequence[int]) -> tuple[bytes, ...]:
