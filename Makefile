@@ -8,7 +8,7 @@ PARALLEL := pytest -n auto --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test quick coverage live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
+.PHONY: help demo chat test test-full quick coverage mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,25 +47,37 @@ demo: $(VENV)/.local  ## a local model answers a question by calling a real MCP 
 chat: $(VENV)/.local  ## a conversation with a local model that has the tools of the demo server
 	$(BIN)/xmlcall chat
 
-test: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the whole test suite; no model needed
+test: export XMLCALL_TEST_SECONDS := build/test-seconds.json
+test: $(VENV)/.dev  ## the test suite, in four minutes on two cores; no model needed
 	$(BIN)/python -m $(PARALLEL)
 
-quick: export XMLCALL_CUTS := 10
-quick: $(VENV)/.dev  ## the tests that matter while editing, in a minute: the pure core, the loop, the documents; no huge texts, no servers
-	$(BIN)/python -m $(PARALLEL) -q --hypothesis-profile=quick -k "not hostile and not megabyte and not transports and not structure and not example" \
-	  tests/loosejson tests/schema tests/binding tests/parsing tests/prompting tests/agent tests/test_*.py
+test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what needs real programs (browser, clients, replicas, Ray, engines), and every sweep to its end
+	$(BIN)/python -m $(PARALLEL) --hypothesis-profile=deep -m "(full or sweep) and not live"
+
+quick: $(VENV)/.dev  ## the tests of the files that were changed, in half a minute; of the pure core if none was
+	$(BIN)/python -m $(PARALLEL) -q --durations=3 $$($(BIN)/python tests/changed.py)
+
+build/mutants/venv: | $(BIN)/python
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check cosmic-ray==8.7.0
+
+REVISION := HEAD
+ARGS :=
+mutants: $(VENV)/.dev build/mutants/venv  ## 300 small faults, one at a time: how many the tests notice; 40 minutes; REVISION=main, ARGS="--count 30"
+	build/mutants/venv/bin/python tests/mutants.py --python $(abspath $(BIN))/python --revision $(REVISION) $(ARGS)
 
 coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
-	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows"
+	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows" -m "not live"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live
 
-check: $(VENV)/.dev  ## format, lint, docstrings, types, import layers, lengths
+check: $(VENV)/.dev  ## format, lint, docstrings, types, import layers, lengths, slow tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_style.py
+	$(BIN)/python -m pytest -q --durations=0 --durations-min=5 tests/test_layers.py tests/test_style.py
+	$(BIN)/python tests/slow_tests.py
 
 SOAK_KILLS ?= 200
 soak: $(VENV)/.dev  ## 200 kills at random moments of a conversation; XMLCALL_KILL_SEED=N repeats those of a failure
@@ -81,7 +93,7 @@ golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
 FUZZ_SECONDS ?= 1800
 fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzing for FUZZ_SECONDS
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
-	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto tests/parsing/test_parser_corpus.py
+	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto --hypothesis-profile=deep tests/parsing/test_parser_corpus.py
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
 

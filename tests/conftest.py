@@ -1,13 +1,16 @@
 """What holds for all tests."""
 
 import atexit
+import json
 import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import profiles  # noqa: F401 - what `--hypothesis-profile` names
+import pytest
 
 # A suite that is started in the background (`nohup make test &`, some schedulers) ignores Ctrl-C or hang-ups, and so would the
 # programs that it starts and ends by them: what is ignored stays ignored in a child, what has a handler does not.
@@ -20,3 +23,27 @@ atexit.register(shutil.rmtree, records, ignore_errors=True)
 os.environ["XMLCALL_RECORDS"] = records
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # nor their keyring
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark properties: they go further in the deep profile."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("sweep")
+
+
+seconds: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up how long each test takes, with its set-up."""
+    seconds[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Note the seconds of `make test` for tests/slow_tests.py."""
+    notes = os.environ.get("XMLCALL_TEST_SECONDS")
+    if notes and not hasattr(session.config, "workerinput"):
+        Path(notes).parent.mkdir(exist_ok=True)
+        Path(notes).write_text(json.dumps({name: round(took, 2) for name, took in seconds.most_common()}), encoding="utf-8")

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples, scaled
 from soup import PIECES, pieces_of
 
 from xmlcall import parse, render
@@ -25,7 +26,7 @@ def test_a_written_call_is_found_and_made_inert(dialect: str) -> None:
     assert {call.raw.dialect for call in parse(f"x {inert(text)}", TOOLS).calls} <= {"json"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from([*PIECES, *(piece for name in WITH_TAGS for piece in pieces_of(DIALECTS[name]))]), max_size=30))
 def test_no_call_as_tags_is_read_in_inert_text(pieces: list[str]) -> None:
     assert {call.raw.dialect for call in parse(f"x {inert(''.join(pieces))}", TOOLS).calls} <= {"json"}
@@ -65,8 +66,9 @@ def test_json_is_an_attempt_by_both_its_keys_in_formats_as_json_alone() -> None:
     assert not attempts_call('{"name": "Rome", "population": 5}', ROWS)
 
 
+@pytest.mark.sweep
 def test_fragments_without_end_are_read_in_time_that_grows_with_them() -> None:
     """With the square of their length these would not end."""
     for piece in ("<", "<invoke-name=", "<a b='", "&lt;", "[", '{"name": '):
-        assert OPENING.search(piece * 100_000) is None
-        assert not attempts_call(piece * 100_000, ROWS)
+        assert OPENING.search(piece * scaled(100_000)) is None
+        assert not attempts_call(piece * scaled(100_000), ROWS)

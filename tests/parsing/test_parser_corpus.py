@@ -1,5 +1,6 @@
 """Each case of the corpus, whole and cut in every way."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from xmlcall.types.events import Event
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml")]
 
 
-def events_of(chunks: list[str], case: dict[str, Any]) -> list[Event]:
+def events_of(chunks: Iterable[str], case: dict[str, Any]) -> list[Event]:
     parser = Parser(TOOLS.get(case.get("tools", ""), ()), reasoning_open=case.get("reasoning_open", False))
     events = [event for chunk in chunks for event in parser.feed(chunk)]
     return coalesce([*events, *parser.close(case.get("finish_reason", "stop"))])
@@ -46,6 +47,7 @@ def test_case(case: dict[str, Any]) -> None:
     assert {issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues} <= ISSUES.keys()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES)
 def test_the_cut_does_not_matter(case: dict[str, Any]) -> None:
     whole = events_of([case["input"]], case)
@@ -54,22 +56,16 @@ def test_the_cut_does_not_matter(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_spans_tile_the_reply(case: dict[str, Any]) -> None:
-    position = 0
-    for event in events_of([case["input"]], case):
+def test_the_spans_tile_the_reply_and_point_at_their_text(case: dict[str, Any]) -> None:
+    text, position = case["input"], 0
+    for event in events_of([text], case):
         if not isinstance(event, Repaired):
             assert event.span[0] == position
             position = event.span[1]
-    assert position == len(case["input"])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_spans_point_at_their_text(case: dict[str, Any]) -> None:
-    text = case["input"]
-    for event in events_of([text], case):
         if hasattr(event, "text"):
             assert text[slice(*event.span)] == event.text
         if isinstance(event, Markup):
             assert text[slice(*event.span)]
+    assert position == len(text)
     for call in reply_to(case).calls:
         assert text[slice(*call.raw.span)] == call.raw.text

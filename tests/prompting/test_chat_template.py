@@ -10,6 +10,7 @@ import catalogs
 import pytest
 from jinja2 import Template, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from profiles import covering
 
 import xmlcall.bench
 from xmlcall import Catalog, Message, Tool, UsageError, parse
@@ -140,16 +141,15 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("server", CATALOGS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("server", "lang"), covering(CATALOGS, ["en", "zh"]))
 def test_every_recorded_server(server: str, lang: str) -> None:
     tools, form = Catalog(Tool.from_mcp(tool) for tool in CATALOGS[server]), PromptFormat(lang=lang)
     assert rendered(chat_template(form), [USER], tools) == plain([USER], tools, form)
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("name", CONVERSATIONS)
-@pytest.mark.parametrize("dialect", supported())
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dialect", "name", "lang"), covering(supported(), CONVERSATIONS, ["en", "zh"]))
 def test_a_conversation(dialect: str, name: str, lang: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(dialect=dialect, lang=lang), CONVERSATIONS[name]
     assert rendered(chat_template(form), said, tools) == plain(said, tools, form)

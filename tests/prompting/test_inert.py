@@ -7,6 +7,7 @@ import pytest
 from cases import TOOLS, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from soup import PIECES, pieces_of
 
 from xmlcall import ToolCall, ToolResult, parse
@@ -29,7 +30,7 @@ def told(*texts: str, tools: Catalog = OFFERED) -> str:
 VALUES = st.dictionaries(st.sampled_from(["a", "b"]), st.none() | st.integers(0, 9) | st.text(max_size=20))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     dialect=st.sampled_from(list(DIALECTS)),
     calls=st.lists(st.tuples(st.sampled_from(OFFERED.names()), VALUES), min_size=1, max_size=3),
@@ -63,7 +64,7 @@ ALL_PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(ALL_PIECES), max_size=30))
 def test_no_soup_of_markup_is_a_call_in_a_result(pieces: list[str]) -> None:
     assert parse(told("".join(pieces)), OFFERED).calls == ()

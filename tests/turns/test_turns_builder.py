@@ -31,7 +31,7 @@ from xmlcall.turns.reading import read_reply
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
 
-CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml")]
+CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=4)]
 TEXTS = [case["input"] for _, case in load("*/*.toml")]
 TIMES = ("first_token_seconds", "seconds", "prompt_tokens", "cached_tokens", "completion_tokens")
 
@@ -63,6 +63,7 @@ def plain(reply: ReplyRecord) -> ReplyRecord:
     return replace(reply, calls=calls, **unknown)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES)
 async def test_a_turn_says_what_reading_its_text_says(case: dict[str, Any]) -> None:
     catalog = TOOLS.get(case.get("tools", ""), Catalog(()))

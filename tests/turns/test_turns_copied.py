@@ -23,7 +23,7 @@ from xmlcall.turns.copied import as_bench_case, as_corpus_case, as_curl
 from xmlcall.turns.model import TurnRecord
 from xmlcall.turns.reading import read_reply
 
-CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml")]
+CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=4)]
 HOSTILE = '\'; rm -rf / #\nJSON\n""" ]] \x1b[31m \u202e $(id) `id` \\'
 
 
@@ -50,6 +50,7 @@ def holds(case: dict[str, Any], catalog: Any) -> None:
     assert [repair.code for repair in reply.repairs] == case.get("repairs", [])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES)
 def test_a_case_of_the_corpus_is_copied_as_itself(case: dict[str, Any]) -> None:
     catalog = TOOLS.get(case.get("tools", ""), Catalog(()))
