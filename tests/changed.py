@@ -31,7 +31,7 @@ def changed_files() -> list[str]:
     return [line[3:] for line in status] or _git("diff", "--name-only", "HEAD~1")
 
 
-def tests_of(file: str) -> list[str]:
+def relevant_to(file: str) -> list[str]:
     """Return the test files and folders that look at a file; none if nothing does."""
     path = Path(file)
     if path.parts[0] == "tests":
@@ -41,9 +41,9 @@ def tests_of(file: str) -> list[str]:
     if path.parts[0] != "xmlcall" or len(path.parts) < 3:
         return []
     folder = path.parts[1]
-    named = [test for test in (ROOT / "tests" / folder).rglob("test_*.py") if path.stem in test.stem]
+    named = [test for test in (ROOT / "tests" / folder).rglob("test_*.py") if f"_{path.stem}_" in f"{test.stem}_"]
     if folder not in NEAR and named:
-        return [str(test.relative_to(ROOT)) for test in named]
+        return sorted(str(test.relative_to(ROOT)) for test in named)
     return _existing(NEAR.get(folder, (folder,)))
 
 
@@ -67,13 +67,13 @@ def _git(*words: str) -> list[str]:
 
 def main() -> None:
     """Print the tests, each once."""
-    found = {file: [test for test in tests_of(file) if (ROOT / test).exists()] for file in changed_files()}
+    found = {file: [test for test in relevant_to(file) if (ROOT / test).exists()] for file in changed_files()}
     if "--explain" in sys.argv:
         for file, tests in found.items():
             print(f"{file}: {' '.join(tests) or 'none'}")
         return
-    tests = dict.fromkeys(test for tests in found.values() for test in tests)
-    print(*(tests or _existing(CORE)), *ALWAYS)
+    chosen = dict.fromkeys(test for tests in found.values() for test in tests)
+    print(*(chosen or _existing(CORE)), *ALWAYS)
 
 
 if __name__ == "__main__":

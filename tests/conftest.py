@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import profiles  # noqa: F401 - what `--hypothesis-profile` names
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("sweep")
 
 
-seconds: Counter[str] = Counter()
+seconds: defaultdict[str, float] = defaultdict(float)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -46,4 +46,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     notes = os.environ.get("XMLCALL_TEST_SECONDS")
     if notes and not hasattr(session.config, "workerinput"):
         Path(notes).parent.mkdir(exist_ok=True)
-        Path(notes).write_text(json.dumps({name: round(took, 2) for name, took in seconds.most_common()}), encoding="utf-8")
+        Path(notes).write_text(json.dumps({name: round(took, 2) for name, took in seconds.items()}), encoding="utf-8")
