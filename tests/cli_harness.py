@@ -1,5 +1,6 @@
 """The command line as a process: with pipes (`run_cli`), and on a terminal of its own (`Terminal`)."""
 
+import atexit
 import codecs
 import contextlib
 import io
@@ -8,28 +9,26 @@ import re
 import select
 import signal
 import subprocess
-import sys
+import tempfile
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyte
+from cli_process import XMLCALL, begin
 from servers.fake_openai import FakeOpenAI, Step, reply
-from servers.run_server import run_server
+from servers.run_server import Stage, run_server
 
 from xmlcall.cli import main
 
-__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "model_server", "run_cli", "run_here"]
+__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "lent_server", "model_server", "run_cli", "run_here"]
 
 HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
-XMLCALL = [sys.executable, "-m", "xmlcall"]
 SECONDS = 20.0
 
-# The terminal becomes the process's own, so that Ctrl-C arrives as a signal; done here and not between fork and exec, since
-# the tests have threads.
-_OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[ -/]*[0-~]")
 
 
@@ -46,17 +45,35 @@ def run_cli(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, without a terminal."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        [*XMLCALL, *arguments],
-        input=data,
-        capture_output=True,
-        timeout=SECONDS,
-        env=environment(home, env),
-        cwd=home,
-        check=False,
-    )
-    told = done.stderr.decode().removeprefix("Loading the model ...\n")  # on a machine that is slow just now
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), told)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, _typed(data) as reading:
+        streams = (reading, out.fileno(), errors.fileno())
+        process = begin(arguments, streams, home=home, env=environment(home, env))
+        try:
+            code = process.wait(SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+        said, told = (file.read().decode() for file in (out, errors) if not file.seek(0))
+    told = told.removeprefix("Loading the model ...\n")  # on a machine that is slow just now
+    return subprocess.CompletedProcess(list(arguments), code, said, told)
+
+
+@contextlib.contextmanager
+def _typed(data: bytes) -> Iterator[int]:
+    """Give the reading side of a pipe into which data goes."""
+    reading, writing = os.pipe()
+    thread = threading.Thread(target=_write, args=(writing, data))
+    thread.start()
+    try:
+        yield reading
+    finally:
+        os.close(reading)  # who still writes gets an error
+        thread.join()
+
+
+def _write(writing: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(writing, "wb") as pipe:  # not every command reads all
+        pipe.write(data)
 
 
 def run_here(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -92,9 +109,7 @@ class Terminal:
         env = {"PROMPT_TOOLKIT_NO_CPR": "0", "LINES": str(size[0]), "COLUMNS": str(size[1])} | dict(env or {})
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unread = ""
-        argv = [sys.executable, "-c", _OWN_TERMINAL, *XMLCALL, *arguments]
-        streams: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
-        self.process = subprocess.Popen(argv, **streams, env=environment(home, env), cwd=home, start_new_session=True)
+        self.process = begin(arguments, (slave, slave, slave), home=home, env=environment(home, env), own_terminal=True)
         os.close(slave)
 
     def __enter__(self) -> "Terminal":
@@ -176,8 +191,27 @@ def model_server(*replies: str | Sequence[Step]) -> Iterator[tuple[str, FakeOpen
     """
     steps: Any = _Replies([reply(said) if isinstance(said, str) else said for said in replies])
     fake = FakeOpenAI(steps=steps, first_token=reply("I"))
-    with run_server(fake.app) as url:
+    with lent_server(fake.app) as url:
         yield f"{url}/v1", fake
+
+
+_idle: list[tuple[str, Stage]] = []
+_servers = contextlib.ExitStack()
+atexit.register(_servers.close)
+
+
+@contextlib.contextmanager
+def lent_server(app: Any) -> Iterator[str]:
+    """Serve an app on a server that others had before and have after; gives its URL."""
+    if not _idle:
+        stage = Stage()
+        _idle.append((_servers.enter_context(run_server(stage)), stage))
+    url, stage = _idle.pop()
+    stage.app = app
+    try:
+        yield url
+    finally:
+        _idle.append((url, stage))
 
 
 def call(name: str, **arguments: str) -> str:

@@ -1,8 +1,8 @@
 """A conversation of eight turns through the proxy, each request to any of several replicas; and what its prompts cost."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any
 
 from proxy_harness import ADD, ECHO, block, body
@@ -97,4 +97,4 @@ def not_cached(prompts: Sequence[Sequence[tuple[str, str]]], replies: Sequence[s
 
 def _shared(one: str, other: str) -> int:
     """Return how many characters are the same from the beginning on."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return bisect_left(range(min(len(one), len(other))), True, key=lambda place: one[: place + 1] != other[: place + 1])

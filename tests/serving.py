@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cli_harness import SECONDS, XMLCALL, environment
+from cli_harness import SECONDS, environment
+from cli_process import begin
 from servers.fake_openai import Step, chunk
 
 __all__ = ["CHAT", "ENDLESS", "TOOL", "Serving"]
@@ -23,11 +24,11 @@ class Serving:
     """A running proxy; `with` kills it at the end if it still runs."""
 
     def __init__(self, *arguments: str, home: Path, env: Mapping[str, str] | None = None) -> None:
-        argv = [*XMLCALL, "serve", "--port", "0", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": (home / "stderr").open("w"), "text": True}
-        self.process = subprocess.Popen(argv, env=environment(home, env), cwd=home, **pipes)
-        pipes["stderr"].close()
         self._errors = home / "stderr"
+        command = ["serve", "--port", "0", *arguments]
+        with self._errors.open("w") as errors:
+            streams = (subprocess.DEVNULL, subprocess.PIPE, errors.fileno())
+            self.process = begin(command, streams, home=home, env=environment(home, env))
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
 

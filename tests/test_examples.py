@@ -93,6 +93,7 @@ async def test_the_example_of_a_server() -> None:
         assert "Buy milk" in str((await host.call("list_notes", {})).content)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'xmlcall[ray]'")
 @pytest.mark.timeout(180)
 def test_the_example_on_ray(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from xmlcall.types.calls import TextContent, ToolResult
 EXAMPLES = Path(__file__).parents[1] / "examples" / "mcp"
 PAGES = EXAMPLES / "pages"
 MCP_1 = Path(sys.prefix) / "mcp1"
-"""Where `make test` puts version 1 of the MCP SDK."""
+"""Where `make test-full` puts version 1 of the MCP SDK."""
 
 
 class Case(NamedTuple):
@@ -94,10 +94,19 @@ def test_every_example_is_called() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*servers, "client.py", "text_index.py"}
 
 
-@pytest.mark.parametrize(("name", "sdk"), sorted({(case.server, case.sdk) for case in CASES}))
+IN_BRIEF = ("calculator.py", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "sdk"),
+    [
+        pytest.param(*each, marks=[] if each == IN_BRIEF else pytest.mark.full)
+        for each in sorted({(case.server, case.sdk) for case in CASES})
+    ],
+)
 async def test_an_example_answers(name: str, sdk: int) -> None:
     if sdk == 1 and not MCP_1.is_dir():
-        pytest.skip("version 1 of the MCP SDK is not there; `make test` installs it")
+        pytest.skip("version 1 of the MCP SDK is not there; `make test-full` installs it")
     with started(name, sdk) as server:
         async with xmlcall.McpHost(server) as host:
             listed = {tool.name for tool in await host.tools()}
@@ -141,6 +150,7 @@ def installed(server: ServerConfig, folder: Path) -> ServerConfig:
     return StdioServer(name=server.name, command=program[0], args=tuple(program[1:]), env={"MEMORY_FILE_PATH": str(folder / "m")})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("file", "count"), [("fifty_tools.json", 50), ("hundred_tools.json", 95)])
 async def test_six_real_servers_in_one_configuration(file: str, count: int, tmp_path: Path) -> None:
     configured = parse_servers((EXAMPLES / file).read_text(encoding="utf-8"), {}, source=file)

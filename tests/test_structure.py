@@ -16,6 +16,7 @@ def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
 
 
+@pytest.mark.full
 def test_the_figures_of_the_structure() -> None:
     done = run("structure.py", "--json")
     assert done.returncode == 0, done.stderr
@@ -82,6 +83,7 @@ def test_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
+@pytest.mark.full
 def test_a_run_is_judged_again() -> None:
     """By this checkout's code, so that nothing changes; a checkout without history has no other code to judge by."""
     smoke = ROOT / "benchmarks" / "results" / "runs" / "smoke-0.5b"

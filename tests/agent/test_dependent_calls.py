@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import covering
 from proxy_harness import ask, ask_engine, block, body
 
 from xmlcall import Answer, CallHeld, CallStarted, LocalHost, Message, Tool, ToolLoop, ToolResult, parse
@@ -20,6 +21,7 @@ Call = tuple[str, dict[str, Any]]
 
 CORPUS = tomllib.loads((Path(__file__).parents[1] / "corpus/dependent_calls.toml").read_text(encoding="utf-8"))
 CASES, READY = CORPUS["case"], CORPUS["ready"]
+CHUNK_SIZES = (None, 1, 7)
 TYPES = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
 
 
@@ -84,8 +86,8 @@ def calls_of(case: Mapping[str, Any]) -> tuple[Call, Call, Call, Call]:
 by_request = pytest.mark.parametrize("case", CASES, ids=lambda case: case["request"][:30])
 
 
-@by_request
-@pytest.mark.parametrize("chunk_size", [None, 1, 7])
+@pytest.mark.sweep
+@pytest.mark.parametrize(("case", "chunk_size"), covering(CASES, CHUNK_SIZES))
 async def test_a_call_with_an_invented_value_waits_for_the_result(case: dict[str, Any], chunk_size: int | None) -> None:
     first, invented, real, _ = calls_of(case)
     replies = [f"Well.\n{written(first, invented)}", written(real), "Done."]
@@ -100,8 +102,8 @@ async def test_a_call_with_an_invented_value_waits_for_the_result(case: dict[str
     assert events[-1].stop_reason == "end"
 
 
-@by_request
-@pytest.mark.parametrize("chunk_size", [None, 1, 7])
+@pytest.mark.sweep
+@pytest.mark.parametrize(("case", "chunk_size"), covering(CASES, CHUNK_SIZES))
 async def test_two_calls_that_are_ready_run(case: dict[str, Any], chunk_size: int | None) -> None:
     first, _, _, second = calls_of(case)
     events, _ = await in_loop(case["said"], [first, second], case["result"], [written(first, second), "Done."], chunk_size)
@@ -122,9 +124,8 @@ def offered(*calls: Call) -> list[dict[str, Any]]:
     return [{"type": "function", "function": {"name": tool.name, "parameters": tool.input_schema}} for tool in tools]
 
 
-@by_request
-@pytest.mark.parametrize("chunk_size", [None, 1, 7])
-@pytest.mark.parametrize("stream_arguments", [False, True])
+@pytest.mark.sweep
+@pytest.mark.parametrize(("case", "chunk_size", "stream_arguments"), covering(CASES, CHUNK_SIZES, [False, True]))
 async def test_a_caller_gets_what_is_ready(case: dict[str, Any], chunk_size: int | None, stream_arguments: bool) -> None:
     first, invented, real, _ = calls_of(case)
     backend = ScriptedBackend([written(first, invented), written(real)], chunk_size=chunk_size)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from profiles import covering
 from proxy_harness import ADD, ask, body, texts
 
 from xmlcall import LocalHost, Message, ToolCall, ToolLoop, UsageError, parse
@@ -39,8 +40,8 @@ async def run(dialect: str, replies: list[str], chunk_size: int | None) -> tuple
     return events, [list(request.messages) for request in backend.requests]
 
 
-@pytest.mark.parametrize("chunk_size", [None, 1])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dialect", "chunk_size"), covering(DIALECTS, [None, 1]))
 async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None) -> None:
     tools, row, format = Catalog([{**ADD["function"], "name": "adding"}]), DIALECTS[dialect], PromptFormat(dialect=dialect)
     replies = [f"So.\n{write([('adding', {'a': a, 'b': 2})], tools, row)}" for a in ("many", 1)]

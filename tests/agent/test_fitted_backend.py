@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, call, model_server, run_cli
+from profiles import covering
 from proxy_harness import ask_engine, body, function
 from servers.fake_openai import DONE, FakeOpenAI, chunk, llama_props
 from servers.started import ProcessFiles
@@ -32,7 +33,8 @@ from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 LONG = "BEGIN " + "The quick brown fox jumps over the lazy dog 42 times. " * 3700 + "END"  # 200,000 characters
 READ = call("read_file", path="a.txt")
 # How dense the model's tokens are, and whether the server says how much it holds before it refuses.
-SERVERS = [(density, props) for density in (1.2, 3.0, 5.0) for props in (None, llama_props(n_ctx=3000))]
+DENSITIES = (1.2, 3.0, 5.0)
+PROPS = (None, llama_props(n_ctx=3000))
 
 
 def read_file(path: str) -> str:
@@ -61,7 +63,8 @@ def sent(fake: FakeOpenAI) -> list[str]:
 # -- the loop ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("density", "props"), SERVERS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("density", "props"), covering(DENSITIES, PROPS))
 async def test_a_result_larger_than_the_context_ends_in_an_answer(density: float, props: dict[str, Any] | None) -> None:
     with model_server(READ, "It is about a fox.") as (url, fake):
         fake.n_ctx, fake.token_length, fake.props = 3000, density, props
@@ -77,7 +80,8 @@ async def test_a_result_larger_than_the_context_ends_in_an_answer(density: float
     assert (shortened.results[0].name, shortened.results[0].characters, shortened.messages) == ("read_file", len(LONG), 0)
 
 
-@pytest.mark.parametrize(("density", "props"), SERVERS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("density", "props"), covering(DENSITIES, PROPS))
 async def test_a_history_larger_than_the_context_ends_in_an_answer(density: float, props: dict[str, Any] | None) -> None:
     with model_server("Yes.") as (url, fake):
         fake.n_ctx, fake.token_length, fake.props = 3000, density, props
@@ -239,24 +243,24 @@ def with_result(text: str, *before: dict[str, Any]) -> dict[str, Any]:
     return body(*before, "What is in it?", said, {"role": "tool", "tool_call_id": "call_1", "content": text}, tools=[FILE])
 
 
-@pytest.mark.parametrize(("density", "props"), SERVERS)
-@pytest.mark.parametrize(
-    "data",
-    [
-        with_result(LONG),
-        with_result("short", *({"role": message.role, "content": message.content} for message in history(60))),
-        body(*({"role": message.role, "content": message.content} for message in history(60)), "And now?", tools=[]),
-    ],
-    ids=["result", "history", "no tools"],
-)
+SAID_BEFORE = [{"role": message.role, "content": message.content} for message in history(60)]
+CONVERSATIONS = {
+    "result": with_result(LONG),
+    "history": with_result("short", *SAID_BEFORE),
+    "no tools": body(*SAID_BEFORE, "And now?", tools=[]),
+}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("name", "density", "props"), covering(CONVERSATIONS, DENSITIES, PROPS))
 async def test_a_callers_conversation_is_sent_as_it_fits(
-    data: dict[str, Any], density: float, props: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
+    name: str, density: float, props: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "xmlcall.proxy")
     with model_server("A fox.") as (url, fake):
         fake.n_ctx, fake.token_length, fake.props = 3000, density, props
         async with Engine(OpenAIBackend(url), mode="xml") as engine:
-            answer = await ask_engine(engine, data)
+            answer = await ask_engine(engine, CONVERSATIONS[name])
     assert (answer.text, answer.finish_reason) == ("A fox.", "stop")
     assert [record.message for record in caplog.records if "to fit the model's context: " in record.message]
 

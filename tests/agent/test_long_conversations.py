@@ -1,4 +1,4 @@
-"""Sixty turns in a context for some fifteen: what of a prompt is the same as in the request before, in loop and proxy.
+"""Many turns in a context for a quarter of them: what of a prompt is the same as in the request before, in loop and proxy.
 
 A server keeps the beginning that two prompts share. Their common prefix in characters stands for its cache here.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli_harness import call
+from profiles import is_deep
 from proxy_harness import ask_engine, body, function
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
@@ -19,8 +20,8 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.types.completion import Chunk, CompletionRequest
 
-TURNS = 60
-SERVER = Capabilities(server="scripted", context_length=16_384)
+TURNS, CONTEXT = (60, 16_384) if is_deep() else (42, 12_288)
+SERVER = Capabilities(server="scripted", context_length=CONTEXT)
 STANDING = "From now on, give all prices in euros."
 
 
@@ -82,6 +83,7 @@ async def in_the_loop() -> tuple[list[str], list[int]]:
     return prompts(backend.requests), told
 
 
+@pytest.mark.sweep
 async def test_what_is_cut_stays_cut_in_the_loop() -> None:
     sent, told = await in_the_loop()
     assert_the_cache_holds(sent)
@@ -103,6 +105,7 @@ class Uncounted(ScriptedBackend):
             yield chunk
 
 
+@pytest.mark.sweep
 async def test_what_is_cut_stays_cut_in_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     """Its callers send the whole conversation each time; another proxy, which knows nothing of it, cuts at the same places."""
     caplog.set_level(logging.INFO, "xmlcall.proxy")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiles import examples
+from profiles import examples, is_deep
 
 from xmlcall import (
     Answer,
@@ -559,11 +559,22 @@ def cut_at(text: str, at: int) -> list[Any]:
     return [[text[:at], Chunk(finish_reason="length")], text[at:], "It is 3."]
 
 
+def cuts(text: str) -> list[int]:
+    """Return every place where a text can be cut, or some: at the edges of values and of marks, and now and then between."""
+    if is_deep():
+        return list(range(1, len(text)))
+    edges = {place for value in ("17", "25") for place in (text.index(value), text.index(value) + 1, text.index(value) + 2)}
+    marks = {at for at in range(1, len(text)) if text[at - 1 : at + 1] in (">\n", "</", '":')}
+    return sorted({*edges, *sorted(marks)[::4], *range(1, len(text), 31)})
+
+
+@pytest.mark.sweep
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_reply_cut_inside_a_call_is_continued_and_spliced(dialect: str) -> None:
     text = render([{"name": "add", "arguments": {"a": 17, "b": 25}}], ADD_TOOL, dialect=dialect)
     continued = 0
-    for at in range(1, len(text)):
+    places = cuts(text)
+    for at in places:
         loop, backend = make(cut_at(text, at), capabilities=CAN)
         events = await run(loop)
         if not any(isinstance(event, Continued) for event in events):
@@ -573,7 +584,7 @@ async def test_a_reply_cut_inside_a_call_is_continued_and_spliced(dialect: str) 
         assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [{"a": 17, "b": 25}], text[:at]
         assert text.startswith(answer_of(events).messages[1].content)
         assert len(backend.requests) == 3
-    assert continued > len(text) // 6
+    assert continued > len(places) // 6
 
 
 async def test_a_cut_call_is_told_to_the_model_where_it_cannot_be_continued() -> None:

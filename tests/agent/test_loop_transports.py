@@ -12,7 +12,6 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.config import ServerConfig
 from xmlcall.prompting.results import result_text
 
-TRANSPORTS = ("stdio", "http", "sse")
 Server = Callable[[str], AbstractContextManager[ServerConfig]]
 
 
@@ -45,8 +44,8 @@ CASES: dict[str, tuple[Server, list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("transport", ["stdio", *(pytest.param(name, marks=pytest.mark.full) for name in ("http", "sse"))])
+@pytest.mark.parametrize("case", ["demo", pytest.param("everything", marks=pytest.mark.full)])
 async def test_the_loop(case: str, transport: str) -> None:
     server, replies, wanted = CASES[case]
     with server(transport) as config:
@@ -63,6 +62,7 @@ async def test_the_loop(case: str, transport: str) -> None:
     assert events[-1].text == "Done."
 
 
+@pytest.mark.full
 async def test_two_servers_in_one_conversation() -> None:
     with demo_server("stdio") as demo, everything_server("stdio") as everything:
         calls = call("calculator", operation="add", a="1", b="2") + call("echo", message="x")

@@ -3,14 +3,14 @@
 import base64
 import re
 import stat
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_harness import call
+from servers.started import printed_url
 
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
 from xmlcall.agent.events import LoopEvent
@@ -21,7 +21,7 @@ from xmlcall.agent.rules import allow
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
-from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.config import HttpServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.results import result_text
@@ -29,8 +29,14 @@ from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, Te
 from xmlcall.types.completion import Chunk, CompletionRequest
 from xmlcall.types.served import Listing, Resource, ResourceTemplate
 
-LIBRARY = StdioServer(name="library", command=sys.executable, args=(str(Path(__file__).parents[1] / "servers" / "library.py"),))
+LIBRARY = Path(__file__).parents[1] / "servers" / "library.py"
 QUESTION = Message(role="user", content="What is in the note note://today? Read it from library.")
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[HttpServer]:
+    with printed_url(str(LIBRARY), "--http") as (url, _):
+        yield HttpServer(name="library", url=url)
 
 
 def capable(**fields: Any) -> Capabilities:
@@ -49,7 +55,7 @@ def finished(events: list[LoopEvent]) -> list[str]:
     return [result_text(event.result) for event in events if isinstance(event, CallFinished)]
 
 
-async def test_resources_are_listed_and_read_under_the_policy() -> None:
+async def test_resources_are_listed_and_read_under_the_policy(library: HttpServer) -> None:
     asked: list[Proposal] = []
 
     async def policy(proposal: Proposal) -> Decision:
@@ -57,7 +63,7 @@ async def test_resources_are_listed_and_read_under_the_policy() -> None:
         return Decision(allowed=True)
 
     replies = [call("list_resources"), call("read_resource", uri="note://today"), "It says first."]
-    events, backend = await run(replies, [McpHost(LIBRARY)], policy=policy)
+    events, backend = await run(replies, [McpHost(library)], policy=policy)
     listed, read = finished(events)
     assert listed.split("\n") == [
         "- note://today Today: text/plain, What was noted.",
@@ -123,8 +129,8 @@ async def test_what_was_read_may_not_flow_to_another_server(flows: bool) -> None
     assert any(isinstance(event, CallDenied) for event in events) is not flows
 
 
-async def test_a_resource_that_there_is_not_is_an_error_for_the_model() -> None:
-    events, _ = await run([call("read_resource", uri="note://none"), "There is none."], [McpHost(LIBRARY)])
+async def test_a_resource_that_there_is_not_is_an_error_for_the_model(library: HttpServer) -> None:
+    events, _ = await run([call("read_resource", uri="note://none"), "There is none."], [McpHost(library)])
     (ended,) = (event for event in events if isinstance(event, CallFinished))
     assert ended.result.is_error
     assert ended.failure.startswith("library: ")

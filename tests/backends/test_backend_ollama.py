@@ -308,8 +308,8 @@ async def test_streams_that_break(host: str, fake: FakeOllama, steps: list[Step]
 
 async def test_a_silent_server_is_given_up(host: str, fake: FakeOllama) -> None:
     fake.steps = [part("Hi"), 30.0]
-    with pytest.raises(BackendUnavailable, match=r"silent for 0\.3 s"):
-        await generate(OllamaBackend("tiny", host=host, timeout=0.3))
+    with pytest.raises(BackendUnavailable, match=r"silent for 0\.1 s"):
+        await generate(OllamaBackend("tiny", host=host, timeout=0.1))
 
 
 async def test_nobody_there() -> None:

@@ -133,8 +133,9 @@ async def test_closing_a_stream_early_is_noticed_by_the_server(url: str, fake: F
 async def test_cancelling_the_reader_ends_the_stream(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [chunk({"content": "a"}), 30.0]
     async with OpenAIBackend(url) as backend:
-        task = asyncio.create_task(generate_all(backend))
-        await asyncio.sleep(0.3)
+        has_begun = asyncio.Event()
+        task = asyncio.create_task(read_all(backend, has_begun))
+        await asyncio.wait_for(has_begun.wait(), 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -143,6 +144,11 @@ async def test_cancelling_the_reader_ends_the_stream(url: str, fake: FakeOpenAI)
 
 async def generate_all(backend: OpenAIBackend) -> list[Chunk]:
     return [chunk async for chunk in backend.stream(REQUEST)]
+
+
+async def read_all(backend: OpenAIBackend, has_begun: asyncio.Event) -> None:
+    async for _ in backend.stream(REQUEST):
+        has_begun.set()
 
 
 async def test_how_requests_travel(url: str, fake: FakeOpenAI) -> None:
@@ -320,8 +326,8 @@ async def test_streams_that_break(url: str, fake: FakeOpenAI, steps: list[Step],
 
 async def test_a_silent_server_is_given_up(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [chunk({"content": "Hi"}), 30.0]
-    with pytest.raises(BackendUnavailable, match=r"silent for 0\.3 s"):
-        await generate(OpenAIBackend(url, timeout=0.3))
+    with pytest.raises(BackendUnavailable, match=r"silent for 0\.1 s"):
+        await generate(OpenAIBackend(url, timeout=0.1))
 
 
 async def test_nobody_there() -> None:

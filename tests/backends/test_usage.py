@@ -1,12 +1,13 @@
 """What a reply has used, also where it was closed before the server told: most replies with calls are."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
-from servers.run_server import run_server
+from servers.run_server import Stage, run_server
 
 from xmlcall.agent.generate import Binder, Generated, generate
 from xmlcall.backends.base import usage_after
@@ -48,12 +49,22 @@ REPLIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[tuple[Stage, str]]:
+    played = Stage()
+    with run_server(played) as url:
+        yield played, url
+
+
 @pytest.mark.parametrize(("texts", "is_llama", "end", "usage"), REPLIES.values(), ids=REPLIES)
-async def test_a_reply_tells_what_it_used(texts: list[str], is_llama: bool, end: list[Step], usage: Usage) -> None:
+async def test_a_reply_tells_what_it_used(
+    texts: list[str], is_llama: bool, end: list[Step], usage: Usage, stage: tuple[Stage, str]
+) -> None:
     fake = FakeOpenAI(steps=streamed(texts, timings=is_llama, end=end), props=llama_props() if is_llama else None)
-    with run_server(fake.app) as url:
-        async with OpenAIBackend(f"{url}/v1") as backend:
-            *_, last = [event async for event in generate(backend, REQUEST, Binder(catalog=CATALOG))]
+    played, url = stage
+    played.app = fake.app
+    async with OpenAIBackend(f"{url}/v1") as backend:
+        *_, last = [event async for event in generate(backend, REQUEST, Binder(catalog=CATALOG))]
     assert isinstance(last, Generated)
     assert [call.name for call in last.reply.calls] == ["now"]
     assert last.usage == usage

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import covering
 
 import xmlcall.bench.catalog
 from xmlcall import Catalog, ToolCall, parse, render
@@ -121,8 +122,13 @@ def test_the_seed_decides_what_is_offered_and_nothing_else() -> None:
     assert all(names(case) != names(other) for case, other in zip(CASES, others, strict=True) if len(case.tools) > 1)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_the_right_call_is_judged_right_and_read_back(case: Case) -> None:
+BY_SIZE = {(size, number): case for case in CASES for size, number in [(len(case.tools), question_of(case))]}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("size", "question"), covering(SIZES, range(len(QUESTIONS))))
+def test_the_right_call_is_judged_right_and_read_back(size: int, question: int) -> None:
+    case = BY_SIZE[size, question]
     calls = oracle_calls(case)
     assert judge_case(case, calls) == ""
     read_back(calls, Catalog.of(case.tools))

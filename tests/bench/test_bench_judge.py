@@ -1,5 +1,6 @@
 """The judge beside BFCL's official checker, on its ground truths and on mutations of them."""
 
+import itertools
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from bfcl_mutations import drawn
 from bfcl_official import official_judge
+from profiles import is_deep
 
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
@@ -21,14 +23,16 @@ def wheel() -> Path:
         pytest.skip(f"BFCL's data cannot be fetched here: {error}")
 
 
+@pytest.mark.sweep
 def test_the_judge_agrees_with_the_official_checker(wheel: Path, tmp_path: Path) -> None:
     official = official_judge(wheel, tmp_path)
     seen: Counter[str] = Counter()
-    for calls, case, functions in drawn(wheel, each=5):
+    step = 1 if is_deep() else 7
+    for calls, case, functions in itertools.islice(drawn(wheel, each=5), 0, None, step):
         expected = official(calls, functions, case.answers, case.category)
         got = judge(calls, case.tools, case.answers, case.category)
         assert got == re.sub(r"^\w*function_checker\w*:", "", expected), (case.id, calls, expected)
         seen[got] += 1
-    assert seen.total() > 14_000
-    assert seen[""] > 3_000
+    assert seen.total() > 14_000 / step
+    assert seen[""] > 3_000 / step
     assert len(seen) > 12

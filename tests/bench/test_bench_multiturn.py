@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import covering, is_deep
 
 from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
@@ -188,25 +189,30 @@ def test_the_data(cases: list[MultiTurnCase]) -> None:
     assert all(bool(case.withheld) == (case.category == "multi_turn_miss_func") for case in cases)
 
 
+@pytest.mark.sweep
 def test_every_ground_truth_is_right(cases: list[MultiTurnCase]) -> None:
+    cases = cases if is_deep() else cases[::8]
     began = time.monotonic()
     wrong = {case.id: error for case in cases if (error := judged(case, expected(case)))}
     print(f"{len(cases)} ground truths replayed in {time.monotonic() - began:.1f} s")
     assert wrong == {}
 
 
+@pytest.mark.sweep
 def test_the_judge_agrees_with_the_official_checker(cases: list[MultiTurnCase], official: Verdict) -> None:
     randomly = random.Random(20261121)
     seen: Counter[str] = Counter()
-    for number, case in enumerate(sample(cases, 100)):
+    each = 100 if is_deep() else 25
+    for number, case in enumerate(sample(cases, each)):
         turns = mutated(expected(case), randomly)
         seen[error := judged(case, turns)] += 1
         assert error == official(case, turns, number), (case.id, turns)
-    assert all(seen[error] > 20 for error in OFFICIAL.values())
+    assert all(seen[error] > each / 5 for error in OFFICIAL.values())
 
 
+@pytest.mark.sweep
 def test_an_oracle_is_right(cases: list[MultiTurnCase]) -> None:
-    for case in sample(cases, 3):
+    for case in sample(cases, 3 if is_deep() else 1):
         turns = expected(case)
         report = play_turns(case, turns)
         assert (report["valid"], report["error"], report["failed_turn"], report["false_calls"]) == (True, "", None, []), case.id
@@ -231,9 +237,10 @@ def test_a_block_with_the_calls_of_a_turn_runs_up_to_the_first_that_waits(cases:
     assert len(played) / 2 < whole < len(played)
 
 
+@pytest.mark.sweep
 def test_an_oracle_that_leaves_out_a_call_is_wrong(cases: list[MultiTurnCase]) -> None:
     errors: Counter[str] = Counter()
-    for case in sample(cases, 3):
+    for case in sample(cases, 3 if is_deep() else 1):
         turns = expected(case)
         at = random.Random(case.id).choice([turn for turn, calls in enumerate(turns) if calls])
         report = play_turns(case, [*turns[:at], turns[at][:-1], *turns[at + 1 :]])
@@ -243,8 +250,9 @@ def test_an_oracle_that_leaves_out_a_call_is_wrong(cases: list[MultiTurnCase]) -
     assert errors.keys() <= {"no_call", "state", "response"}
 
 
+@pytest.mark.sweep
 def test_an_oracle_that_changes_an_argument_is_wrong(cases: list[MultiTurnCase]) -> None:
-    for case in sample(cases, 3):
+    for case in sample(cases, 3 if is_deep() else 1):
         turns = expected(case)
         texts = ((calls, index, key) for calls in turns for index, (_, given) in enumerate(calls) for key in given)
         calls, index, key = next((calls, index, key) for calls, index, key in texts if isinstance(calls[index][1][key], str))
@@ -442,20 +450,21 @@ async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
     assert rates([verdict])["call_correct"] == (0, 0)
 
 
+STAND_INS = [
+    ("oracle", "xml", 10),
+    ("oracle", "native", 10),
+    ("oracle", "native+read", 10),
+    ("garbage", "xml", 0),
+    ("mutator", "xml", 4),
+]
+
+
+@pytest.mark.sweep
 @pytest.mark.usefixtures("wheel")
-@pytest.mark.parametrize(
-    ("name", "way", "right"),
-    [
-        ("oracle", "xml", 10),
-        ("oracle", "native", 10),
-        ("oracle", "native+read", 10),
-        ("garbage", "xml", 0),
-        ("mutator", "xml", 4),
-    ],
-)
-@pytest.mark.parametrize("feedback", [0, 1])
-async def test_the_stand_ins_play_tasks(tmp_path: Path, name: str, way: str, right: int, feedback: int) -> None:
+@pytest.mark.parametrize(("stand_in_of", "feedback"), covering(STAND_INS, [0, 1]))
+async def test_the_stand_ins_play_tasks(tmp_path: Path, stand_in_of: tuple[str, str, int], feedback: int) -> None:
     """Two of the five mutations are of no harm."""
+    name, way, right = stand_in_of
     cases = [case for case in cases_of("bfcl-mt", limit=20) if not case.disputed][:10]
     about = {"ways": [way], "settings": asdict(Settings(feedback=feedback)), "model": name}
     run = create_or_resume(tmp_path / "run", about, cases)

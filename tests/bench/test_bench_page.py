@@ -297,6 +297,7 @@ def ids(window: Any) -> list[str]:
     return [button.inner_text() for button in window.locator(".case:visible .open").all()]
 
 
+@pytest.mark.full
 def test_cases_are_sorted(opened: Any) -> None:
     opened.select_option("#by-column", "0")
     opened.get_by_role("button", name="Case", exact=True).click()
@@ -312,6 +313,7 @@ def test_cases_are_sorted(opened: Any) -> None:
     assert sorting == ["none"] * 6 + ["descending"]
 
 
+@pytest.mark.full
 def test_cases_are_filtered(opened: Any) -> None:
     assert opened.locator("#shown").inner_text() == "21 replies"
     opened.select_option("#by-column", "0")
@@ -329,6 +331,7 @@ def test_cases_are_filtered(opened: Any) -> None:
     assert opened.locator(".case:visible").get_attribute("data-column") == "1"
 
 
+@pytest.mark.full
 def test_a_case_opens(opened: Any) -> None:
     row = opened.locator(".case", has_text="weather_10").first
     row.locator(".open").press("Enter")
@@ -345,6 +348,7 @@ def test_a_case_opens(opened: Any) -> None:
     assert not detail.is_visible()
 
 
+@pytest.mark.full
 def test_hostile_text_opens_as_text(opened: Any) -> None:
     for button in opened.locator(".case .open").all():
         button.click()
@@ -353,6 +357,7 @@ def test_hostile_text_opens_as_text(opened: Any) -> None:
     assert opened.locator("img").count() == 0
 
 
+@pytest.mark.full
 def test_it_fits_a_phone_and_both_themes(opened: Any, folder: Path) -> None:
     def background() -> str:
         return str(opened.evaluate("getComputedStyle(document.body).backgroundColor"))

@@ -4,13 +4,15 @@ import asyncio
 import functools
 import hashlib
 import math
-from collections.abc import AsyncGenerator, Callable
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import is_deep
 
 from xmlcall import Reply, UsageError, bind, render
 from xmlcall.agent.tool_need import NEEDS_NONE
@@ -39,16 +41,21 @@ WORDS = Chunk(text="In plain words: it depends.")
 SHIPPED = incumbent(Profile(model="m", fingerprints=("model:1",), family="every"))
 
 
-@functools.cache
-def asked_for() -> dict[str, tuple[Case, Way]]:
-    """Return what each conversation of a probe asks."""
-    ways = [asked_by(profile, Settings()) for profile in (*candidates(None), *candidates(None, SHIPPED))]
-    return {
-        repr(conversation(way, case, settings, needs_tool=needs_tool)): (case, way)
-        for way, settings in ways
-        for case in CASES
-        for needs_tool in (True, False)
-    }
+def question_of(case: Case) -> str:
+    """Return what was asked last, which no other case asks."""
+    return str([message["content"] for message in case.messages if message["role"] == "user"][-1])
+
+
+BY_QUESTION = sorted(((question_of(case), case) for case in CASES), key=lambda each: -len(each[0]))
+
+
+def asked_for(request: CompletionRequest) -> tuple[Case, Way]:
+    """Return what a conversation of a probe asks."""
+    text = "\n".join(message.content for message in request.messages if message.role == "user")
+    case = next(case for question, case in BY_QUESTION if question in text)
+    if request.tools:
+        return case, way_of("native+read")
+    return case, way_of("hermes" if "<tool_call>" in request.messages[0].content else "xml")
 
 
 NEEDS_NO_TOOL = {*NEEDS_NONE, *(case.messages[-1]["content"] for case in CASES if case.expects == "no_call")}
@@ -85,7 +92,7 @@ class Planted(ScriptedBackend):
             yield Chunk(text="I", finish_reason="length", top_logprobs=told)
             return
         self._fails(request)
-        case, way = asked_for()[repr(request.messages)]
+        case, way = asked_for(request)
         self.asked.append(f"{case.id} {way.name}")
         for chunk in self._reply(case, way):
             yield chunk
@@ -102,27 +109,52 @@ class Planted(ScriptedBackend):
         return calling(calls, catalog_of(case), way_of("hermes") if way.is_native else way)
 
 
-async def found(backend: Planted, folder: Path, **options: Any) -> Finding:
+async def found(backend: Planted, folder: Path, cases: Sequence[Case] = CASES, **options: Any) -> Finding:
     async with backend:
-        return await Probe(backend, CASES, folder, **options).run()
+        return await Probe(backend, cases, folder, **options).run()
+
+
+@functools.cache
+def played(*rates: tuple[str, int]) -> tuple[Finding, Sequence[str]]:
+    """Play a probe to its end, which several tests look at: what was found, and what was asked."""
+    backend = Planted(dict(rates))
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(found(backend, Path(folder), PLAYED)), backend.asked
+
+
+PLAYED = CASES if is_deep() else CASES[: 6 * RUNG]
+BETTER = (("", 40), ("hermes", 80))
+AS_GOOD = (("", 60), ("hermes", 63))
+
+
+@pytest.mark.parametrize("profile", candidates(None), ids=lambda profile: profile.words)
+def test_a_planted_model_knows_what_it_is_asked(profile: Profile) -> None:
+    """It is asked as the way and its settings say."""
+    way, settings = asked_by(profile, Settings())
+    for case in CASES[:RUNG]:
+        tools = tuple(case.tools) if way.is_native else ()
+        for needs_tool in (True, False):
+            messages = conversation(way, case, settings, needs_tool=needs_tool)
+            assert asked_for(CompletionRequest(messages=messages, tools=tools)) == (case, way)
 
 
 # -- what is chosen ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("rates", "chosen"),
     [
-        ({"": 40, "hermes": 80}, "hermes, list, threshold auto"),
-        ({"": 30, "native+read": 90}, "native"),
-        ({"": 60}, "xml, list, threshold auto"),
-        ({"": 60, "hermes": 63}, "xml, list, threshold auto"),
-        ({"": 20, "xml": 70}, "xml, list, threshold auto"),
-        ({"": 0}, "xml, list, threshold auto"),
+        (BETTER, "hermes, list, threshold auto"),
+        pytest.param((("", 30), ("native+read", 90)), "native", marks=pytest.mark.full),
+        (AS_GOOD, "xml, list, threshold auto"),
+        pytest.param((("", 60),), "xml, list, threshold auto", marks=pytest.mark.full),
+        pytest.param((("", 20), ("xml", 70)), "xml, list, threshold auto", marks=pytest.mark.full),
+        pytest.param((("", 0),), "xml, list, threshold auto", marks=pytest.mark.full),
     ],
 )
-async def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(tmp_path: Path, rates: dict[str, int], chosen: str) -> None:
-    finding = await found(Planted(rates), tmp_path)
+def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(rates: tuple[tuple[str, int], ...], chosen: str) -> None:
+    finding, _ = played(*rates)
     assert finding.chosen.profile.words == chosen
     assert finding.won == (chosen != "xml, list, threshold auto")
     assert all(len(each.verdicts) >= RUNG for each in finding.outcomes)
@@ -138,7 +170,7 @@ async def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(tmp_path: 
 
 
 async def test_what_ships_for_a_model_is_what_others_have_to_beat(tmp_path: Path) -> None:
-    finding = await found(Planted({"": 60}), tmp_path, default=SHIPPED)
+    finding = await found(Planted({"": 60}), tmp_path, CASES[:4], default=SHIPPED)
     assert finding.chosen.profile.words == "xml, every, threshold auto"
     others = {each.profile.words for each in finding.outcomes[1:]}
     assert {"xml, list, threshold auto", "hermes, every, threshold auto", "xml, every, threshold off", "native"} <= others
@@ -151,29 +183,33 @@ def test_the_settings_of_a_model_without_a_profile_are_those_of_the_package() ->
     assert shipped(("gguf:e5ae5e24d06e6bda",)) == named("qwen2.5-coder-0.5b").profile
 
 
-async def test_no_case_of_the_test_had_a_part_in_the_choice(tmp_path: Path) -> None:
-    backend = Planted({"": 50, "hermes": 62})
-    finding = await found(backend, tmp_path)
+@pytest.mark.sweep
+@pytest.mark.parametrize("rates", [BETTER, AS_GOOD])
+def test_no_case_of_the_test_had_a_part_in_the_choice(rates: tuple[tuple[str, int], ...]) -> None:
+    finding, _ = played(*rates)
     dropped = [each for each in finding.outcomes if each not in (finding.best, finding.outcomes[0])]
     judged = {case for each in dropped for case in each.verdicts}
-    assert finding.test.total <= len(CASES) - len(judged)
+    asked_both = finding.best.verdicts.keys() & finding.outcomes[0].verdicts.keys()
+    assert finding.test.total == len(asked_both - judged)
 
 
-async def test_it_never_asks_more_than_it_says(tmp_path: Path) -> None:
-    backend = Planted({"": 50, "hermes": 55})
-    finding = await found(backend, tmp_path)
-    assert len(backend.asked) == finding.replies <= most_replies(len(candidates(None)), len(CASES))
+@pytest.mark.sweep
+@pytest.mark.parametrize("rates", [BETTER, AS_GOOD])
+def test_it_never_asks_more_than_it_says(rates: tuple[tuple[str, int], ...]) -> None:
+    finding, asked = played(*rates)
+    assert len(asked) == finding.replies <= most_replies(len(candidates(None)), len(PLAYED))
 
 
-async def test_nothing_joins_where_nothing_was_found(tmp_path: Path) -> None:
+@pytest.mark.sweep
+def test_nothing_joins_where_nothing_was_found() -> None:
     """A server that tells no probabilities has no threshold to calibrate, and one setting that gains is there already."""
-    finding = await found(Planted({"": 30, "hermes": 60}), tmp_path)
+    finding, _ = played(*BETTER)
     assert {each.profile.words for each in finding.outcomes} == {each.words for each in candidates(None)}
 
 
 async def test_a_threshold_in_numbers_joins_where_probabilities_are_told(tmp_path: Path) -> None:
     """It lies between the log-odds of the two kinds of questions, and answers only cases that it was not made of."""
-    finding = await found(Planted({"": 50}, tells=True), tmp_path)
+    finding = await found(Planted({"": 50}, tells=True), tmp_path, CASES[: 2 * RUNG])
     new = [each for each in finding.outcomes if isinstance(each.profile.call_threshold, float)]
     assert len(new) == 1
     assert math.log(0.02 / 0.98) < float(new[0].profile.call_threshold) < math.log(0.9 / 0.1)
@@ -201,7 +237,7 @@ def verdict(case: Case, *, is_right: bool) -> Verdict:
 
 
 async def test_calls_that_leak_as_text_are_told_of(tmp_path: Path) -> None:
-    finding = await found(Planted({"": 50}, leaks=True), tmp_path)
+    finding = await found(Planted({"": 50}, leaks=True), tmp_path, CASES[:8])
     assert finding.native.told == 0
     assert finding.native.leaked > 0
     assert "does not write calls as its template says" in native_words(finding.native)
@@ -211,7 +247,7 @@ async def test_calls_that_leak_as_text_are_told_of(tmp_path: Path) -> None:
 
 async def test_a_template_without_tools_is_not_asked(tmp_path: Path) -> None:
     backend = Planted({"": 50}, capabilities=Capabilities(server="llama.cpp", native_tools=False))
-    finding = await found(backend, tmp_path)
+    finding = await found(backend, tmp_path, CASES[:4])
     assert finding.yardstick is None
     assert "chat template has no tools" in sentences(finding)[1]
     assert not any("native" in asked for asked in backend.asked)
@@ -225,7 +261,7 @@ async def test_a_server_that_refuses_tools_is_asked_once(tmp_path: Path) -> None
             refused.append(request)
             raise BackendStatusError("tools need --jinja", backend="m", status_code=400)
 
-    finding = await found(Planted({"": 50}, fails=refuse), tmp_path)
+    finding = await found(Planted({"": 50}, fails=refuse), tmp_path, CASES[:4])
     assert len(refused) == 1
     assert native_words(finding.native) == "the server refuses tools: tools need --jinja"
     assert "native was left out" in sentences(finding)[-1]
@@ -256,14 +292,16 @@ def stopping_after(replies: int) -> Callable[[CompletionRequest], None]:
 
 
 async def test_what_is_measured_is_taken_up(tmp_path: Path) -> None:
-    whole = Planted({"": 50, "hermes": 70})
-    expected = await found(whole, tmp_path / "whole")
-    first = Planted({"": 50, "hermes": 70}, fails=stopping_after(57))
+    cases = CASES[:RUNG]
+    rates, without_native = {"": 50, "hermes": 70}, Capabilities(server="scripted", native_tools=False)
+    whole = Planted(rates, capabilities=without_native)
+    expected = await found(whole, tmp_path / "whole", cases)
+    first = Planted(rates, capabilities=without_native, fails=stopping_after(57))
     with pytest.raises(Stopped):
-        await found(first, tmp_path / "part")
+        await found(first, tmp_path / "part", cases)
     assert len(first.asked) == 57
-    second = Planted({"": 50, "hermes": 70})
-    finding = await found(second, tmp_path / "part")
+    second = Planted(rates, capabilities=without_native)
+    finding = await found(second, tmp_path / "part", cases)
     assert sorted(first.asked + second.asked) == sorted(whole.asked)
     assert (finding.chosen.profile, finding.test, finding.replies) == (
         expected.chosen.profile,
@@ -277,12 +315,10 @@ def list_of(folder: Path) -> list[Path]:
 
 
 async def test_other_cases_begin_another_folder_and_runs_can_be_read(tmp_path: Path) -> None:
-    await found(Planted({"": 50}), tmp_path)
+    await found(Planted({"": 50}), tmp_path, CASES[:2])
     folders = list_of(tmp_path)
     assert {read_run(folder).about["suite"] for folder in folders} == {"probe"}
-    backend = Planted({"": 50})
-    async with backend:
-        await Probe(backend, CASES[:-1], tmp_path).run()
+    await found(Planted({"": 50}), tmp_path, CASES[:1])
     assert len(list_of(tmp_path)) == 2 * len(folders)
 
 

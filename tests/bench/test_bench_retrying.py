@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import subprocess
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
 from xmlcall.agent.tool_need import SURE
+from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
@@ -89,12 +91,26 @@ OF_THE_SERVER = [gone(), BackendProtocolError("what?", backend="b"), *map(refuse
 
 
 async def test_waiting_is_no_part_of_a_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(1.0,)))
+    """By a clock that the waiting itself moves on."""
+    waited: list[float] = []
+    real = time.monotonic
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    def clock() -> float:
+        return real() + sum(waited)
+
+    monkeypatch.setattr(retrying, "sleep", wait)
+    monkeypatch.setattr(retrying, "monotonic", clock)
+    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(20.0,)))
     run = start(tmp_path / "run", CASES[:1])
     backend = ScriptedBackend([refused(503), "Paris."])
     assert await runner.execute(run, XML, Subject(name="m", backend=lambda *_: backend)) == 0
     [kept] = run.replies[0]["rounds"]
-    assert max(kept["seconds"], kept["first_event_seconds"]) < 1.0
+    assert waited
+    assert max(kept["seconds"], kept["first_event_seconds"]) < sum(waited)
 
 
 @pytest.mark.parametrize("error", OF_THE_SERVER, ids=repr)
@@ -204,7 +220,7 @@ async def chunks_of(backend: PatientBackend) -> list[Chunk]:
     ids=["comments", "empty", "arguments", "text", "silence"],
 )
 async def test_a_stream_without_end_is_cut(monkeypatch: pytest.MonkeyPatch, steps: Any) -> None:
-    monkeypatch.setattr(runner, "REPLY_SECONDS", 0.2)
+    monkeypatch.setattr(runner, "REPLY_SECONDS", 0.1)
     fake = FakeOpenAI(steps=steps)
     with run_server(fake.app) as url:
         async with OpenAIBackend(f"{url}/v1") as server:

@@ -112,7 +112,9 @@ def test_false_alarms_with_a_look_after_every_pair_are_rarer_than_alpha() -> Non
     assert verdict(20, 5, 0, 1).decision == verdict(20, 5, 300, 1).decision == "better"
 
 
-@pytest.mark.parametrize(("win", "loss"), [(0.2, 0.1), (0.02, 0.02), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("win", "loss"), [(0.2, 0.1), *(pytest.param(each, each, marks=pytest.mark.full) for each in (0.02, 0.5))]
+)
 def test_the_true_difference_stays_in_the_interval(win: float, loss: float) -> None:
     """Simulated with a seed, and a look after every tenth pair; the bound of 100 runs is three standard errors above alpha."""
     randomly, missed, runs = random.Random(f"{win} {loss}"), 0, 100

@@ -41,16 +41,21 @@ from xmlcall.errors import BackendUnavailable, ContextOverflow, UsageError
 CONVERSATIONS = {case.id: case for case in cases_of("talk")}
 SAMPLE = ("en-demo-03", "zh-time-02", "zh-mixed-04", "en-git-03", "zh-memory-02")  # all servers, and every kind of expectation
 FOLDER = "/tmp/talk-X.1"
+RECORDED = Path(__file__).with_name("talk_run.jsonl")
 
 
 def of(*names: str) -> list[Case]:
     return [CONVERSATIONS[name] for name in names]
 
 
+def begun(folder: Path, subject: str, names: Sequence[str], *ways: str) -> Run:
+    about = {"ways": list(ways), "settings": asdict(Settings()), "model": subject, "suite": "talk", "started": "2026-11-22"}
+    return create_or_resume(folder, about, of(*names))
+
+
 def played(folder: Path, subject: str, names: Sequence[str], *ways: str) -> Run:
     """Play conversations with a stand-in."""
-    about = {"ways": list(ways), "settings": asdict(Settings()), "model": subject, "suite": "talk", "started": "2026-11-22"}
-    run = create_or_resume(folder, about, of(*names))
+    run = begun(folder, subject, names, *ways)
     assert asyncio.run(execute(run, [way_of(way) for way in ways], stand_in(subject, run.cases), concurrency=3)) == 0
     return run
 
@@ -74,20 +79,43 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return played(tmp_path_factory.mktemp("runs") / "oracle", "oracle", SAMPLE, "xml", "native")
+    """The run of the oracle with real servers, as it was once recorded."""
+    run = begun(tmp_path_factory.mktemp("runs") / "oracle", "oracle", SAMPLE, "xml", "native")
+    for line in RECORDED.read_text(encoding="utf-8").splitlines():
+        run.add(json.loads(line))
+    return run
 
 
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_oracle_is_right_with_real_servers(run: Run) -> None:
-    assert {server for case in run.cases for server in case.servers} == SERVERS.keys()
+def is_right(run: Run) -> None:
     for of_way in verdicts_of(run).values():
         assert [(verdict.case.id, verdict.failure) for verdict in of_way if verdict.failure] == []
         assert len(of_way) == sum(len(case.turns) for case in run.cases)
 
 
-@pytest.mark.parametrize("way", ["xml", "native"])
+@pytest.mark.full
+def test_the_oracle_is_right_with_real_servers(run: Run, tmp_path: Path) -> None:
+    found = played(tmp_path / "run", "oracle", SAMPLE, "xml", "native")
+    assert {server for case in found.cases for server in case.servers} == SERVERS.keys()
+    is_right(found)
+    assert shapes(found) == shapes(run), "the recorded run is no longer as it would be now"
+
+
+def shapes(run: Run) -> dict[tuple[str, str], Any]:
+    """What each conversation of a run keeps, and which tools were called in it."""
+    return {
+        (row["case"], row["way"]): [(sorted(turn), [call["name"] for call in turn["calls"]]) for turn in row["outcome"]["turns"]]
+        for row in run.replies
+    }
+
+
+def test_the_oracle_is_right(run: Run) -> None:
+    is_right(run)
+
+
+@pytest.mark.parametrize("way", ["xml", pytest.param("native", marks=pytest.mark.full)])
 def test_garbage_is_never_right(tmp_path: Path, way: str) -> None:
     """The three sorts of it: a tool that nobody has, an opener without an end, and nothing."""
     found = rates(verdicts_of(played(tmp_path / "run", "garbage", ("en-demo-01", "zh-demo-02", "en-demo-03"), way))[way])

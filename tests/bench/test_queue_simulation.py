@@ -4,6 +4,7 @@ import math
 from statistics import fmean
 
 import pytest
+from profiles import is_deep
 from queue_simulation import (
     BEST,
     HOUR,
@@ -39,12 +40,17 @@ def test_the_fewest_slots_are_the_fewest() -> None:
     assert waits_longer(3.0, 5.0, slots, 2.0) <= 0.01 < waits_longer(3.0, 5.0, slots - 1, 2.0)
 
 
-@pytest.mark.parametrize(("users", "slots"), [(360, 8), (480, 10), (1200, 24)])  # loads of 6, 8 and 20
+@pytest.mark.sweep
+@pytest.mark.parametrize(  # loads of 6, 8 and 20
+    ("users", "slots"),
+    [(360, 8), pytest.param(480, 10, marks=pytest.mark.full), pytest.param(1200, 24, marks=pytest.mark.full)],
+)
 def test_the_simulation_gives_what_the_formula_gives(users: int, slots: int) -> None:
-    """Chance to wait, mean wait, share of long waits, and use; each replication is half a day."""
+    """Chance to wait, mean wait, share of long waits, and use; each replication is eight hours, or four."""
+    seconds = (8 if is_deep() else 4) * HOUR
     rate, service = EXPONENTIAL.reply_rate(users), EXPONENTIAL.mean_service(0)
     assumed = Assumed(questions=12, replies=1, prompt_tokens=0, slots=slots)
-    runs = [simulate(assumed, users=users, servers=1, route=POOLED, seconds=8 * HOUR, seed=seed) for seed in range(4)]
+    runs = [simulate(assumed, users=users, servers=1, route=POOLED, seconds=seconds, seed=seed) for seed in range(4)]
     waits = [wait for run in runs for wait in run.waits]
     waiting, long = erlang_c(rate * service, slots), 5.0
     assert sum(wait > 0 for wait in waits) / len(waits) == pytest.approx(waiting, rel=0.1)

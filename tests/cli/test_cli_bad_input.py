@@ -13,6 +13,8 @@ from cli_harness import HOSTILE, call, model_server, run_cli
 from servers.run_server import free_port
 from servers.started import ProcessFiles, is_alive
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 
 def check(home: Path, arguments: list[str], code: int, message: str, *, stdin: str = "", **env: str) -> None:
     """Run a command that has to fail in this way."""
@@ -174,10 +176,11 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        (
+        pytest.param(
             "garbage",
             "files: no MCP handshake with .* within 1 s; start it by hand to see why."
             " It printed text that is not MCP on its standard output: 'Starting up'.*",
+            marks=pytest.mark.full,  # seconds pass until it is ended
         ),
         ("exit", r"files: .* ended before the MCP handshake was complete\. .* Traceback: no API key \| set API_KEY"),
         ("hang", "files: no MCP handshake with .* within 1 s.*"),

@@ -6,13 +6,11 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from cli_harness import run_here
+from cli_harness import lent_server, run_cli, run_here
 from servers.fake_openai import DONE, FakeOpenAI, chunk, event
-from servers.run_server import run_server
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,12 +24,9 @@ from xmlcall.errors import UsageError
 from xmlcall.models.known import DEFAULT_MODEL, KNOWN
 
 
-def bench(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command; in a process of its own if it is told where."""
-    if cwd is None:
-        return run_here("bench", *arguments)
-    command = [sys.executable, "-m", "xmlcall", "bench", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, stdin=subprocess.DEVNULL)
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return run_here("bench", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, ways in (("oracle", ("xml", "native")), ("mutator", ("xml",))):
         options = [each for way in ways for each in ("--way", way)]
-        done = bench("run", "--model", name, "--suite", "smoke", *options, "--out", folder / name, cwd=folder)
+        done = run_cli("bench", "run", "--model", name, "--suite", "smoke", *options, "--out", str(folder / name), home=folder)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert f"xmlcall bench report {folder / name}" in done.stdout
     return folder
@@ -116,9 +111,8 @@ def test_a_case_is_shown(runs: Path) -> None:
     for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
-    texts = [bench("show", runs / "mutator", f"smoke-en-{number:02}").stdout for number in range(1, 12)]
-    assert any("verdict: unknown_tool (causes: wrong_tool" in text for text in texts)
-    assert any("verdict: right\n" in text for text in texts)
+    for verdict in ("verdict: unknown_tool (causes: wrong_tool", "verdict: right\n"):
+        assert any(verdict in bench("show", runs / "mutator", f"smoke-en-{number:02}").stdout for number in range(1, 12))
 
 
 def test_a_run_is_judged_again(runs: Path) -> None:
@@ -197,7 +191,7 @@ class Inclined(FakeOpenAI):
 
 def test_a_threshold_is_measured(tmp_path: Path) -> None:
     fake = Inclined()
-    with run_server(fake.app) as url:
+    with lent_server(fake.app) as url:
         done = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--out", tmp_path / "odds.jsonl", "--json")
         table = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--limit", 20)
     assert (done.returncode, done.stderr) == (0, "")
@@ -210,7 +204,7 @@ def test_a_threshold_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: Path) -> None:
-    with run_server(FakeOpenAI().app) as url:
+    with lent_server(FakeOpenAI().app) as url:
         silent = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke")
         one_kind = bench("calibrate", "--model", f"{url}/v1", "--suite", "wire")
         native = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--way", "native")

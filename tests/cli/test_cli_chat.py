@@ -17,6 +17,8 @@ from servers.started import ProcessFiles, is_alive
 
 from xmlcall.cli.chat_commands import COMMANDS
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 # What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
 PROMPT = ">\x08"
 QUESTION = "[s]top: "
@@ -110,6 +112,7 @@ def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path) -> None:
     assert note == ("assistant", "(no answer: the turn was ended here)")
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_a_call_can_be_interrupted(tmp_path: Path) -> None:
     with model_server(ECHO, "Fine.") as (url, _):
         with Terminal("chat", "--yes", "--mcp", configured(tmp_path, "hang_call"), "--model", url, home=tmp_path) as terminal:
@@ -129,6 +132,7 @@ def clean(terminal: Terminal) -> bool:
     return "Traceback" not in terminal.rest() and not re.search(r"\x1b|\[\??[0-9;]*[a-zA-Z]", terminal.rest())
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path) -> None:
     with model_server() as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "hang"), "--model", url, home=tmp_path) as terminal:
@@ -140,6 +144,7 @@ def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path) -> None:
     assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None:
     progress = {"total": 3000, "cache": 24, "processed": 1240, "time_ms": 5123}
     begun = '<function_calls>\n<invoke name="echo">\n<parameter name="text">'
@@ -159,6 +164,7 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None
             assert clean(terminal)
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_waiting_tells_how_far_a_tool_is(tmp_path: Path) -> None:
     options = ["--yes", "--lang", "zh", "--mcp", configured(tmp_path, "telling_hang")]
     with model_server(ECHO) as (url, _), Terminal("chat", *options, "--model", url, home=tmp_path) as terminal:

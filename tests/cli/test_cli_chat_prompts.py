@@ -1,16 +1,18 @@
 """`/prompt` in a chat, with a real server that has prompts."""
 
 import asyncio
+import json
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from cli_harness import Terminal, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, llama_props
+from servers.started import printed_url
 
 from xmlcall.cli import prompt_values
 from xmlcall.cli.prompt_values import PromptValues
@@ -18,18 +20,35 @@ from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 SCRIPT = str(Path(__file__).parents[1] / "servers" / "library.py")
-LIBRARY = f"{sys.executable} {SCRIPT}"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A configuration of one server that tests share, and the file where it notes what it completed."""
+    folder = tmp_path_factory.mktemp("library")
+    with printed_url(SCRIPT, "--http", COMPLETED=str(folder / "completed")) as (url, _):
+        (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"library": {"url": url}}}))
+        yield str(folder / "mcp.json"), folder / "completed"
+
+
+@pytest.fixture
+def library(shared: tuple[str, Path]) -> tuple[str, Path]:
+    """The same, when nothing is completed yet."""
+    shared[1].unlink(missing_ok=True)
+    return shared
 
 
 def asked(fake: FakeOpenAI) -> str:
     return str(fake.bodies[-1]["messages"][-1]["content"])
 
 
-def test_a_prompt_is_sent_from_a_pipe(tmp_path: Path) -> None:
+def test_a_prompt_is_sent_from_a_pipe(library: tuple[str, Path], tmp_path: Path) -> None:
     lines = "/prompt\n/prompt nothing\n/prompt summarize\n/prompt summarize 'title=War and Peace' style=long\n"
     with model_server("It is long.") as (url, fake):
-        done = run_cli("chat", "--model", url, "--mcp", LIBRARY, home=tmp_path, stdin=lines)
+        done = run_cli("chat", "--model", url, "--mcp", library[0], home=tmp_path, stdin=lines)
         assert asked(fake).startswith("Summarize War and Peace, long.")
     assert "library.summarize(title, style?)  Summarize a book: Ask for a summary." in done.stdout
     assert "expected the name of a prompt, got 'nothing'" in done.stderr
@@ -37,10 +56,10 @@ def test_a_prompt_is_sent_from_a_pipe(tmp_path: Path) -> None:
     assert len(fake.bodies) == 1
 
 
-def test_at_a_terminal_the_person_sees_it_first_and_may_change_it(tmp_path: Path) -> None:
+def test_at_a_terminal_the_person_sees_it_first_and_may_change_it(library: tuple[str, Path], tmp_path: Path) -> None:
     with model_server("Two pages.") as (url, fake):
         fake.props = llama_props()
-        with Terminal("chat", "--model", url, "--mcp", LIBRARY, home=tmp_path, size=(30, 80)) as terminal:
+        with Terminal("chat", "--model", url, "--mcp", library[0], home=tmp_path, size=(30, 80)) as terminal:
             terminal.until("servers ")
             terminal.send("/prompt summarize title=Emma\r")
             terminal.until("> Summarize Emma, short.")
@@ -87,6 +106,7 @@ async def test_a_value_goes_on_as_the_server_says() -> None:
         assert values.known("/prompt summarize title=E") == []
 
 
+@pytest.mark.full  # what it waits for takes seconds
 async def test_a_server_that_is_slow_or_has_no_completions_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_values, "SECONDS", 0.3)
     async with values_of(SCRIPT) as values:
@@ -102,12 +122,11 @@ async def test_a_server_that_is_slow_or_has_no_completions_says_nothing(monkeypa
         assert await values.rest("/prompt summarize title=E") == ""
 
 
-def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(tmp_path: Path) -> None:
-    record = tmp_path / "completed"
+def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(library: tuple[str, Path], tmp_path: Path) -> None:
+    config, record = library
     with model_server("Long.") as (url, fake):
         fake.props = llama_props()
-        library = f"env COMPLETED={record} {LIBRARY}"
-        with Terminal("chat", "--model", url, "--mcp", library, home=tmp_path, size=(30, 80)) as terminal:
+        with Terminal("chat", "--model", url, "--mcp", config, home=tmp_path, size=(30, 80)) as terminal:
             terminal.until("servers ")
             for key in "/prompt summarize title=U":
                 terminal.send(key)
@@ -125,12 +144,12 @@ def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(tmp_
     assert len(asked) <= 5
 
 
-def test_without_colour_only_tab_completes_a_value(tmp_path: Path) -> None:
-    record = tmp_path / "completed"
+def test_without_colour_only_tab_completes_a_value(library: tuple[str, Path], tmp_path: Path) -> None:
+    config, record = library
     with model_server("Long.") as (url, fake):
         fake.props = llama_props()
-        library, plain = f"env COMPLETED={record} {LIBRARY}", {"NO_COLOR": "1"}
-        with Terminal("chat", "--model", url, "--mcp", library, home=tmp_path, env=plain, size=(30, 80)) as terminal:
+        plain = {"NO_COLOR": "1"}
+        with Terminal("chat", "--model", url, "--mcp", config, home=tmp_path, env=plain, size=(30, 80)) as terminal:
             terminal.until("servers ")
             terminal.send("/prompt summarize title=U")
             deadline = time.monotonic() + 20

@@ -11,6 +11,8 @@ from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props, reply
 from servers.started import ProcessFiles
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 ECHO = call("echo", text="hi there")
 ANSWER = "# Plan\n\nSome **bold** words:\n\n1. one\n2. two\n\n```python\nprint('x')\n```\nDone."
 
@@ -89,6 +91,7 @@ def test_without_colour_an_answer_is_as_it_was_written(env: dict[str, str], tmp_
             assert "\n".join(terminal.screen()).endswith(ANSWER)
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_a_call_that_is_stopped_is_cancelled_at_its_server_and_stays_on_record(tmp_path: Path) -> None:
     with chat(tmp_path, ECHO, "Fine.", files="hang_call") as (terminal, fake):
         terminal.send("Echo\r")
@@ -213,6 +216,7 @@ def test_a_file_is_replaced_only_after_a_yes(tmp_path: Path) -> None:
     assert (tmp_path / "x.md").read_text() == "# tiny\n"
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_text_that_streams_slowly_is_shown_meanwhile(tmp_path: Path) -> None:
     slow: list[Step] = [chunk({"content": "**Once** upon"}), chunk({"content": " a time"}), 60.0, *reply("never")]
     with chat(tmp_path, slow) as (terminal, _):

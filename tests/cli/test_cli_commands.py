@@ -223,6 +223,7 @@ def test_a_prompt_is_exact_in_a_file_and_safe_on_a_terminal(
     assert "Count." in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_tools_of_the_demo_server_go_through_a_pipe_into_a_prompt(tmp_path: Path) -> None:
     listed = run_cli("tools", "--json", home=tmp_path)
     assert listed.returncode == 0

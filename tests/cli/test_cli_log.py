@@ -14,6 +14,8 @@ from servers.started import ProcessFiles
 from xmlcall import Message
 from xmlcall.records.store import Store
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 PROMPT = ">\x08"
 ADD = call("calculator", operation="add", a="1", b="2")
 
@@ -137,7 +139,10 @@ def test_a_chat_that_was_killed_in_a_call_goes_on(tmp_path: Path) -> None:
         with Terminal("chat", "--yes", "--model", url, *options, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
             terminal.send("Echo it\r")
-            terminal.expect("Running files.echo")
+            deadline = time.monotonic() + 20
+            while "tools/call" not in ProcessFiles(tmp_path).received():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
         options[-1] = configured(tmp_path, "good")
         done = run_cli("chat", "--continue", "--model", url, *options, home=tmp_path, stdin="Did it run?\n")
     assert (done.returncode, done.stdout) == (0, "It may have run.\n")
@@ -157,8 +162,9 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
     keep(tmp_path, "abcd0001", "first")
     time.sleep(0.01)
     keep(tmp_path, "abcd0002", "second")
+    options = ["--no-reminder", "--mcp", configured(tmp_path, "good")]
     with model_server("Three.") as (url, fake):
-        with Terminal("chat", "--no-reminder", "--resume", "--model", url, home=tmp_path) as terminal:
+        with Terminal("chat", *options, "--resume", "--model", url, home=tmp_path) as terminal:
             shown = terminal.expect("Which one?")
             assert shown.index("second") < shown.index("first")
             terminal.send("2\n")
@@ -186,19 +192,26 @@ def test_what_cannot_be_gone_on_with(options: list[str], problem: str, tmp_path:
     assert len(done.stderr.splitlines()) == 1
 
 
+ECHO = call("echo", text="hi")
+
+
 def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
-    with model_server(ADD, "3.", ADD, "3.") as (url, _):
-        assert run_here("run", "--no-record", "--model", url, "1 + 2?").returncode == 0
-        assert list(tmp_path.iterdir()) == []
-        options = ("--no-record", "--audit", tmp_path / "calls.jsonl", "--model", url)
-        assert run_here("run", *options, "1 + 2?").returncode == 0
-    assert [file.name for file in tmp_path.iterdir()] == ["calls.jsonl"]
-    assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
+    kept = tmp_path / "records"
+    kept.mkdir()
+    monkeypatch.setenv("XMLCALL_RECORDS", str(kept))
+    usual = ("run", "--no-record", "--yes", "--mcp", configured(tmp_path, "good"))
+    with model_server(ECHO, "Hi.", ECHO, "Hi.") as (url, _):
+        assert run_here(*usual, "--model", url, "Echo hi.").returncode == 0
+        assert list(kept.iterdir()) == []
+        assert run_here(*usual, "--audit", kept / "calls.jsonl", "--model", url, "Echo hi.").returncode == 0
+    assert [file.name for file in kept.iterdir()] == ["calls.jsonl"]
+    assert len((kept / "calls.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_call_that_cannot_be_audited_does_not_run() -> None:
-    with model_server(ADD) as (url, _):
-        done = run_here("run", "--audit", "/dev/full", "--model", url, "1 + 2?")
+def test_a_call_that_cannot_be_audited_does_not_run(tmp_path: Path) -> None:
+    options = ("--yes", "--mcp", configured(tmp_path, "good"))
+    with model_server(ECHO) as (url, _):
+        done = run_here("run", *options, "--audit", "/dev/full", "--model", url, "Echo hi.")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("/dev/full: No space left on device; it did not run")
+    assert "tools/call" not in ProcessFiles(tmp_path).received()

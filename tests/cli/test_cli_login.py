@@ -12,6 +12,8 @@ from cli_harness import Terminal, call, model_server, run_cli
 from servers.fake_openai import llama_props
 from servers.guarded import Grants, guarded_server
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 QUESTION = "Open it in your browser?"
 
 
@@ -133,7 +135,9 @@ def test_without_a_terminal_the_command_is_named(tmp_path: Path, config: str) ->
         (["local", "--mcp", "{config}"], "(there are: 'web'), got 'local'"),
     ],
 )
-def test_which_server_is_meant(tmp_path: Path, config: str, arguments: list[str], said: str) -> None:
+def test_which_server_is_meant(tmp_path: Path, arguments: list[str], said: str) -> None:
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"web": {"url": "http://127.0.0.1:9/mcp"}, "local": {"command": "true"}}}))
     done = run_cli("login", *(argument.format(config=config) for argument in arguments), home=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr

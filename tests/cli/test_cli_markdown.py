@@ -3,6 +3,8 @@
 import asyncio
 import io
 import re
+import sys
+from types import FrameType
 from typing import Any
 
 import pyte
@@ -140,7 +142,34 @@ def test_a_long_answer_scrolls() -> None:
     assert (shown[0], shown[-1]) == ("Begin.", "End.")
 
 
-@pytest.mark.parametrize("unit", ["x", "> ", "- ", "*", "`", "[", "a|", "\n", "```\n", "  - a\n", "中", "<", "&#27;", "1. "])
+UNITS = ["x", "> ", "- ", "*", "`", "[", "a|", "\n", "```\n", "  - a\n", "中", "<", "&#27;", "1. "]
+
+
+def calls(text: str) -> int:
+    """Count the calls, of Python and of C functions, that showing a text in pieces takes."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        written([text[at : at + 97] for at in range(0, len(text), 97)], drawn=False)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_work_grows_with_the_text(unit: str) -> None:
+    calls(unit * 10)  # patterns are compiled on first use
+    small, large = (calls(unit * (size // len(unit))) for size in (1_000, 2_000))
+    assert large < 2.5 * small + 200
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.timeout(20)
 def test_long_and_odd_texts_take_bounded_work(unit: str) -> None:
     text = unit * (60_000 // len(unit))

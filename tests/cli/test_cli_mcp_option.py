@@ -81,6 +81,7 @@ def test_a_url_that_is_none(url: str) -> None:
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.sweep
 def test_servers_of_every_form_serve(tmp_path: Path) -> None:
     script = tmp_path / "echo.py"
     script.write_text(f"import runpy, sys\nsys.argv = ['x', 'good']\nrunpy.run_path({HOSTILE!r}, run_name='__main__')\n")

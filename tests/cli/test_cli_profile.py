@@ -1,13 +1,15 @@
 """`--profile`, `xmlcall profiles` and `xmlcall probe` as a person uses them."""
 
 import json
+import shlex
 import signal
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import Terminal, call, model_server, run_cli, run_here
+from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.fake_openai import Step, reply
 
 from xmlcall.backends.fingerprint import of_name
@@ -16,6 +18,8 @@ from xmlcall.errors import UsageError
 from xmlcall.profiles.folder import file_of
 from xmlcall.profiles.profile import Profile
 from xmlcall.profiles.toml_file import write_profile
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 MINE = of_name("tiny")  # what the fake server's model is known by
 
@@ -91,8 +95,10 @@ def test_a_profile_of_another_model_is_told_of(capsys: pytest.CaptureFixture[str
 
 
 def profiled(home: Path, folder: Path, *arguments: str, **settings: Any) -> Any:
+    """Run a command with a server of a tool, which starts sooner than the demo server."""
     written(**settings)
-    return run_cli(*arguments, home=home, env={"XMLCALL_PROFILES": str(folder)})
+    server = f"{shlex.quote(sys.executable)} {shlex.quote(HOSTILE)} good"
+    return run_cli(arguments[0], "--mcp", server, *arguments[1:], home=home, env={"XMLCALL_PROFILES": str(folder)})
 
 
 def test_run_says_which_profile_it_uses(tmp_path: Path, folder: Path) -> None:
@@ -205,6 +211,7 @@ def test_a_probe_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     assert len(kept) >= 2
 
 
+@pytest.mark.full  # it asks hundreds of questions
 def test_a_probe_to_its_end(tmp_path: Path, folder: Path) -> None:
     """A model that always says the same, so that no way is better than another."""
     same = call("get_weather", city="Oslo")

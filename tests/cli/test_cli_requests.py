@@ -14,6 +14,8 @@ from servers.started import printed_url
 
 from xmlcall.cli import main
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 FORM = {
     "type": "object",

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
+from cli_harness import HOSTILE, Terminal, call, environment, model_server, run_cli
+from cli_process import begin
 from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
@@ -19,6 +20,8 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 Capture = pytest.CaptureFixture[str]
 
@@ -42,6 +45,7 @@ def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path)
     assert done.stderr == 'Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n'
 
 
+@pytest.mark.full  # what it waits for is shown after two seconds
 def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_path: Path) -> None:
     said = [chunk({"content": text}) for text in ("\n\nIt is ", "\x1b", "[31m[b]3[/b] ", "or ")]
     endless: list[Step] = [2.5, *said, 60.0, *reply("never")]
@@ -260,13 +264,14 @@ def test_verbose_tells_how_servers_are_started_but_no_secret(tmp_path: Path, cap
 
 def test_nobody_reads_the_answer(tmp_path: Path) -> None:
     with model_server("Yes.") as (url, _):
-        command = [*XMLCALL, "run", "--mcp", configured(tmp_path), "--model", url, "Hi"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)) as process:
-            assert process.stdout is not None
-            process.stdout.close()
-            assert process.wait(20) == 1
-            assert process.stderr is not None
-            assert process.stderr.read() == b""
+        command = ["run", "--mcp", configured(tmp_path), "--model", url, "Hi"]
+        with (tmp_path / "stderr").open("w") as errors:
+            streams = (subprocess.DEVNULL, subprocess.PIPE, errors.fileno())
+            process = begin(command, streams, home=tmp_path, env=environment(tmp_path))
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(20) == 1
+        assert (tmp_path / "stderr").read_text() == ""
     assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
@@ -408,6 +413,7 @@ def test_the_whole_arguments_are_shown_and_nothing_in_them_is_hidden(tmp_path: P
     assert f'"text": {written}\n' in shown
 
 
+@pytest.mark.full  # the question has to come later than what is typed
 def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path) -> None:
     with model_server([1.0, *reply(ECHO)], "Done.") as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
@@ -430,18 +436,19 @@ def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_pa
 @pytest.mark.parametrize("dialect", ["hermes", "qwen", "glm"])
 def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) -> None:
     row = DIALECTS[dialect]
-    said = write([("calculator", {"operation": "add", "a": 1, "b": 2})], Catalog(), row)
-    with model_server(f"So.\n{said}", "It is 3.") as (url, fake):
-        code = main(["run", "--json", "--dialect", dialect, "--model", url, "1 + 2?"])
+    said = write([("echo", {"text": "hi"})], Catalog(), row)
+    with model_server(f"So.\n{said}", "It said hi.") as (url, fake):
+        options = ["--json", "--dialect", dialect, "--yes", "--mcp", configured(tmp_path)]
+        code = main(["run", *options, "--model", url, "Echo hi."])
     document = json.loads(capsys.readouterr().out)
-    assert (code, document["answer"]) == (0, "It is 3.")
-    assert [(made["outcome"], made["result"]) for made in document["calls"]] == [("ok", "3")]
+    assert (code, document["answer"]) == (0, "It said hi.")
+    assert [(made["outcome"], made["result"]) for made in document["calls"]] == [("ok", '{"text": "hi"}')]
     first, second = (body["messages"] for body in fake.bodies[-2:])
-    assert [call.name for call in parse(first[0]["content"], dialect=dialect).calls] == ["calculator"]
+    assert [call.name for call in parse(first[0]["content"], dialect=dialect).calls] == ["echo"]
     assert "<invoke" not in first[0]["content"]
     assert f"reply with a {PromptFormat(dialect=dialect).block} block" in first[-1]["content"]
     assert second[-2] == {"role": "assistant", "content": f"So.\n{said}"}
-    assert second[-1]["content"].startswith(row.results.write([("calculator", "3", False)]))
+    assert second[-1]["content"].startswith(row.results.write([("echo", '{"text": "hi"}', False)]))
 
 
 @pytest.mark.parametrize(

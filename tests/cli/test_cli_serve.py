@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_harness import SECONDS, call, model_server, run_cli
+from cli_harness import SECONDS, call, lent_server, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props
-from servers.run_server import free_port, run_server
+from servers.run_server import free_port
 from servers.started import is_alive
 from serving import CHAT, ENDLESS, TOOL, Serving
 
@@ -23,6 +23,8 @@ from xmlcall.backends.openai import FALLBACK_TEMPLATE
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.tools.catalog import Catalog
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 CANARY = "canary-7f3a"
 
@@ -63,13 +65,15 @@ def test_signals_end_it(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["relayed", "answered"])
-@pytest.mark.parametrize(("signals", "least", "most"), [(1, 4.0, 9.0), (2, 0.0, 4.0)])
+@pytest.mark.parametrize(
+    ("signals", "least", "most"), [pytest.param(1, 4.0, 9.0, marks=pytest.mark.full, id="in vain"), (2, 0.0, 4.0)]
+)
 def test_a_stream_that_is_open_is_waited_for_a_while(
     tools: list[Any], signals: int, least: float, most: float, tmp_path: Path
 ) -> None:
     fake = FakeOpenAI(steps=ENDLESS)
     with contextlib.ExitStack() as stack:
-        model = stack.enter_context(run_server(fake.app))
+        model = stack.enter_context(lent_server(fake.app))
         proxy = stack.enter_context(Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path))
         body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": tools}
         response = stack.enter_context(httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS))
@@ -87,7 +91,7 @@ def test_a_stream_that_is_open_is_waited_for_a_while(
 
 
 def test_a_stream_that_ends_in_time_is_whole(tmp_path: Path) -> None:
-    slow: list[Step] = [chunk({"content": "Hello"}), 1.5, chunk({"content": " world"}), chunk({}, "stop")]
+    slow: list[Step] = [chunk({"content": "Hello"}), 0.5, chunk({"content": " world"}), chunk({}, "stop")]
     with model_server(slow) as (model, _), Serving("--model", model, "--mode", "xml", home=tmp_path) as proxy:
         body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": [TOOL]}
         with httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS) as response:
@@ -211,7 +215,7 @@ def test_the_log_has_nothing_of_what_is_said(tmp_path: Path) -> None:
         statuses += [httpx.post(proxy.url + CHAT, content=f'{{"{CANARY}": {CANARY}').status_code]
         assert proxy.end(signal.SIGTERM)[0] == 0
         told = proxy.errors
-    with run_server(refused.app) as model, Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path) as proxy:
+    with lent_server(refused.app) as model, Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path) as proxy:
         statuses += [proxy.ask(CANARY, tools=[tool]).status_code]
         assert proxy.end(signal.SIGTERM)[0] == 0
         told += proxy.errors

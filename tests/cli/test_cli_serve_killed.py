@@ -16,10 +16,11 @@ import httpx2
 import ollama
 import openai
 import pytest
-from cli_harness import SECONDS
+from cli_harness import SECONDS, lent_server
 from servers.fake_openai import FakeOpenAI
-from servers.run_server import run_server
 from serving import ENDLESS, TOOL, Serving
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 SAID: Any = [{"role": "user", "content": "Hi"}]
 OFFERED: Any = [TOOL]
@@ -96,7 +97,7 @@ def fake() -> FakeOpenAI:
 
 @pytest.fixture
 def proxy(fake: FakeOpenAI, tmp_path: Path) -> Iterator[Serving]:
-    with run_server(fake.app) as model:
+    with lent_server(fake.app) as model:
         with Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path) as running:
             yield running
 

@@ -14,11 +14,14 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_harness import SECONDS, environment, model_server, run_cli
+from cli_harness import SECONDS, environment, lent_server, model_server, run_cli
+from cli_process import begin
 from redis_server import RedisServer
 from servers.fake_openai import FakeOpenAI
-from servers.run_server import free_port, run_server
+from servers.run_server import free_port
 from serving import CHAT, ENDLESS, TOOL, Serving
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 KEY = "alice-key-91c2"
 
@@ -54,15 +57,16 @@ def test_the_environment_names_the_file_and_goes_before_it(tmp_path: Path) -> No
         port = free_port()
         file = settings(tmp_path, model, "\n[serve]\nport = 1\n")
         env = {"XMLCALL_CONFIG": str(file), "XMLCALL_SERVE__PORT": str(port)}
-        done = subprocess.Popen(
-            [sys.executable, "-m", "xmlcall", "serve"],
-            env=environment(tmp_path, env), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        with done:
-            assert done.stdout is not None
-            assert done.stdout.readline().strip() == f"http://127.0.0.1:{port}"
-            done.terminate()
-            assert done.wait(SECONDS) == 0
+        streams = (subprocess.DEVNULL, subprocess.PIPE, subprocess.DEVNULL)
+        process = begin(["serve"], streams, home=tmp_path, env=environment(tmp_path, env))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == f"http://127.0.0.1:{port}"
+            process.terminate()
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -92,6 +96,7 @@ def test_workers_do_not_count_limits_each_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_file", [True, False])
+@pytest.mark.full  # it comes after seconds
 def test_a_server_that_comes_late_is_waited_for(tmp_path: Path, has_file: bool) -> None:
     port = free_port()
     file = settings(tmp_path, f"http://127.0.0.1:{port}/v1")
@@ -121,7 +126,7 @@ def workers_of(process: int) -> list[int]:
 
 @contextmanager
 def two_workers(folder: Path, fake: FakeOpenAI, *options: str) -> Iterator[Serving]:
-    with run_server(fake.app) as model, Serving("--model", f"{model}/v1", "--workers", "2", *options, home=folder) as proxy:
+    with lent_server(fake.app) as model, Serving("--model", f"{model}/v1", "--workers", "2", *options, home=folder) as proxy:
         yield proxy
 
 
@@ -130,6 +135,7 @@ def served(proxy: Serving, fresh: int = 20) -> list[int]:
     return [proxy.ask(tools=[TOOL]).status_code for _ in range(fresh)]
 
 
+@pytest.mark.full  # several processes
 def test_workers_answer_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
     with two_workers(tmp_path, FakeOpenAI(), "--mode", "xml") as proxy:
         assert served(proxy) == [200] * 20
@@ -164,6 +170,7 @@ def _is_alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.full  # several processes
 def test_metrics_add_up_over_workers(tmp_path: Path) -> None:
     with two_workers(tmp_path, FakeOpenAI(), "--mode", "xml") as proxy:
         assert served(proxy, 30) == [200] * 30
@@ -174,6 +181,7 @@ def test_metrics_add_up_over_workers(tmp_path: Path) -> None:
         assert sum(counts) == 30
 
 
+@pytest.mark.full  # several processes
 def test_a_stream_of_a_worker_ends_with_an_error_when_it_is_stopped(tmp_path: Path) -> None:
     fake = FakeOpenAI(steps=ENDLESS)
     with two_workers(tmp_path, fake, "--grace", "0", "--mode", "xml") as proxy:
@@ -203,10 +211,11 @@ def closing_redis(redis: RedisServer) -> Iterator[None]:
         redis.end()
 
 
+@pytest.mark.full  # several processes
 def test_workers_hold_a_limit_together(tmp_path: Path) -> None:
     fake = FakeOpenAI()
     redis = RedisServer(tmp_path)
-    with closing_redis(redis), run_server(fake.app) as model:
+    with closing_redis(redis), lent_server(fake.app) as model:
         file = settings(tmp_path, f"{model}/v1", "requests_per_minute = 10")
         with Serving("--config", str(file), "--workers", "2", "--share", redis.url, home=tmp_path) as proxy:
             statuses = [ask(proxy.url).status_code for _ in range(30)]
@@ -223,6 +232,7 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.full  # other programs
 def test_other_servers_serve_the_same_settings(tmp_path: Path, name: str) -> None:
     if name == "hypercorn":
         pytest.importorskip("hypercorn", reason="needs hypercorn")

@@ -18,6 +18,8 @@ from serving import CHAT, TOOL, Serving
 from starlette.requests import Request
 from starlette.responses import Response
 
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
 KEY, WRONG, ODD = "secret-5d1c", "wrong-81aa", "odd-c2f4"
 SECRETS = (KEY, WRONG, ODD)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -124,6 +126,7 @@ def test_a_wrong_use_is_told_in_json_too(tmp_path: Path) -> None:
     assert "cannot connect" in json.loads(done.stderr.splitlines()[-1])["message"]
 
 
+@pytest.mark.full  # it is tried for seconds
 def test_a_collector_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra `traces`")
     given = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
@@ -172,6 +175,7 @@ def workers(tmp_path: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 
 
 @pytest.mark.parametrize(("is_told", "streams"), [(False, 2), (True, 1)])
+@pytest.mark.full  # several processes
 def test_metrics_add_up_over_processes(is_told: bool, streams: int, workers: list["subprocess.Popen[str]"]) -> None:
     """Also what one counted that has ended; but what was under way in it is not, once that is told."""
     for each in workers:

@@ -12,9 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_harness import SECONDS, XMLCALL, call, environment, model_server, run_cli
+from cli_harness import SECONDS, call, environment, model_server, run_cli
+from cli_process import Running, begin
 
 from xmlcall.turns.model import TurnRecord, turn_from_json
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 CHAT = "/v1/chat/completions"
 TEXT = {"type": "string"}
@@ -24,12 +27,12 @@ KEY = "key-of-this-server-7f3a"
 
 
 @contextlib.contextmanager
-def serving(home: Path, *arguments: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(home: Path, *arguments: str, **env: str) -> Iterator[tuple[Running, str]]:
     """Run a proxy; give its process and its address."""
-    argv = [*XMLCALL, "serve", "--port", "0", "--mode", "xml", *arguments]
+    command = ["serve", "--port", "0", "--mode", "xml", *arguments]
     with (home / "stderr").open("w") as errors:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
-        process = subprocess.Popen(argv, env=environment(home, env), cwd=home, **pipes)
+        streams = (subprocess.DEVNULL, subprocess.PIPE, errors.fileno())
+        process = begin(command, streams, home=home, env=environment(home, env))
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -46,7 +49,7 @@ def ask(url: str, text: str = "Hi", **fields: Any) -> httpx.Response:
     return httpx.post(url + CHAT, json=body, headers=headers, timeout=SECONDS)
 
 
-def end(process: subprocess.Popen[str]) -> float:
+def end(process: Running) -> float:
     """End a server; give the seconds that it took."""
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -123,8 +126,8 @@ def test_an_open_page_does_not_hold_the_end_of_the_server(tmp_path: Path) -> Non
                 assert end(process) < 4
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/api/turns", "/ui/app.js"])
-def test_without_the_option_there_is_no_page(path: str, tmp_path: Path) -> None:
+def test_without_the_option_there_is_no_page(tmp_path: Path) -> None:
     with model_server() as (model, _), serving(tmp_path, "--model", model) as (_, url):
-        assert httpx.get(url + path).status_code == 404
+        for path in ("/ui", "/ui/", "/ui/api/turns", "/ui/app.js"):
+            assert httpx.get(url + path).status_code == 404, path
         assert "token=" not in (tmp_path / "stderr").read_text()

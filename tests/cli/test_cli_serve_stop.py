@@ -11,10 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_harness import SECONDS
+from cli_harness import SECONDS, lent_server
 from servers.fake_openai import FakeOpenAI
-from servers.run_server import run_server
 from serving import CHAT, ENDLESS, TOOL, Serving
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -27,18 +28,24 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 STOPPED = "the server was stopped before the answer was whole"
 
 
+@pytest.fixture
+def fake() -> FakeOpenAI:
+    """A model server that says one word and then nothing."""
+    return FakeOpenAI(steps=ENDLESS)
+
+
 @contextlib.contextmanager
-def serving(home: Path, *, grace: str) -> Iterator[Serving]:
-    """Run a proxy whose model says one word and then nothing."""
-    with run_server(FakeOpenAI(steps=ENDLESS).app) as model:
+def serving(home: Path, fake: FakeOpenAI, *, grace: str) -> Iterator[Serving]:
+    """Run a proxy of it."""
+    with lent_server(fake.app) as model:
         with Serving("--model", f"{model}/v1", "--mode", "xml", "--grace", grace, home=home) as proxy:
             yield proxy
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[Serving]:
+def proxy(tmp_path: Path, fake: FakeOpenAI) -> Iterator[Serving]:
     """A proxy with little grace."""
-    with serving(tmp_path, grace="0.3") as running:
+    with serving(tmp_path, fake, grace="0.3") as running:
         yield running
 
 
@@ -65,15 +72,22 @@ def test_a_stream_ends_with_an_error_in_its_format(name: str, proxy: Serving) ->
     assert "Traceback" not in proxy.errors
 
 
+def wait_until_asked(fake: FakeOpenAI) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not fake.bodies:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "chat, relayed"])  # of that the model server's head is out
-def test_an_answer_that_has_not_begun_is_refused(name: str, proxy: Serving) -> None:
+def test_an_answer_that_has_not_begun_is_refused(name: str, proxy: Serving, fake: FakeOpenAI) -> None:
     path, body = ASKED[name]
     answers: list[httpx.Response] = []
     asked = {"model": "any", "stream": False, **body}
     asking = threading.Thread(target=lambda: answers.append(httpx.post(proxy.url + path, json=asked, timeout=SECONDS)))
     asking.start()
-    asking.join(1.0)  # it is under way, and stays so
-    assert asking.is_alive()
+    wait_until_asked(fake)
+    assert asking.is_alive()  # it is under way, and stays so
     proxy.process.send_signal(signal.SIGTERM)
     asking.join(SECONDS)
     assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "5")
@@ -92,9 +106,9 @@ def is_refused_soon(client: httpx.Client, url: str) -> bool:
     return False
 
 
-def test_nobody_new_is_let_in(tmp_path: Path) -> None:
+def test_nobody_new_is_let_in(tmp_path: Path, fake: FakeOpenAI) -> None:
     """Refused while an answer is still under way: with little grace the proxy would be gone before that is seen."""
-    with serving(tmp_path, grace="20") as slow, httpx.Client() as client:
+    with serving(tmp_path, fake, grace="20") as slow, httpx.Client() as client:
         body = {"messages": SAID, "tools": [TOOL], "stream": True}
         with httpx.stream("POST", slow.url + CHAT, json=body, timeout=SECONDS) as response:
             next(response.iter_text())

@@ -2,13 +2,26 @@
 
 import json
 import re
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_harness import run_cli
+from servers.started import printed_url
 
-LIBRARY = f"{sys.executable} {Path(__file__).parents[1] / 'servers' / 'library.py'}"
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
+
+LIBRARY = str(Path(__file__).parents[1] / "servers" / "library.py")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A configuration of one server that all tests share."""
+    path = tmp_path_factory.mktemp("library") / "mcp.json"
+    with printed_url(LIBRARY, "--http") as (url, _):
+        path.write_text(json.dumps({"mcpServers": {"library": {"url": url}}}))
+        yield str(path)
+
 
 PRINTED: dict[str, tuple[list[str], str]] = {
     "resources": (
@@ -27,16 +40,16 @@ PRINTED: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", PRINTED)
-def test_what_is_printed(case: str, tmp_path: Path) -> None:
+def test_what_is_printed(case: str, library: str, tmp_path: Path) -> None:
     arguments, expected = PRINTED[case]
-    done = run_cli(*arguments, "--mcp", LIBRARY, home=tmp_path)
+    done = run_cli(*arguments, "--mcp", library, home=tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
 
 
-def test_json(tmp_path: Path) -> None:
-    listed = json.loads(run_cli("resources", "--mcp", LIBRARY, "--json", home=tmp_path).stdout)
+def test_json(library: str, tmp_path: Path) -> None:
+    listed = json.loads(run_cli("resources", "--mcp", library, "--json", home=tmp_path).stdout)
     assert [(each["server"], each["resource"].get("uri")) for each in listed["resources"]][:1] == [("library", "note://today")]
-    text = json.loads(run_cli("prompts", "summarize", "title=Emma", "--mcp", LIBRARY, "--json", home=tmp_path).stdout)
+    text = json.loads(run_cli("prompts", "summarize", "title=Emma", "--mcp", library, "--json", home=tmp_path).stdout)
     assert text["messages"][0]["content"]["text"] == "Summarize Emma, short."
 
 
@@ -50,9 +63,9 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_asked_wrongly_is_one_sentence(case: str, tmp_path: Path) -> None:
+def test_what_is_asked_wrongly_is_one_sentence(case: str, library: str, tmp_path: Path) -> None:
     arguments, code, message = WRONG[case]
-    done = run_cli(*arguments, "--mcp", LIBRARY, home=tmp_path)
+    done = run_cli(*arguments, "--mcp", library, home=tmp_path)
     assert done.returncode == code
     assert done.stdout == ""
     assert re.match(f"xmlcall: {message}", done.stderr), done.stderr

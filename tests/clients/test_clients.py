@@ -20,6 +20,7 @@ import httpx2
 import ollama
 import openai
 import pytest
+from profiles import covering
 from pydantic import BaseModel
 from servers.fake_ollama import FakeOllama, Step, done, line, part
 from servers.run_server import Stage, free_port, run_server
@@ -118,7 +119,12 @@ def nothing_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 async def no_tasks_left() -> AsyncIterator[None]:
     yield
-    await asyncio.sleep(0.01)  # event loops close the generators that SDKs leave open in tasks of their own
+    await asyncio.sleep(0)  # event loops close the generators that SDKs leave open in tasks of their own
+    for _ in range(100):
+        await asyncio.sleep(0)
+        if len(asyncio.all_tasks()) == 1:
+            break
+        await asyncio.sleep(0.005)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -284,20 +290,18 @@ async def _at_once(seconds: float) -> None:
     """Wait for nothing between two tries."""
 
 
-FAILURES: list[tuple[Exception, int, str]] = [
-    (BackendStatusError("the server refused: no", status_code=422), 422, "the server refused: no"),
-    (BackendProtocolError("expected JSON, got 'ü'"), 502, "expected JSON, got 'ü'"),
-    (UsageError("the request is wrong"), 400, "the request is wrong"),
-]
+FAILURES: dict[str, tuple[Exception, int]] = {
+    "the server refused: no": (BackendStatusError("the server refused: no", status_code=422), 422),
+    "expected JSON, got 'ü'": (BackendProtocolError("expected JSON, got 'ü'"), 502),
+    "the request is wrong": (UsageError("the request is wrong"), 400),
+}
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("error", "status", "words"), FAILURES, ids=lambda value: str(value)[:20])
-@pytest.mark.parametrize("name", SDKS)
-async def test_errors_of_the_model_server(
-    name: str, error: Exception, status: int, words: str, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.sweep
+@pytest.mark.parametrize(("name", "words", "stream"), covering(SDKS, FAILURES, [False, True]))
+async def test_errors_of_the_model_server(name: str, words: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "sleep", _at_once)
+    error, status = FAILURES[words]
     async with entered(SDKS[name](Watched(*[error] * TRIES), max_retries=0)) as client:
         ask = client.chat.completions if name.startswith("openai") else client.messages
         with pytest.raises((openai.APIStatusError, anthropic.APIStatusError), match=words) as raised:
@@ -392,10 +396,10 @@ async def test_a_model_that_did_not_open_is_tried_again(name: str) -> None:
     assert (backend.opened, backend.closed) == (3, 1)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("name", "stream"), covering(OWN, [False, True]))
 async def test_silence_beyond_the_clients_limit(name: str, stream: bool) -> None:
-    backend = Watched(["One", "two"], waits=True, opening=0.3)  # opening is not limited
+    backend = Watched(["One", "two"], waits=True, opening=0.2)  # opening is not limited
     library = httpx2 if "httpx2" in name else httpx
     async with entered(OWN[name](backend, timeout=0.15)) as client:
         with pytest.raises(library.ReadTimeout, match=r"nothing came from the model for 0\.15 s") as raised:
@@ -589,7 +593,16 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("code", "printed"), ENDINGS.values(), ids=ENDINGS)
+IN_ANY_PROFILE = "never closed"  # one is enough for `make test`: each is a process of its own
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        pytest.param(code, printed, id=name, marks=() if name == IN_ANY_PROFILE else pytest.mark.full)
+        for name, (code, printed) in ENDINGS.items()
+    ],
+)
 def test_the_end_of_a_program(code: str, printed: str) -> None:
     argv = [sys.executable, "-W", "error", "-c", SCRIPT + code]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
@@ -599,18 +612,20 @@ def test_the_end_of_a_program(code: str, printed: str) -> None:
 HEAVY = "{'httpx', 'httpx2', 'ollama', 'starlette', 'pydantic', 'openai', 'anthropic'} & sys.modules.keys()"
 
 
-@pytest.mark.parametrize(
-    ("statement", "loaded"),
-    [
-        ("import xmlcall.clients", set()),
-        ("import xmlcall.clients; xmlcall.clients.Transport", {"httpx", "httpx2", "starlette", "pydantic"}),
-        ("import xmlcall.clients.ollama", {"httpx", "httpx2", "starlette", "pydantic", "ollama"}),
-    ],
-)
-def test_what_an_import_loads(statement: str, loaded: set[str]) -> None:
-    argv = [sys.executable, "-c", f"import sys; {statement}; print(*({HEAVY}))"]
+# One after the other in one process: each may load what the one before it may.
+LOADED: dict[str, set[str]] = {
+    "import xmlcall.clients": set(),
+    "xmlcall.clients.Transport": {"httpx", "httpx2", "starlette", "pydantic"},
+    "import xmlcall.clients.ollama": {"httpx", "httpx2", "starlette", "pydantic", "ollama"},
+}
+
+
+def test_what_an_import_loads() -> None:
+    code = "".join(f"{statement}\nprint(*({HEAVY}))\n" for statement in LOADED)
+    argv = [sys.executable, "-c", f"import sys\n{code}"]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
-    assert set(ended.stdout.split()) <= loaded
+    found = [set(line.split()) for line in ended.stdout.splitlines()]
+    assert [line - may for line, may in zip(found, LOADED.values(), strict=True)] == [set()] * len(LOADED)
 
 
 # -- apps that fail -----------------------------------------------------------------------------------------------------
@@ -914,24 +929,22 @@ async def test_leaving_early_ends_ollamas_generation(make: Any, fake: FakeOllama
         assert await asyncio.to_thread(fake.left.wait, 5)
 
 
-REFUSALS: list[tuple[str, dict[str, Any], type[Exception], str]] = [
-    ("tiny", {"refusal": (400, "no such thing")}, ollama.ResponseError, "no such thing"),
-    ("tiny", {"refusal": (500, "it crashed")}, ollama.ResponseError, "it crashed"),
-    ("nobody", {}, ollama.ResponseError, "ollama pull nobody"),
-    ("tiny", {"steps": [part("a"), line({"error": "out of memory"})]}, ollama.ResponseError, "out of memory"),
-    ("", {}, UsageError, "expected the name of a model"),
-]
+REFUSALS: dict[str, tuple[str, dict[str, Any], type[Exception]]] = {
+    "no such thing": ("tiny", {"refusal": (400, "no such thing")}, ollama.ResponseError),
+    "it crashed": ("tiny", {"refusal": (500, "it crashed")}, ollama.ResponseError),
+    "ollama pull nobody": ("nobody", {}, ollama.ResponseError),
+    "out of memory": ("tiny", {"steps": [part("a"), line({"error": "out of memory"})]}, ollama.ResponseError),
+    "expected the name of a model": ("", {}, UsageError),
+}
 
 
-@both_ollamas
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("model", "state", "kind", "words"), REFUSALS, ids=[words for *_, words in REFUSALS])
-async def test_errors_of_ollama(
-    make: Any, stream: bool, model: str, state: dict[str, Any], kind: type[Exception], words: str, fake: FakeOllama, host: str
-) -> None:
+@pytest.mark.sweep
+@pytest.mark.parametrize(("words", "way", "stream"), covering(REFUSALS, OLLAMA, [False, True]))
+async def test_errors_of_ollama(words: str, way: str, stream: bool, fake: FakeOllama, host: str) -> None:
+    model, state, kind = REFUSALS[words]
     for name, value in state.items():
         setattr(fake, name, value)
-    async with entered(make(host)) as client:
+    async with entered(OLLAMA[way](host)) as client:
         with pytest.raises(kind, match=words):
             await chat(client, [HI], model=model, tools=[OLLAMA_TOOL], stream=stream)
 

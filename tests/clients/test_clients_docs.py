@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,10 +43,15 @@ def test_a_snippet_is_the_program(number: int) -> None:
     assert (asks[1] or "") == client.path
 
 
-@pytest.mark.parametrize("number", range(4), ids=PROGRAMS[:4])
-def test_a_snippet_runs(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
     with run_server(create_app(MultiplyingModel(), mode="xml"), lifespan="on") as url:
-        exec(compile(SNIPPETS[number].replace(ADDRESS, url), "clients.md", "exec"), {})
+        yield url
+
+
+@pytest.mark.parametrize("number", range(4), ids=PROGRAMS[:4])
+def test_a_snippet_runs(number: int, upstream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(SNIPPETS[number].replace(ADDRESS, upstream), "clients.md", "exec"), {})
     assert capsys.readouterr().out == f"{ANSWER}\n"
 
 
@@ -139,11 +144,11 @@ def test_a_program_that_hangs(made: Callable[[str], Client], monkeypatch: pytest
     assert set(found.values()) == {"not done after 0.2 s"}
 
 
-def test_a_real_server_is_started_and_stopped(made: Callable[[str], Client], tmp_path: Path) -> None:
+@pytest.mark.full
+def test_a_real_server_is_started_and_stopped(made: Callable[[str], Client], upstream: str, tmp_path: Path) -> None:
     asking = made((table.PROGRAMS / "openai_sdk.py").read_text())
-    with run_server(create_app(MultiplyingModel(), mode="xml"), lifespan="on") as upstream:
-        with run.served(f"{upstream}/v1") as url:
-            found = run.outcomes(replace(asking, path="/v1"), url)
+    with run.served(f"{upstream}/v1") as url:
+        found = run.outcomes(replace(asking, path="/v1"), url)
     assert set(found.values()) == {"ok"}
     assert "serving scripted" in (tmp_path / "serve.log").read_text()
 

@@ -3,6 +3,8 @@
 import pytest
 from conformance.run import PROGRAM, Outcome, plan, run
 
+pytestmark = pytest.mark.full  # each scenario starts a program of Node and one of ours
+
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="MCP's conformance suite is not installed; run: make conformance")
 @pytest.mark.parametrize(

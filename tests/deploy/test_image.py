@@ -131,6 +131,7 @@ def wait_until_healthy(proxy: Contained, port: int) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_the_build_leaves_xmlcall_compiled_and_no_tools(image: Path) -> None:
     packages = next((image / VENV[1:] / "lib").glob("python3.*/site-packages"))
@@ -143,12 +144,14 @@ def test_the_build_leaves_xmlcall_compiled_and_no_tools(image: Path) -> None:
     assert [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))] == []
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_the_folder_that_may_be_a_volume_is_the_users_alone(image: Path) -> None:
     found = (image / HOME[1:]).stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (USER, USER, 0o700)
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_it_answers_is_healthy_and_ends_with_nothing_that_it_may_write(image: Path, errors: Path) -> None:
     port = free_port()
@@ -171,6 +174,7 @@ def test_it_answers_is_healthy_and_ends_with_nothing_that_it_may_write(image: Pa
         assert "Traceback" not in proxy.errors
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_the_health_check_needs_no_key(image: Path, errors: Path) -> None:
     pytest.importorskip("xmlcall.proxy.settings", reason="this xmlcall wants a key for /health, too")
@@ -180,6 +184,7 @@ def test_the_health_check_needs_no_key(image: Path, errors: Path) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=SECONDS).status_code == 401
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_nothing_can_be_written_there(folder: str, image: Path, errors: Path) -> None:
@@ -189,6 +194,7 @@ def test_nothing_can_be_written_there(folder: str, image: Path, errors: Path) ->
         assert "Read-only file system" in touch.errors
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_without_a_key_it_does_not_start(image: Path, errors: Path) -> None:
     words = [*FINAL.command("ENTRYPOINT"), *FINAL.command("CMD"), "--model", "http://127.0.0.1:9/v1"]
@@ -197,6 +203,7 @@ def test_without_a_key_it_does_not_start(image: Path, errors: Path) -> None:
         assert "set XMLCALL_API_KEY" in proxy.errors
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_the_health_check_fails_where_nobody_listens(image: Path, errors: Path) -> None:
     with running(health_check(free_port()), FINAL, image, {}, errors) as check:
@@ -204,6 +211,7 @@ def test_the_health_check_fails_where_nobody_listens(image: Path, errors: Path) 
         assert "Connection refused" in check.errors
 
 
+@pytest.mark.full  # the build takes half a minute
 @pytest.mark.timeout(300)
 def test_the_health_check_asks_no_proxy_of_the_environment(image: Path, errors: Path) -> None:
     port = free_port()

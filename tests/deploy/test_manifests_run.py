@@ -12,12 +12,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from cli_harness import SECONDS, XMLCALL, environment, model_server, run_here
+from cli_harness import SECONDS, environment, lent_server, model_server, run_here
+from cli_process import Running, begin
 from deploy.contract import ALIVE, DEPLOY, METRICS, READY
 from deploy.manifests import containers_of, manifest, options_of
 from servers.fake_openai import FakeOpenAI
-from servers.run_server import free_port, run_server
+from servers.run_server import free_port
 from serving import CHAT, ENDLESS, TOOL, Serving
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 KEYS = {"api-key": "a-key-of-a-team", "metrics-key": "a-key-of-prometheus"}
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "tools": [TOOL]}
@@ -50,14 +53,16 @@ class Started:
 
     def __init__(self, argv: list[str], home: Path, env: dict[str, str] | None = None) -> None:
         self.url = f"http://127.0.0.1:{next(word for word in argv if word.startswith('--port=')).partition('=')[2]}"
-        words = [*XMLCALL, "serve", *argv]
-        self.process = subprocess.Popen(words, env=environment(home, env), cwd=home, stdout=subprocess.PIPE, text=True)
+        self._told = home / "stderr"
+        with self._told.open("w") as told:
+            streams = (subprocess.DEVNULL, subprocess.PIPE, told.fileno())
+            self.process = begin(["serve", *argv], streams, home=home, env=environment(home, env))
 
     def __enter__(self) -> "Started":
         assert self.process.stdout is not None
         if not self.process.stdout.readline():  # its address
             self.__exit__()
-            raise AssertionError(f"it ended with {self.process.returncode}; what it said is above")
+            raise AssertionError(f"it ended with {self.process.returncode}, and said: {self._told.read_text()}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +106,7 @@ def refuses(url: str) -> bool:
         return caller.connect_ex((str(parts.hostname), int(parts.port or 0))) != 0
 
 
-def wait_until(done: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+def wait_until(done: Callable[[], bool], process: Running) -> None:
     for _ in range(100):
         if done():
             return
@@ -112,7 +117,7 @@ def wait_until(done: Callable[[], bool], process: "subprocess.Popen[str]") -> No
 
 def test_a_stopped_proxy_takes_no_new_caller_while_it_ends_its_answers(tmp_path: Path) -> None:
     """So a pod waits before it is stopped (`preStop`): proxies of a cluster need some seconds to send it nobody any more."""
-    with run_server(FakeOpenAI(steps=ENDLESS).app) as model:
+    with lent_server(FakeOpenAI(steps=ENDLESS).app) as model:
         with Serving("--model", f"{model}/v1", "--mode", "xml", "--grace", "10", home=tmp_path) as proxy:
             body = {"model": "any", "stream": True, **ASKED}
             with httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS) as response:

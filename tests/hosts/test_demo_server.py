@@ -82,7 +82,7 @@ def test_wrong_use_of_the_command_line() -> None:
     assert "PORT" in done.stderr
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def router() -> AsyncIterator[Router]:
     servers = [StdioServer(name=name, command=sys.executable, args=args) for name, args in HOSTS.items()]
     async with Router([McpHost(server) for server in servers]) as router:
@@ -90,6 +90,7 @@ async def router() -> AsyncIterator[Router]:
         yield router
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -128,6 +129,7 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_both_servers_accept_the_same_arguments(router: Router) -> None:
     tools: dict[str, Tool] = {tool.name: tool for tool in await router.tools()}
     verdicts = {
@@ -145,6 +147,7 @@ async def test_both_servers_accept_the_same_arguments(router: Router) -> None:
     assert set(weather["required"]) == {"location", "temperature", "condition", "humidity"}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_every_parameter_is_described_for_a_small_model(router: Router) -> None:
     for tool in await router.tools():
         if tool.name.startswith("demo__"):

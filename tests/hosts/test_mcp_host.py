@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,17 @@ def text_of(result: ToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
-async def test_the_demo_server_over_each_transport(transport: str) -> None:
-    with demo_server(transport) as server:
+@pytest.fixture(scope="module")
+def over_sse() -> Iterator[HttpServer]:
+    """The demo server over the older HTTP+SSE, which some tests share."""
+    with demo_server("sse") as server:
+        assert isinstance(server, HttpServer)
+        yield server
+
+
+@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.full), "sse"])
+async def test_the_demo_server_over_each_transport(transport: str, over_sse: HttpServer) -> None:
+    with contextlib.nullcontext(over_sse) if transport == "sse" else demo_server(transport) as server:
         host: Host = McpHost(server)
         async with host:
             assert [tool.name for tool in await host.tools()] == ["calculator", "text_analyzer", "get_weather"]
@@ -50,6 +58,7 @@ async def test_the_demo_server_over_each_transport(transport: str) -> None:
             assert host.notices == ()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
 async def test_server_everything_over_each_transport(transport: str) -> None:
     with everything_server(transport) as server:
@@ -69,6 +78,7 @@ async def test_server_everything_over_each_transport(transport: str) -> None:
             assert set(structured.structured_content) == {"temperature", "conditions", "humidity"}
 
 
+@pytest.mark.full
 async def test_the_filesystem_server_and_its_filters(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     command, *args = node_server("filesystem", str(tmp_path))
@@ -82,6 +92,7 @@ async def test_the_filesystem_server_and_its_filters(tmp_path: Path) -> None:
         assert (await host.call("read_text_file", {"path": "/etc/passwd"})).is_error
 
 
+@pytest.mark.full
 async def test_calls_run_side_by_side() -> None:
     with everything_server("stdio") as server:
         async with McpHost(server) as host:
@@ -91,13 +102,14 @@ async def test_calls_run_side_by_side() -> None:
             assert asyncio.get_running_loop().time() - started < 1.5
 
 
-async def test_the_child_gets_a_bare_environment_and_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_child_gets_a_bare_environment_and_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MY_SECRET", "do not leak")
-    command, *args = node_server("everything", "stdio")
-    server = StdioServer(name="env", command=command, args=tuple(args), env={"GIVEN": "yes"})
-    async with McpHost(server) as host:
-        environment = text_of(await host.call("get-env", {}))
-    assert '"GIVEN": "yes"' in environment
+    program = "import os; print(sorted(os.environ.items()), file=open(os.environ['TO'], 'w'))"
+    server = StdioServer(name="env", command=sys.executable, args=("-I", "-c", program), env={"TO": str(tmp_path / "env")})
+    with pytest.raises(ToolHostUnavailable, match="ended before the MCP handshake"):
+        await McpHost(server).__aenter__()
+    environment = (tmp_path / "env").read_text()
+    assert f"('TO', '{tmp_path / 'env'}')" in environment
     assert "MY_SECRET" not in environment
 
 
@@ -119,7 +131,7 @@ async def test_a_change_is_heard_on_2025_by_push(tmp_path: Path) -> None:
         assert not host.changed.is_set()
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.full)])
 async def test_a_change_is_heard_on_2026_by_listening(transport: str) -> None:
     changing = str(SERVERS / "changing.py")
     with contextlib.ExitStack() as stack:
@@ -189,6 +201,7 @@ async def test_a_server_that_has_died_is_started_again_by_the_next_request(tmp_p
     assert len(files.pids()) == 2
 
 
+@pytest.mark.full
 async def test_an_http_server_that_vanishes_and_comes_back() -> None:
     port = str(free_port())
     with printed_url("-m", "xmlcall.hosts.demo_server", "--http", port) as (url, process):
@@ -266,13 +279,11 @@ async def test_the_older_http_sse_is_tried_where_the_first_post_is_refused(statu
     assert ("GET" in asked) is (status in (400, 404, 405))
 
 
-async def test_a_server_of_the_older_http_sse_needs_no_type() -> None:
-    with demo_server("sse") as server:
-        assert isinstance(server, HttpServer)
-        async with McpHost(replace(server, transport="either")) as host:
-            assert "calculator" in {tool.name for tool in await host.tools()}
-        with pytest.raises(ToolHostUnavailable, match='needs "type": "sse"'):
-            await McpHost(replace(server, transport="http")).__aenter__()
+async def test_a_server_of_the_older_http_sse_needs_no_type(over_sse: HttpServer) -> None:
+    async with McpHost(replace(over_sse, transport="either")) as host:
+        assert "calculator" in {tool.name for tool in await host.tools()}
+    with pytest.raises(ToolHostUnavailable, match='needs "type": "sse"'):
+        await McpHost(replace(over_sse, transport="http")).__aenter__()
 
 
 async def test_a_header_that_cannot_be_sent_does_not_show() -> None:
@@ -332,7 +343,7 @@ async def test_leaving_an_http_session_has_a_limit(monkeypatch: pytest.MonkeyPat
         assert time.monotonic() - left < 3
 
 
-async def test_a_large_result_arrives_over_http_and_ends_the_older_sse() -> None:
+async def test_a_large_result_arrives_over_http_and_ends_the_older_sse(over_sse: HttpServer) -> None:
     text = "x " * 700_000  # past the SDK's 1 MiB for one event
     event = "event: message\r\ndata: "
 
@@ -346,11 +357,10 @@ async def test_a_large_result_arrives_over_http_and_ends_the_older_sse() -> None
 
     async with raw_http(handler) as url, McpHost(HttpServer(name="web", url=url)) as host:
         assert text_of(await host.call("any", {})) == text
-    with demo_server("sse") as server:
-        async with McpHost(server) as host:
-            with pytest.raises(ToolHostUnavailable, match="exceeded the 1048576 byte limit"):
-                await host.call("get_weather", {"location": text})
-            assert not (await host.call("text_analyzer", {"text": "a"})).is_error  # connected again
+    async with McpHost(over_sse) as host:
+        with pytest.raises(ToolHostUnavailable, match="exceeded the 1048576 byte limit"):
+            await host.call("get_weather", {"location": text})
+        assert not (await host.call("text_analyzer", {"text": "a"})).is_error  # connected again
 
 
 async def test_a_host_that_is_not_open_says_so() -> None:

@@ -15,6 +15,7 @@ from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
 from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.mcp import restarts
 from xmlcall.hosts.mcp.filter import ORIGINAL, Filter
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.types.calls import OtherContent, TextContent
@@ -50,11 +51,11 @@ async def listed(mode: str, files: ProcessFiles, **fields: Any) -> tuple[list[st
 @pytest.mark.parametrize(
     ("mode", "timeout", "kind", "parts"),
     [
-        ("garbage", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s", "not MCP", "'Starting up'"]),
+        ("garbage", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s", "not MCP", "'Starting up'"]),
         ("exit", 30, ToolHostUnavailable, ["ended before the MCP handshake", "Traceback: no API key | set API_KEY"]),
-        ("hang", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
-        ("stubborn", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
-        ("family", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s"]),
+        pytest.param("hang", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"], marks=pytest.mark.full),
+        ("stubborn", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"]),
+        pytest.param("family", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"], marks=pytest.mark.full),
         ("refuses", 30, ToolHostProtocolError, ["the handshake was refused", "not today"]),
         ("strange_version", 30, ToolHostProtocolError, ["outside the protocol", "1999-01-01"]),
     ],
@@ -186,7 +187,8 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_the_server_is_told(files:
     assert len(files.pids()) == 1
 
 
-async def test_a_server_that_dies_in_a_call(files: ProcessFiles) -> None:
+async def test_a_server_that_dies_in_a_call(files: ProcessFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.05, 15.0))
     async with McpHost(server("die_in_call", files)) as host:
         for _ in range(2):
             with pytest.raises(ToolHostUnavailable) as caught:
@@ -265,6 +267,7 @@ async def test_text_that_is_not_mcp_between_two_messages_does_no_harm(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.full
 def test_nothing_is_printed_where_no_logging_is_set_up(files: ProcessFiles) -> None:
     script = f"""
 import asyncio

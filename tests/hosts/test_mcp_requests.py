@@ -7,9 +7,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from profiles import covering
 from servers.started import everything_server, printed_url, until
 
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
@@ -29,7 +31,8 @@ from xmlcall.hosts.mcp.requests import (
 from xmlcall.types.calls import TextContent, ToolResult
 
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
-WAYS = [("stdio", "2025"), ("stdio", "2026"), ("http", "2025"), ("http", "2026")]
+WAYS = covering(("stdio", "http"), ("2025", "2026"))
+OVER_HTTP = [("http", "2025"), ("http", "2026")]
 
 NAME = {"type": "string", "minLength": 2}
 FORM = {"type": "object", "properties": {"name": NAME, "city": {"type": "string", "default": "Oslo"}}, "required": ["name"]}
@@ -83,6 +86,7 @@ async def answer_to(host: McpHost, request: dict[str, Any], **more: Any) -> Any:
     return json.loads(text_of(await host.call("ask", {"request": request, **more})))
 
 
+@pytest.mark.sweep
 async def test_a_form_an_address_a_completion_and_folders(server: tuple[ServerConfig, Path, str]) -> None:
     asked: list[Any] = []
 
@@ -111,6 +115,7 @@ async def test_a_form_an_address_a_completion_and_folders(server: tuple[ServerCo
     assert (sampled.max_tokens, sampled.stop) == (MAX_SAMPLE_TOKENS, (".",))
 
 
+@pytest.mark.full
 async def test_server_everything_asks_for_all_that_it_knows() -> None:
     kinds: set[str] = set()
 
@@ -273,17 +278,18 @@ async def test_a_server_that_asks_outside_of_a_call_is_refused(tmp_path: Path) -
 
 async def test_time_does_not_pass_while_somebody_is_asked(remote: ServerConfig) -> None:
     async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.7)
         return ElicitAnswer(action="decline")
 
     async with McpHost(remote, features=ClientFeatures(elicit=elicit)) as host:
-        result = await host.call("ask", {"request": ASK_FORM}, timeout=0.7)
+        result = await host.call("ask", {"request": ASK_FORM}, timeout=0.6)
     assert json.loads(text_of(result)) == {"action": "decline"}
 
 
 # -- how long a call may take ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_stopped_call_and_one_out_of_time_are_cancelled_at_the_server(server: tuple[ServerConfig, Path, str]) -> None:
     config, record, _ = server
     async with McpHost(config) as host:
@@ -298,26 +304,32 @@ async def test_a_stopped_call_and_one_out_of_time_are_cancelled_at_the_server(se
         await until(lambda: record.read_text().count("cancelled") == 2, "the second cancellation")
 
 
+@pytest.mark.parametrize("remote", [pytest.param("2025", marks=pytest.mark.full), "2026"], indirect=True)
 async def test_progress_extends_the_limit_but_not_for_ever(remote: ServerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     async with McpHost(remote) as host:
-        assert text_of(await host.call("work", {"steps": 6, "seconds": 0.2}, timeout=0.8)) == "done"
+        assert text_of(await host.call("work", {"steps": 6, "seconds": 0.15}, timeout=0.8)) == "done"
         monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 2.0)
-        with pytest.raises(ToolHostUnavailable, match=r"no answer within 1 s"):
-            await host.call("work", {"steps": 60, "seconds": 0.2}, timeout=0.5)
+        with pytest.raises(ToolHostUnavailable, match=r"no answer within 0\.8 s"):
+            await host.call("work", {"steps": 60, "seconds": 0.1}, timeout=0.4)
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("server", WAYS[2:], indirect=True, ids="-".join)
-async def test_log_messages_arrive_from_the_wanted_level_on(server: tuple[ServerConfig, Path, str]) -> None:
+@pytest.mark.parametrize("server", OVER_HTTP, indirect=True, ids="-".join)
+async def test_log_messages_arrive_from_the_wanted_level_on(
+    server: tuple[ServerConfig, Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many in a second, by a clock of the test."""
     config, record, era = server
+    now = [1.0]
+    monkeypatch.setattr("xmlcall.hosts.mcp.callbacks.time", SimpleNamespace(monotonic=lambda: now[0]))
     heard: list[LogMessage] = []
     async with McpHost(config, features=ClientFeatures(log=heard.append, log_level="warning")) as host:
         await host.call("log", {"level": "warning", "text": "hot\x1b[31m"})
         await host.call("log", {"level": "error", "text": "many", "times": 3 * MAX_LOGGED})
         assert 1 < len(heard) <= 2 * MAX_LOGGED + 1
-        await asyncio.sleep(1.1)
+        now[0] = 2.0
         await host.call("log", {"level": "error", "text": "last"})
         await until(lambda: heard[-1].data == "last", "the last message")
     assert heard[0] == LogMessage(server="asking", level="warning", logger="core", data="hot\x1b[31m")
@@ -344,7 +356,7 @@ async def test_an_address_is_visited_and_the_call_made_again(mode: str, action: 
 
     async def elicit(request: FormRequest | UrlRequest) -> ElicitAnswer:
         requests.append(request)
-        await asyncio.sleep(0.5)  # longer than the limit of the call, which rests
+        await asyncio.sleep(0.35)  # longer than the limit of the call, which rests
         return ElicitAnswer(action=action)
 
     server = StdioServer(name="bank", command=sys.executable, args=(str(Path(ASKING).with_name("hostile.py")), mode))
@@ -458,6 +470,7 @@ async def test_a_task_is_cancelled_when_time_is_up_but_not_when_nobody_waits_for
         assert received(tmp_path).count('"tasks/cancel"') == 1
 
 
+@pytest.mark.full
 async def test_the_task_of_server_everything_asks_and_ends() -> None:
     asked: list[Any] = []
     told: list[str] = []

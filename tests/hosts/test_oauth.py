@@ -102,7 +102,7 @@ async def test_a_person_signs_in_once(server: HttpServer, grants: Grants) -> Non
     assert set(grants.events) == {"401"}  # no client is registered for nothing
 
 
-@pytest.mark.parametrize("seconds", [1, 3600], ids=["as it was told", "before that"])
+@pytest.mark.parametrize("seconds", [pytest.param(1, marks=pytest.mark.full), 3600], ids=["as it was told", "before that"])
 async def test_a_token_that_expires_is_refreshed_also_by_a_later_run(server: HttpServer, grants: Grants, seconds: int) -> None:
     person = Person()
     grants.seconds = seconds

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from servers.started import DEMO, ProcessFiles, is_alive, until
+from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.errors import ToolHostUnavailable, UsageError
 from xmlcall.hosts import member
 from xmlcall.hosts.base import Host, OnProgress
 from xmlcall.hosts.config import StdioServer
+from xmlcall.hosts.local import LocalHost
+from xmlcall.hosts.mcp import restarts
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
 from xmlcall.types.calls import TextContent, Tool, ToolResult
@@ -219,6 +221,11 @@ def hostile(name: str, mode: str, files: ProcessFiles, **env: str) -> Host:
     return McpHost(StdioServer(name=name, command=sys.executable, args=("-I", SCRIPT, mode), env={**files.env, **env}))
 
 
+def calculator(a: float, b: float) -> float:
+    """Add."""
+    return a + b
+
+
 async def test_all_processes_are_gone_when_the_block_ends(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path)
     async with Router([hostile("a", "good", files), hostile("b", "good", files)]) as router:
@@ -233,8 +240,8 @@ async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_c
     monkeypatch.setattr(member, "PAUSES", (0.2,))
     files, allowed = ProcessFiles(tmp_path), tmp_path / "allowed"
     late = hostile("late", "when_allowed", files, ALLOWED=str(allowed))
-    hosts = [McpHost(DEMO), hostile("exit", "exit", files), hostile("hang", "hang", files), late]
-    async with Router(hosts, patience=1.0) as router:
+    hosts = [LocalHost([calculator]), hostile("exit", "exit", files), hostile("hang", "hang", files), late]
+    async with Router(hosts, patience=0.6) as router:
         assert "calculator" in [tool.name for tool in await router.tools()]
         notices = dict(notice.split(": ", 1) for notice in router.news())
         assert notices["hang"].startswith("still starting")
@@ -247,9 +254,10 @@ async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_c
     assert [pid for pid in files.pids() if is_alive(pid)] == []
 
 
-async def test_a_server_that_dies_is_left_out_with_a_notice(tmp_path: Path) -> None:
+async def test_a_server_that_dies_is_left_out_with_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.05, 15.0))
     files = ProcessFiles(tmp_path)
-    async with Router([McpHost(DEMO), hostile("once", "once", files)]) as router:
+    async with Router([LocalHost([calculator]), hostile("once", "once", files)]) as router:
         assert "echo" in [tool.name for tool in await router.tools()]
         with pytest.raises(ToolHostUnavailable, match="once: the connection ended while running 'echo'"):
             await router.call("echo", {})

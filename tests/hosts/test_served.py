@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,16 @@ def library(transport: str) -> Iterator[ServerConfig]:
         yield HttpServer(name="library", url=url)
 
 
+@pytest.fixture(scope="module")
+def over_http() -> Iterator[ServerConfig]:
+    """A server that tests share which change nothing in it."""
+    with library("http") as server:
+        yield server
+
+
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_resources_and_prompts_of_2026(transport: str) -> None:
-    with library(transport) as server:
+async def test_resources_and_prompts_of_2026(transport: str, over_http: ServerConfig) -> None:
+    with nullcontext(over_http) if transport == "http" else library(transport) as server:
         async with McpHost(server) as host:
             served = host.served
             assert served.has_resources
@@ -64,6 +71,7 @@ async def test_resources_and_prompts_of_2026(transport: str) -> None:
             assert await served.complete(book, "title", "U") == Completion(values=("Ulysses",))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_resources_and_prompts_of_2025(transport: str) -> None:
     with everything_server(transport) as server:
@@ -84,13 +92,12 @@ async def test_resources_and_prompts_of_2025(transport: str) -> None:
             assert "Alice" in (await served.complete(completable, "name", "A", {"department": "Engineering"})).values
 
 
-async def test_a_prompt_that_cannot_be_filled_in_is_one_sentence() -> None:
-    with library("stdio") as server:
-        async with McpHost(server) as host:
-            with pytest.raises(ToolHostProtocolError, match=r"^library: .*filling in 'nothing'"):
-                await host.served.get_prompt("nothing")
-            with pytest.raises(ToolHostProtocolError, match=r"^library: .*reading 'note://none'"):
-                await host.served.read_resource("note://none")
+async def test_a_prompt_that_cannot_be_filled_in_is_one_sentence(over_http: ServerConfig) -> None:
+    async with McpHost(over_http) as host:
+        with pytest.raises(ToolHostProtocolError, match=r"^library: .*filling in 'nothing'"):
+            await host.served.get_prompt("nothing")
+        with pytest.raises(ToolHostProtocolError, match=r"^library: .*reading 'note://none'"):
+            await host.served.read_resource("note://none")
 
 
 async def test_a_change_is_told_in_2026() -> None:
@@ -223,12 +230,11 @@ async def test_a_long_resource_is_cut_and_says_so() -> None:
         assert "2000100 characters came" in str(note)
 
 
-async def test_the_router_knows_who_has_what() -> None:
-    with library("stdio") as server:
-        hosts: list[Host] = [McpHost(DEMO), McpHost(server), LocalHost([])]
-        assert [isinstance(host, ServingHost) for host in hosts] == [True, True, False]
-        async with Router(hosts, patience=None) as router:
-            assert list(router.having("prompts")) == ["demo", "library"]  # a server of the SDK says so also where it has none
-            assert [(name, prompt.name) for name, prompt in (await router.prompts()).items] == [("library", "summarize")]
-            names = [(name, template.name) for name, template in (await router.resource_templates()).items]
-            assert names == [("library", "chapter")]
+async def test_the_router_knows_who_has_what(over_http: ServerConfig) -> None:
+    hosts: list[Host] = [McpHost(DEMO), McpHost(over_http), LocalHost([])]
+    assert [isinstance(host, ServingHost) for host in hosts] == [True, True, False]
+    async with Router(hosts, patience=None) as router:
+        assert list(router.having("prompts")) == ["demo", "library"]  # a server of the SDK says so also where it has none
+        assert [(name, prompt.name) for name, prompt in (await router.prompts()).items] == [("library", "summarize")]
+        names = [(name, template.name) for name, template in (await router.resource_templates()).items]
+        assert names == [("library", "chapter")]

@@ -16,6 +16,7 @@ def test_every_example_is_run() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {f"{engine}_parser.py" for engine in NEWEST}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("engine", NEWEST)
 def test_an_example(engine: str) -> None:

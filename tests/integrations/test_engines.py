@@ -21,6 +21,8 @@ from profiles import examples
 
 from xmlcall.integrations.reading import read_whole
 
+pytestmark = pytest.mark.full
+
 ENGINES = Path(__file__).parents[1] / "engines"
 
 

@@ -17,7 +17,11 @@ from proxy_harness import ADD, add, block
 from servers.fake_openai import CUT
 from servers.run_server import run_server
 
-pytestmark = [pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"), pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"),
+    pytest.mark.timeout(180),
+]
 
 HANDLER = "xmlcall.integrations.litellm.handler"
 NOWHERE = "http://127.0.0.1:9"

@@ -21,7 +21,11 @@ from servers.fake_openai import CUT
 from servers.run_server import run_server
 from servers.started import printed_url
 
-pytestmark = [pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"),
+    pytest.mark.timeout(120),
+]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "litellm"
 

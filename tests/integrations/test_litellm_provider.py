@@ -19,7 +19,11 @@ from proxy_harness import ADD, add, block
 from servers.fake_openai import CUT
 from servers.run_server import run_server
 
-pytestmark = [pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(bool(installed()), reason=installed() or "LiteLLM is there"),
+    pytest.mark.timeout(120),
+]
 
 NOWHERE = "http://127.0.0.1:9"
 XML = {"mode": "xml"}

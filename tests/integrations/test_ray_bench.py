@@ -5,7 +5,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'xmlcall[ray]'"),
     pytest.mark.timeout(180),
 ]
@@ -262,19 +262,3 @@ def test_without_an_address_ray_is_started_here(tmp_path: Path) -> None:
     code, out, errors = done(xmlcall("rescore", run, "--on", "ray", "--workers", "1", home=tmp_path))
     assert (code, errors) == (0, "")
     assert "replies judged again" in out
-
-
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
-    server = ["run", "--model", "http://127.0.0.1:9/v1", "--server", "http://127.0.0.1:9/v1", "--out", tmp_path / "run"]
-    code, _, errors = done(xmlcall(*server, home=tmp_path))
-    assert (code, "--on ray" in errors) == (2, True)
-    code, _, errors = done(xmlcall("run", "--model", "oracle", "--on", "ray", "--out", tmp_path / "run", home=tmp_path))
-    assert (code, "stand-in" in errors) == (2, True)
-    assert not (tmp_path / "run").exists()
-
-
-def test_without_ray_the_way_to_it_is_told(tmp_path: Path) -> None:
-    (tmp_path / "ray.py").write_text("raise ImportError('not here')\n")
-    words = ["rescore", RUNS / "talk-final-1.5b", "--on", "ray"]
-    code, _, errors = done(xmlcall(*words, home=tmp_path, PYTHONPATH=str(tmp_path)))
-    assert (code, "pip install 'xmlcall[ray]'" in errors) == (2, True)

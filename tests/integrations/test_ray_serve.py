@@ -19,6 +19,7 @@ from scripted_upstream import WORD, Script, Target, question, upstream
 from xmlcall.errors import UsageError
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'xmlcall[ray]'"),
     pytest.mark.timeout(120),
 ]

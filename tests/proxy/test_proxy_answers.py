@@ -11,6 +11,7 @@ from proxy_harness import ADD, ECHO, add, ask, ask_engine, block, body, events_o
 
 import xmlcall
 from xmlcall import LocalHost
+from xmlcall.backends import retrying
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError, BackendUnavailable
@@ -554,7 +555,10 @@ async def test_nothing_runs_that_was_not_allowed() -> None:
 # -- failures of the model server --------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_was_not_there_is_asked_again() -> None:
+async def test_a_server_that_was_not_there_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(seconds: float) -> None: ...
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
     backend = ScriptedBackend([BackendUnavailable("gone"), BackendStatusError("loading", status_code=503), "Hello."])
     assert (await ask(backend, body())).text == "Hello."
 

@@ -69,6 +69,7 @@ def check(calls: list[tuple[str, str, dict[str, Any]]]) -> None:
         assert json.dumps(json.loads(text), sort_keys=True) == json.dumps(arguments, sort_keys=True)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES)
 def test_the_corpus_cut_in_every_way(case: dict[str, Any]) -> None:
     tools, options = TOOLS[case["tools"]], {"reasoning_open": case.get("reasoning_open", False)}

@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import itertools
 import json
 import logging
 import re
@@ -17,6 +16,7 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from profiles import covering, examples, is_deep
 from proxy_harness import block
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
@@ -175,13 +175,15 @@ async def ask(client: httpx.AsyncClient, path: str, content: bytes) -> httpx.Res
 READ = [*(question.path for question in QUESTIONS), "/v1/messages/count_tokens"]
 PATHS = [*READ, *(question.path for question in RELAYED), "/api/show"]
 BODIES = cases("bodies")
+LARGE = 500_000  # bytes of a body whose reading takes long, in each format by the same function
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", BODIES)
 async def test_bodies(name: str, client: httpx.AsyncClient) -> None:
     case = BODIES[name]
     content = case["latin"].encode("latin-1") if "latin" in case else grown(case["body"]).encode()
-    for path in PATHS:
+    for path in PATHS if is_deep() or len(content) < LARGE else READ[:1]:
         response = await ask(client, path, content)
         assert path not in READ or response.status_code == case["status"], path
 
@@ -247,18 +249,18 @@ async def converse(client: httpx.AsyncClient, path: str, **part: Any) -> None:
         await ask(client, path, json.dumps(body | {"stream": stream}).encode())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", CONVERSATIONS)
 async def test_texts(path: str, client: httpx.AsyncClient) -> None:
-    for text in parts("texts"):
-        for part in ("text", "about", "result", "model"):
-            await converse(client, path, **{part: text})
-        await converse(client, path, given={"a": text, text: [text]})
+    for text, part in covering(parts("texts"), ("text", "about", "result", "model", "given")):
+        await converse(client, path, **{part: {"a": text, text: [text]} if part == "given" else text})
 
 
-@pytest.mark.parametrize("path", CONVERSATIONS)
-async def test_names(path: str, client: httpx.AsyncClient) -> None:
-    for name in parts("names"):
-        await converse(client, path, name=name, given={name: name})
+@pytest.mark.sweep
+@pytest.mark.parametrize(("number", "path"), covering(range(len(PARTS["names"])), CONVERSATIONS))
+async def test_names(number: int, path: str, client: httpx.AsyncClient) -> None:
+    name = parts("names")[number]
+    await converse(client, path, name=name, given={name: name})
 
 
 def exploding(schema: str, levels: int = 40) -> Any:
@@ -268,10 +270,10 @@ def exploding(schema: str, levels: int = 40) -> Any:
     return {"type": "object", "properties": properties, "$defs": definitions | {f"d{levels}": {"type": "string"}}}
 
 
-@pytest.mark.parametrize("number", range(len(PARTS["schemas"])))
-async def test_schemas(number: int, client: httpx.AsyncClient) -> None:
-    for path in CONVERSATIONS:
-        await converse(client, path, schema=parts("schemas")[number])
+@pytest.mark.sweep
+@pytest.mark.parametrize(("number", "path"), covering(range(len(PARTS["schemas"])), CONVERSATIONS))
+async def test_schemas(number: int, path: str, client: httpx.AsyncClient) -> None:
+    await converse(client, path, schema=parts("schemas")[number])
 
 
 @pytest.mark.parametrize("bomb", PARTS["bombs"])
@@ -280,14 +282,14 @@ async def test_schemas_that_grow(bomb: str, client: httpx.AsyncClient) -> None:
         await converse(client, path, schema=exploding(bomb))
 
 
-@pytest.mark.parametrize("path", CONVERSATIONS)
-async def test_too_many_tools(path: str, client: httpx.AsyncClient) -> None:
+@pytest.mark.sweep
+@pytest.mark.parametrize(("path", "count"), covering(CONVERSATIONS, (1000, 1001)))
+async def test_too_many_tools(path: str, count: int, client: httpx.AsyncClient) -> None:
     body = CONVERSATIONS[path]("Hi") | {"model": "m"}
     [tool] = body["tools"]
-    named = [json.dumps(tool).replace('"f"', f'"f{number}"') for number in range(1001)]
-    for count, status in ((1000, 200), (1001, 400)):
-        response = await ask(client, path, json.dumps(body | {"tools": [json.loads(each) for each in named[:count]]}).encode())
-        assert response.status_code == status
+    tools = [json.loads(json.dumps(tool).replace('"f"', f'"f{number}"')) for number in range(count)]
+    response = await ask(client, path, json.dumps(body | {"tools": tools}).encode())
+    assert response.status_code == (200 if count == 1000 else 400)
 
 
 @pytest.mark.parametrize("path", CONVERSATIONS)
@@ -388,13 +390,14 @@ def with_value(data: Any, place: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", MORE)
 @pytest.mark.parametrize("strict", [True, False])
 async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pytest.LogCaptureFixture) -> None:
     body, statuses = whole_body(path), set()
     failed = 502 if strict else 400  # this model does not call as it is told to
     async with client_of(strict=strict) as client:
-        for place, value in itertools.product(places(body), parts("values")):
+        for place, value in covering(places(body), parts("values")):
             changed = with_value(body, place, value) | {"stream": False}
             statuses.add((await client.post(path, content=json.dumps(changed).encode())).status_code)
     assert {200, 400} <= statuses <= {200, 400, failed}
@@ -411,6 +414,7 @@ MODES = schemathesis.GenerationMode
 GENERATED = [(operation, mode) for operation in OPERATIONS for mode in MODES if operation.body or mode is MODES.POSITIVE]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("operation", "mode"), GENERATED, ids=[f"{operation.label} {mode.value}" for operation, mode in GENERATED]
 )
@@ -419,7 +423,7 @@ def test_what_the_description_allows_and_what_not(operation: Any, mode: Any, url
     base = strict_url if mode is MODES.NEGATIVE else url
     strategy = operation.as_strategy(generation_mode=mode)
 
-    @settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(12), derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(case=strategy)
     def run(case: Any) -> None:
         response = case.call(base_url=base)
@@ -494,16 +498,16 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_bodies_without_end(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.1)
     head, drop = ENDLESS[name]
     with connected(url) as connection:
         connection.sendall(head)
-        for _ in range(40):
+        for _ in range(15):
             connection.sendall(drop)
             time.sleep(0.01)
         status, _, content = read_answer(connection)
     assert status == 408
-    assert "0.3 s" in error_of("anthropic", content)
+    assert "0.1 s" in error_of("anthropic", content)
 
 
 def test_a_slow_body_holds_up_nobody(url: str) -> None:

@@ -100,6 +100,7 @@ def proxies() -> Iterator[dict[str, str]]:
         yield {
             "openai": proxy(create_app(f"{openai}/v1", mode="xml")),
             "native": proxy(create_app(f"{openai}/v1", mode="native")),
+            "strict": proxy(create_app(f"{openai}/v1", mode="xml", strict=True)),
             "own": proxy(create_app(f"{openai}/v1", [LocalHost([double], name="own")], mode="xml", allowed=["*"])),
             "ollama": proxy(create_app(OllamaBackend("tiny", host=ollama), mode="xml")),
             "llama": proxy(create_app(f"{llama}/v1", mode="auto")),
@@ -109,7 +110,7 @@ def proxies() -> Iterator[dict[str, str]]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
     monkeypatch.setattr(retrying, "sleep", sleep)
 
@@ -219,12 +220,11 @@ def test_several_answers_are_refused_in_our_words(
     assert (alone.status_code, alone.json()["error"]["message"]) == (status, said)
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_several_answers_with_calls_are_refused(strict: bool) -> None:
+@pytest.mark.parametrize("proxy", ["openai", "strict"])
+def test_several_answers_with_calls_are_refused(proxy: str, proxies: dict[str, str]) -> None:
     fake = FakeOpenAI()
-    with run_server(fake.app) as upstream:
-        with run_server(create_app(f"{upstream}/v1", mode="xml", strict=strict), lifespan="on") as url:
-            response = HTTP.post(url + CHAT, json={"model": "tiny", "messages": messages(), "tools": [ADD], "n": 2})
+    play(OPENAI, fake)
+    response = HTTP.post(proxies[proxy] + CHAT, json={"model": "tiny", "messages": messages(), "tools": [ADD], "n": 2})
     assert (response.status_code, error_of(CHAT, response)[2]) == (400, "n: expected 1, got 2: ask once for each answer")
     assert not fake.bodies
 
@@ -706,7 +706,7 @@ class Endless:
             yield 0.0  # the server has to hear that the proxy has left
 
 
-@pytest.mark.parametrize(("path", "tools"), [(CHAT, False), (CHAT, True), (MESSAGES, True)])
+@pytest.mark.parametrize(("path", "tools"), [(CHAT, False), (CHAT, True), pytest.param(MESSAGES, True, marks=pytest.mark.full)])
 def test_a_slow_reader_slows_the_model_server(path: str, tools: bool, proxies: dict[str, str]) -> None:
     steps: Any = Endless()
     fake = FakeOpenAI(steps=steps)
@@ -714,14 +714,12 @@ def test_a_slow_reader_slows_the_model_server(path: str, tools: bool, proxies: d
     with asked(proxies["openai"] + path, asking(path, stream=True, tools=tools)) as connection:
         taken = wait_until_still(lambda: steps.taken)
         assert 0 < taken < 1000, "64 MB are more than all buffers hold"
-        received = 0
-        while received < 2 * taken * 65_000:  # whoever reads on gets more
-            received += len(connection.recv(1 << 20))
-        assert steps.taken > taken
+        while steps.taken < taken + 20:  # whoever reads on gets more
+            assert connection.recv(1 << 20)
     assert fake.left.wait(LEAVE_SECONDS)
 
 
-def wait_until_still(count: Callable[[], int], seconds: float = 0.5) -> int:
+def wait_until_still(count: Callable[[], int], seconds: float = 0.3) -> int:
     """Wait until a number has begun to grow and then stopped for a while."""
     deadline, last, since = time.monotonic() + SECONDS, 0, time.monotonic()
     while not last or time.monotonic() - since < seconds:
@@ -735,24 +733,40 @@ def wait_until_still(count: Callable[[], int], seconds: float = 0.5) -> int:
 PINGS = {CHAT: b"\n: the model", RESPONSES: b"\n: the model", MESSAGES: b"event: ping\n", OLLAMA_CHAT: b""}
 
 
+class Silence:
+    """Steps of a model that says nothing until the head of its answer has come, and for a while after that."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self.head_has_come = seconds, threading.Event()
+
+    def __iter__(self) -> Iterator[Step]:
+        while not self.head_has_come.is_set():
+            yield 0.01
+        yield self._seconds
+        yield from fake_openai.reply("Hello")
+        yield 0.1
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_silent_model_is_waited_for(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.1)
-    monkeypatch.setattr(pings, "PING_SECONDS", 0.2)
-    play(OPENAI, FakeOpenAI(steps=[1.8, *fake_openai.reply("Hello"), 0.5]))
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(pings, "PING_SECONDS", 0.1)
+    silence: Any = Silence(0.45)
+    play(OPENAI, FakeOpenAI(steps=silence))
     begun = time.monotonic()
     with HTTP.stream("POST", proxies["openai"] + path, json=asking(path, stream=True)) as response:
-        assert time.monotonic() - begun < 1.7, "the head comes before the model has said anything"
+        silence.head_has_come.set()
         content = b"".join(response.iter_bytes())
-    assert 2 <= content.count(PINGS[path]) <= 14 if PINGS[path] else b"\n\n" not in content
+    most = 1 + (time.monotonic() - begun) / 0.1
+    assert 2 <= content.count(PINGS[path]) <= most if PINGS[path] else b"\n\n" not in content
     assert text_of(path, content) == "Hello"
     assert [finish for finish in FINISHES[path] if finish in content.decode()]
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_an_error_after_the_beginning_is_an_event(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.1)
-    play(OPENAI, FakeOpenAI(steps=[0.2, CUT]))
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.02)
+    play(OPENAI, FakeOpenAI(steps=[0.05, CUT]))
     response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=True))
     assert response.status_code == 200
     assert "broke off" in failure_of(path, response.content)

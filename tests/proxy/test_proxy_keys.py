@@ -50,19 +50,23 @@ key_file = "{carol}"
 models = ["large:7b"]
 tokens_per_minute = 4000
 """
+# Keys that one test each uses up, so that all of them share one proxy.
+LIMITED = dict.fromkeys(["once-1", "once-2", "once-3", "once-4"], "requests_per_minute = 1")
+LIMITED |= {"relayed": "requests_per_minute = 20", "answered": "requests_per_minute = 20", "tokens": "tokens_per_minute = 4000"}
+SETTINGS += "".join(f'\n[[key]]\nname = "{name}"\nkey = "{name}-key-31c0"\n{limit}\n' for name, limit in LIMITED.items())
 
 
 class Proxy:
     """A proxy with two models behind it."""
 
-    def __init__(self, url: str, fakes: dict[str, FakeOpenAI]) -> None:
-        self.url, self.fakes = url, fakes
+    def __init__(self, url: str, fakes: dict[str, FakeOpenAI], http: httpx.Client) -> None:
+        self.url, self.fakes, self._http = url, fakes, http
 
     def get(self, path: str, key: str = ALICE, **params: str) -> httpx.Response:
-        return httpx.get(self.url + path, headers={"x-api-key": key}, params=params, timeout=20)
+        return self._http.get(self.url + path, headers={"x-api-key": key}, params=params)
 
     def post(self, path: str, key: str = ALICE, **body: Any) -> httpx.Response:
-        return httpx.post(self.url + path, headers={"authorization": f"Bearer {key}"}, json=body, timeout=20)
+        return self._http.post(self.url + path, headers={"authorization": f"Bearer {key}"}, json=body)
 
     def ask(self, model: str | None, key: str = ALICE, **more: Any) -> httpx.Response:
         named = {} if model is None else {"model": model}
@@ -79,8 +83,8 @@ def proxy_of(folder: Path, settings: str = SETTINGS) -> Iterator[Proxy]:
     with run_server(fakes["small"].app) as small, run_server(fakes["large"].app) as large:
         names = {"small": small, "large": large, "alice": ALICE, "bob": BOB, "carol": folder / "carol"}
         (folder / "xmlcall.toml").write_text(settings.format(**names))
-        with run_server(configured_app(folder / "xmlcall.toml"), lifespan="on") as url:
-            yield Proxy(url, fakes)
+        with run_server(configured_app(folder / "xmlcall.toml"), lifespan="on") as url, httpx.Client(timeout=20) as http:
+            yield Proxy(url, fakes, http)
 
 
 @pytest.fixture(scope="module")
@@ -143,46 +147,49 @@ async def _fifty(url: str, key: str, body: dict[str, Any]) -> list[httpx.Respons
         return await asyncio.gather(*(client.post(CHAT, json=body) for _ in range(50)))
 
 
-@pytest.mark.parametrize("tools", [[], [ADD]], ids=["relayed", "answered"])
-async def test_fifty_parallel_callers_have_no_more_than_the_limit(tmp_path: Path, tools: list[Any]) -> None:
-    with proxy_of(tmp_path) as proxy:
-        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
-        answers = await _fifty(proxy.url, BOB, body)
-        statuses = Counter(answer.status_code for answer in answers)
-        # 20 in one minute of the clock; the test may lie across two of them, and then the first counts in the second
-        assert statuses.keys() == {200, 429}
-        assert 20 <= statuses[200] <= 40
-        refused = next(answer for answer in answers if answer.status_code == 429)
-        assert refused.json()["error"]["type"] == "rate_limit_error"
-        assert 1 <= int(refused.headers["retry-after"]) <= 120
-        assert statuses[200] <= len(proxy.fakes["small"].bodies) <= statuses[200] + 1, "one finds the threshold of a call"
-        assert proxy.ask("small", ALICE).status_code == 200, "another key has its own"
+@pytest.mark.parametrize(("name", "tools"), [("relayed", []), ("answered", [ADD])])
+async def test_fifty_parallel_callers_have_no_more_than_the_limit(proxy: Proxy, name: str, tools: list[Any]) -> None:
+    asked_before = len(proxy.fakes["small"].bodies)
+    body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    answers = await _fifty(proxy.url, f"{name}-key-31c0", body)
+    statuses = Counter(answer.status_code for answer in answers)
+    # 20 in one minute of the clock; the test may lie across two of them, and then the first counts in the second
+    assert statuses.keys() == {200, 429}
+    assert 20 <= statuses[200] <= 40
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert 1 <= int(refused.headers["retry-after"]) <= 120
+    asked = len(proxy.fakes["small"].bodies) - asked_before
+    assert statuses[200] <= asked <= statuses[200] + 1, "one finds the threshold of a call"
+    assert proxy.ask("small", ALICE).status_code == 200, "another key has its own"
 
 
-async def test_fifty_parallel_callers_have_no_more_tokens_than_the_limit(tmp_path: Path) -> None:
-    with proxy_of(tmp_path) as proxy:
-        body = {"model": "large:7b", "messages": [{"role": "user", "content": "Hi"}], "tools": [ADD], "max_tokens": 500}
-        answers = await _fifty(proxy.url, CAROL, body)
-        let_in = sum(answer.status_code == 200 for answer in answers)
-        assert 7 <= let_in <= 50, "each is known to have taken 36 in the end, and may take 560 before"
-        assert {answer.status_code for answer in answers} == {200, 429}
-        assert "key carol: more than 4,000 tokens a minute" in next(each for each in answers if each.status_code == 429).text
+async def test_fifty_parallel_callers_have_no_more_tokens_than_the_limit(proxy: Proxy) -> None:
+    body = {"model": "large:7b", "messages": [{"role": "user", "content": "Hi"}], "tools": [ADD], "max_tokens": 500}
+    answers = await _fifty(proxy.url, "tokens-key-31c0", body)
+    let_in = sum(answer.status_code == 200 for answer in answers)
+    assert 7 <= let_in <= 50, "each is known to have taken 36 in the end, and may take 560 before"
+    assert {answer.status_code for answer in answers} == {200, 429}
+    assert "key tokens: more than 4,000 tokens a minute" in next(each for each in answers if each.status_code == 429).text
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [(CHAT, "rate_limit_error"), ("/v1/messages", "rate_limit_error"), ("/v1/responses", "rate_limit_error"), ("/api/chat", "")],
-)
-def test_a_refusal_is_in_the_callers_format(tmp_path: Path, path: str, kind: str) -> None:
-    limited = SETTINGS.replace("requests_per_minute = 20", "requests_per_minute = 1")
-    with proxy_of(tmp_path, limited) as proxy:
-        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "max_tokens": 9, "stream": True}
-        assert proxy.post(path, BOB, **body).status_code == 200
-        refused = proxy.post(path, BOB, **body)
-        assert refused.status_code == 429
-        error = refused.json()["error"]
-        assert (error["type"] if kind else "") == kind
-        assert "key bob: more than 1 requests a minute" in json.dumps(error)
+REFUSALS = [
+    ("once-1", CHAT, "rate_limit_error"),
+    ("once-2", "/v1/messages", "rate_limit_error"),
+    ("once-3", "/v1/responses", "rate_limit_error"),
+    ("once-4", "/api/chat", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "kind"), REFUSALS)
+def test_a_refusal_is_in_the_callers_format(proxy: Proxy, name: str, path: str, kind: str) -> None:
+    body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "max_tokens": 9, "stream": True}
+    assert proxy.post(path, f"{name}-key-31c0", **body).status_code == 200
+    refused = proxy.post(path, f"{name}-key-31c0", **body)
+    assert refused.status_code == 429
+    error = refused.json()["error"]
+    assert (error["type"] if kind else "") == kind
+    assert f"key {name}: more than 1 requests a minute" in json.dumps(error)
 
 
 def test_a_call_through_a_chosen_model_is_read(proxy: Proxy) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from profiles import covering
 from servers import fake_ollama, fake_openai
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, chunk, llama_props
@@ -65,8 +66,8 @@ def calls_of(choice: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls]
 
 
-@pytest.mark.parametrize("server", STAGES)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dialect", "server"), covering(DIALECTS, STAGES))
 def test_a_leaked_call_is_a_call(dialect: str, server: str, proxies: dict[str, str]) -> None:
     leaked = write([("get_weather", ARGUMENTS)], CATALOG, DIALECTS[dialect])
     STAGES[server].app = fake_of(server, SAYS[server](*f"I look.\n{leaked}")).app

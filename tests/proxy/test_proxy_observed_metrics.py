@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ from observed_harness import CHAT, ask, counts, observed, series
 from proxy_harness import ADD, add, block, body
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, chunk, final, reply
-from servers.run_server import run_server
+from servers.run_server import Stage, run_server
 
 from xmlcall import LocalHost
 from xmlcall.backends.connect import connect
@@ -178,17 +179,26 @@ async def test_a_caller_that_leaves() -> None:
 
 # -- answers that are passed on ----------------------------------------------------------------------------------------
 
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[tuple[Stage, str]]:
+    """A model server whose part a fake plays, and its address."""
+    played = Stage()
+    with run_server(played) as url:
+        yield played, url
+
+
 COUNTS = final(prompt_tokens=32, completion_tokens=4, total_tokens=36, prompt_tokens_details={"cached_tokens": 30})
 LONG = [chunk({"content": "x" * 1000})] * 200
 WHOLE = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}], "usage": {"prompt_tokens": 9}}
 
 
 @pytest.mark.parametrize("steps", [reply("Hello"), [*LONG, chunk({}, "stop"), COUNTS]], ids=["short", "long"])
-async def test_a_stream_that_is_passed_on(steps: list[Any]) -> None:
-    observer = Observer()
-    with run_server(FakeOpenAI(steps=steps).app) as url:
-        async with observed(connect(f"{url}/v1"), observer=observer) as client:
-            assert (await ask(client, tools=(), stream=True)).status_code == 200
+async def test_a_stream_that_is_passed_on(steps: list[Any], stage: tuple[Stage, str]) -> None:
+    observer, (played, url) = Observer(), stage
+    played.app = FakeOpenAI(steps=steps).app
+    async with observed(connect(f"{url}/v1"), observer=observer) as client:
+        assert (await ask(client, tools=(), stream=True)).status_code == 200
     told = [counts(observer, f"xmlcall_{name}_tokens_total", "model") for name in ("prompt", "cached", "completion")]
     assert told == [{"tiny": 32}, {"tiny": 30}, {"tiny": 4}]
     assert series(observer, "xmlcall_first_token_seconds_count") == {("tiny",): 1}
@@ -196,21 +206,23 @@ async def test_a_stream_that_is_passed_on(steps: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("status", "said", "code"), [(200, WHOLE, {}), (400, {"error": "no"}, {"passed_on": 1})])
-async def test_an_answer_that_is_passed_on_whole(status: int, said: Any, code: dict[str, float]) -> None:
-    observer, fake = Observer(), FakeOpenAI(refusal=(status, said))
-    with run_server(fake.app) as url:
-        async with observed(connect(f"{url}/v1"), observer=observer) as client:
-            assert (await ask(client, tools=())).status_code == status
+async def test_an_answer_that_is_passed_on_whole(
+    status: int, said: Any, code: dict[str, float], stage: tuple[Stage, str]
+) -> None:
+    observer, (played, url) = Observer(), stage
+    played.app = FakeOpenAI(refusal=(status, said)).app
+    async with observed(connect(f"{url}/v1"), observer=observer) as client:
+        assert (await ask(client, tools=())).status_code == status
     assert counts(observer, "xmlcall_refusals_total", "code") == code
     assert counts(observer, "xmlcall_prompt_tokens_total", "model") == ({"tiny": 9} if status == 200 else {})
     assert counts(observer, "xmlcall_model_requests_total", "result") == {"ok" if status == 200 else "refused": 1}
 
 
-async def test_ollamas_counts() -> None:
-    observer, fake = Observer(), FakeOllama()
-    with run_server(fake.app) as url:
-        async with observed(OllamaBackend("tiny", host=url), observer=observer) as client:
-            said = (await client.post("/api/chat", json={"messages": [{"role": "user", "content": "Hi"}]})).text
+async def test_ollamas_counts(stage: tuple[Stage, str]) -> None:
+    observer, (played, url) = Observer(), stage
+    played.app = FakeOllama().app
+    async with observed(OllamaBackend("tiny", host=url), observer=observer) as client:
+        said = (await client.post("/api/chat", json={"messages": [{"role": "user", "content": "Hi"}]})).text
     last = httpx.Response(200, text=said.splitlines()[-1]).json()
     assert last["eval_count"] > 0
     assert counts(observer, "xmlcall_completion_tokens_total", "model") == {"tiny": last["eval_count"]}

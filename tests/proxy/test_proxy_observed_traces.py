@@ -1,6 +1,6 @@
 """Spans of a request, of the model requests in it, and of the proxy's own tools; and what is in none of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,9 +8,10 @@ from observed_harness import CHAT, ask, observed
 from proxy_harness import add, block
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, reply
-from servers.run_server import run_server
+from servers.run_server import Stage, run_server
 
 from xmlcall import LocalHost
+from xmlcall.backends import retrying
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
@@ -97,7 +98,10 @@ async def test_a_tool_that_the_proxy_runs(number: int, failure: str | None) -> N
     assert tool.parent.span_id == traced.spans[f"POST {CHAT}"].context.span_id
 
 
-async def test_what_fails() -> None:
+async def test_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(seconds: float) -> None: ...
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
     traced = Traced()
     error = BackendProtocolError("no stream")
     async with observed([error] * 4, observer=traced.observer) as client:
@@ -112,18 +116,27 @@ async def test_what_fails() -> None:
     assert (attributes(refused)["error.type"], refused.status.status_code) == ("invalid_request_error", StatusCode.UNSET)
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[tuple[Stage, str]]:
+    """A model server whose part a fake plays, and its address."""
+    played = Stage()
+    with run_server(played) as url:
+        yield played, url
+
+
 @pytest.mark.parametrize("kind", ["relayed", "answered", "ollama", "ollama relayed"])
-async def test_the_model_server_gets_the_trace(kind: str) -> None:
+async def test_the_model_server_gets_the_trace(kind: str, stage: tuple[Stage, str]) -> None:
     traced, openai, ollama = Traced(), FakeOpenAI(steps=reply("Hello")), FakeOllama()
     fake: Any = ollama if kind.startswith("ollama") else openai
     path = "/api/chat" if kind == "ollama relayed" else CHAT
     tools = [{"type": "function", "function": {"name": "f"}}] if kind == "answered" else []
-    with run_server(fake.app) as url:
-        backend: Backend = OllamaBackend("tiny", host=url) if fake is ollama else connect(f"{url}/v1")
-        async with observed(backend, observer=traced.observer) as client:
-            body = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools}
-            assert (await client.post(path, json=body, headers=CALLER)).status_code == 200
-            assert (await client.get("/ready")).status_code == 200
+    played, url = stage
+    played.app = fake.app
+    backend: Backend = OllamaBackend("tiny", host=url) if fake is ollama else connect(f"{url}/v1")
+    async with observed(backend, observer=traced.observer) as client:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+        assert (await client.post(path, json=body, headers=CALLER)).status_code == 200
+        assert (await client.get("/ready")).status_code == 200
     model = traced.spans["chat tiny"]
     sent = [headers["traceparent"] for headers in fake.headers if "traceparent" in headers]
     assert sent == [f"00-{TRACE}-{model.context.span_id:016x}-01"]

@@ -17,8 +17,8 @@ from xmlcall.proxy.http.pings import Pings
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.1)
-    monkeypatch.setattr(pings, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(pings, "PING_SECONDS", 0.1)
 
 
 async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0.0) -> list[float]:
@@ -39,23 +39,23 @@ async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0
             await asyncio.sleep(spoken_every or seconds)
             stream.spoken()
     known = len(times)
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.15)
     assert len(times) == known, "a ping behind the end of its stream"
     return times
 
 
 def test_none_comes_while_the_model_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 1.0)
-    assert asyncio.run(sent_in(1.3, spoken_every=0.01)) == []
+    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.7)
+    assert asyncio.run(sent_in(0.8, spoken_every=0.01)) == []
 
 
 def test_one_waits_until_the_last_was_taken() -> None:
-    assert len(asyncio.run(sent_in(0.8, taken=60))) == 1
+    assert len(asyncio.run(sent_in(0.4, taken=60))) == 1
 
 
 def exchanges() -> int:
     """Count the requests that are still in memory."""
-    return sum(isinstance(each, Exchange) for each in gc.get_objects())
+    return sum(type(each) is Exchange for each in gc.get_objects())
 
 
 async def asked(times: int) -> int:

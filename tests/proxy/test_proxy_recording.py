@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from profiles import examples
 from proxy_harness import ADD, add, body, function
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, reply
@@ -46,7 +47,8 @@ class Proxies:
         recorder: anew for each test.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
         self.openai, self.ollama = Stage(), Stage()
         self.openai.app, self.ollama.app = FakeOpenAI().app, FakeOllama().app
         self.urls: dict[str, str] = {}
@@ -62,7 +64,7 @@ class Proxies:
     def ask(self, path: str, data: Mapping[str, Any] | bytes, *, proxy: str = "xml", **headers: str) -> httpx.Response:
         """Ask a proxy."""
         content = data if isinstance(data, bytes) else json.dumps(data).encode()
-        return httpx.post(self.urls[proxy] + path, content=content, headers=HEADERS | headers, timeout=SECONDS)
+        return self._http.post(self.urls[proxy] + path, content=content, headers=HEADERS | headers)
 
     def turns(self, count: int = 1) -> list[TurnRecord]:
         """Return what was recorded, newest first; wait until nothing is under way."""
@@ -103,8 +105,8 @@ def serving(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def all_proxies() -> Iterator[Proxies]:
-    proxies = Proxies()
     with contextlib.ExitStack() as stack:
+        proxies = Proxies(stack.enter_context(httpx.Client(timeout=SECONDS)))
         openai, ollama = (stack.enter_context(run_server(stage)) for stage in (proxies.openai, proxies.ollama))
 
         def proxy(name: str, backend: Backend, *hosts: LocalHost, mode: Any = "xml") -> None:
@@ -402,8 +404,9 @@ def test_a_caller_that_leaves_before_anything_came(proxies: Proxies) -> None:
 # -- many, long, hostile ---------------------------------------------------------------------------------------------------
 
 
-def test_two_hundred_requests_at_once(proxies: Proxies) -> None:
-    fake = FakeOpenAI()
+@pytest.mark.sweep
+def test_many_requests_at_once(proxies: Proxies) -> None:
+    fake, count = FakeOpenAI(), examples(200)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if not scope["path"].endswith("/chat/completions"):
@@ -424,12 +427,12 @@ def test_two_hundred_requests_at_once(proxies: Proxies) -> None:
     async def ask_all() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(timeout=60, limits=limits, headers=HEADERS) as client:
-            asked = (client.post(proxies.urls["xml"] + CHAT, json=body(f"{n}", stream=bool(n % 2))) for n in range(200))
+            asked = (client.post(proxies.urls["xml"] + CHAT, json=body(f"{n}", stream=bool(n % 2))) for n in range(count))
             assert {response.status_code for response in await asyncio.gather(*asked)} == {200}
 
     asyncio.run(ask_all())
-    turns = proxies.turns(200)
-    assert {turn.question: turn.answer for turn in turns} == {f"{n}": f"I got {n}" for n in range(200)}
+    turns = proxies.turns(count)
+    assert {turn.question: turn.answer for turn in turns} == {f"{n}": f"I got {n}" for n in range(count)}
     assert {(turn.outcome, turn.way, turn.replies[0].raw == turn.answer) for turn in turns} == {("end", "xml", True)}
 
 

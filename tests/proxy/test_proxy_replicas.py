@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_harness import model_server
+from profiles import covering
 from proxy_harness import ask_engine
 from redis_server import RedisServer
 from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
@@ -63,9 +64,10 @@ async def sent(model: ScriptedBackend, talk: Sequence[Turn], count: int, seed: i
     return prompts_of(model.requests)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
-async def test_replicas_send_what_one_would(talk: Sequence[Turn], seed: int) -> None:
+@pytest.mark.sweep
+@pytest.mark.parametrize(("name", "seed"), covering(TALKS, SEEDS))
+async def test_replicas_send_what_one_would(name: str, seed: int) -> None:
+    talk = TALKS[name]
     replies = said_in(talk)
     one, three = [await sent(ScriptedBackend(replies), talk, count, seed) for count in (1, REPLICAS)]
     assert three == one
@@ -122,8 +124,8 @@ class SmallModel(ScriptedBackend):
         yield Chunk(usage=Usage(prompt_tokens=tokens, completion_tokens=5))
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-@pytest.mark.parametrize("density", [0.6, 1.0, 1.5])
+@pytest.mark.sweep
+@pytest.mark.parametrize(("density", "is_told"), covering([0.6, 1.0, 1.5], [True, False]))
 async def test_replicas_cut_where_one_would(density: float, is_told: bool) -> None:
     talk = talk_of(16)
     one, three = [SmallModel(said_in(talk), density, 3000, is_told=is_told) for _ in range(2)]
@@ -192,6 +194,7 @@ async def sent_by_processes(home: Path, count: int, *options: str) -> list[Any]:
     return [body["messages"] for body in fake.bodies]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 async def test_processes_that_share_a_redis_send_what_one_would(tmp_path: Path) -> None:
     """Each has hashes of its own, so that the order of a set would show."""

@@ -14,6 +14,7 @@ from stream_checks import PATHS, Answer, verdict
 SEED = 7
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)  # starts a dozen processes
 def test_each_caller_learns_how_its_answer_ended(tmp_path: Path) -> None:
     """Whole, with an error in its format, or by a connection that breaks off; and nothing stays behind."""

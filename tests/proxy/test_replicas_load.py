@@ -72,6 +72,7 @@ def test_an_answer_that_is_short_ends_the_run(upstream: Target) -> None:
     streams.close()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)  # two replicas start
 def test_a_measurement_of_two_replicas(upstream: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas_load, "WINDOW_SECONDS", 0.5)

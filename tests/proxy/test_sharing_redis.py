@@ -39,12 +39,14 @@ async def client(server: RedisServer) -> AsyncIterator[Any]:
         await plain.aclose()
 
 
+@pytest.mark.full
 async def test_replicas_read_what_one_has_put(server: RedisServer) -> None:
     async with RedisStore(server.url) as one, RedisStore(server.url) as other:
         await one.put("a", b"\x00one\xff", seconds=60)
         assert [await other.get("a"), await other.get("b")] == [b"\x00one\xff", None]
 
 
+@pytest.mark.full
 async def test_a_value_and_a_sum_are_there_until_their_time(server: RedisServer) -> None:
     async with RedisStore(server.url) as store:
         await store.put("short", b"one", seconds=0.2)
@@ -53,12 +55,14 @@ async def test_a_value_and_a_sum_are_there_until_their_time(server: RedisServer)
         assert (await store.get("short"), sums, await store.add("short sum", 7, seconds=60)) == (None, [2, 5], 7)
 
 
+@pytest.mark.full
 async def test_no_amount_is_lost_when_many_add_at_once(server: RedisServer) -> None:
     async with RedisStore(server.url) as one, RedisStore(server.url) as other:
         sums = await asyncio.gather(*(store.add("many", 1, seconds=60) for store in (one, other) for _ in range(100)))
     assert sorted(sums) == list(range(1, 201))
 
 
+@pytest.mark.full
 async def test_all_keys_have_the_prefix_and_a_time(server: RedisServer) -> None:
     async with RedisStore(server.url, prefix="mine:") as store, client(server) as plain:
         await store.put("a", b"one", seconds=60)
@@ -67,6 +71,7 @@ async def test_all_keys_have_the_prefix_and_a_time(server: RedisServer) -> None:
         assert [59_000 < await plain.pttl(key) <= 60_000 for key in ("mine:a", "mine:b")] == [True, True]
 
 
+@pytest.mark.full
 async def test_garbage_is_not_known_and_no_sum(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BYTES_LIMIT", 10)
     async with RedisStore(server.url) as store, client(server) as plain:
@@ -79,6 +84,7 @@ async def test_garbage_is_not_known_and_no_sum(server: RedisServer, monkeypatch:
                 await store.add(key, 1, seconds=60)
 
 
+@pytest.mark.full
 async def test_a_server_that_is_gone_fails_at_once_and_is_found_again(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     server.start()
@@ -105,6 +111,7 @@ async def test_a_silent_server_costs_no_more_than_its_time() -> None:
         assert time.monotonic() - begun < 2
 
 
+@pytest.mark.full
 async def test_the_password_is_in_no_message(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with RedisStore(server.url.replace("17@", "18@")) as store:

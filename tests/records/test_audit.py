@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -212,12 +213,31 @@ def test_full_files_are_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert kept == [*range(kept[0], 40)]
 
 
+SMALL = {"LARGEST_FILE": 2_000, "OLDER_FILES": 1_000}
+
+
 def append(path: Path, who: int) -> None:
-    vars(audit_module).update(LARGEST_FILE=2_000, OLDER_FILES=1_000)
+    vars(audit_module).update(SMALL)
     for number in range(50):
         AuditFile(path)(CallNote(moment="starts", call=CALL, by=f"{who}.{number}"))
 
 
+def kept_by_three(folder: Path) -> bool:
+    """Whether the files of a folder have each line of three that appended, once."""
+    found = [line["by"] for file in folder.iterdir() for line in lines(file)]
+    return sorted(found) == sorted(f"{who}.{number}" for who in range(3) for number in range(50))
+
+
+def test_threads_that_append_side_by_side_lose_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SMALL.items():
+        monkeypatch.setattr(audit_module, name, value)  # which `append` does again
+    with ThreadPoolExecutor() as threads:
+        for done in [threads.submit(append, tmp_path / "audit.jsonl", who) for who in range(3)]:
+            done.result(30)
+    assert kept_by_three(tmp_path)
+
+
+@pytest.mark.full  # several processes
 def test_programs_that_append_side_by_side_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     context = multiprocessing.get_context("spawn")
@@ -226,8 +246,7 @@ def test_programs_that_append_side_by_side_lose_no_line(tmp_path: Path) -> None:
         program.start()
     for program in programs:
         program.join(30)
-    found = [line["by"] for file in tmp_path.iterdir() for line in lines(file)]
-    assert sorted(found) == sorted(f"{who}.{number}" for who in range(3) for number in range(50))
+    assert kept_by_three(tmp_path)
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cli_harness import HOSTILE, XMLCALL, call, environment, model_server, run_cli
+import pytest
+from cli_harness import HOSTILE, call, environment, model_server, run_cli
+from cli_process import Running, begin
 from servers.started import ProcessFiles, printed_url
 
 from xmlcall.records.store import Store
+
+pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 SECONDS = 30.0
 
@@ -23,7 +27,7 @@ SECONDS = 30.0
 class Page:
     """A running program, and a browser at it."""
 
-    def __init__(self, process: "subprocess.Popen[str]", browser: httpx.Client) -> None:
+    def __init__(self, process: Running, browser: httpx.Client) -> None:
         self.process, self._browser = process, browser
 
     def get(self, path: str) -> Any:
@@ -60,11 +64,10 @@ class Page:
 @contextmanager
 def page(tmp_path: Path, *arguments: str) -> Iterator[Page]:
     """Run `xmlcall ui`; it is ended as Ctrl-C ends it, if it still runs."""
-    command = [*XMLCALL, "ui", "--no-browser", "--port", "0", "--mcp", "mcp.json", *arguments]
+    command = ["ui", "--no-browser", "--port", "0", "--mcp", "mcp.json", *arguments]
     with (tmp_path / "stderr").open("a") as told:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=told, text=True, cwd=tmp_path, env=environment(tmp_path)
-        )
+        streams = (subprocess.DEVNULL, subprocess.PIPE, told.fileno())
+        process = begin(command, streams, home=tmp_path, env=environment(tmp_path))
     assert process.stdout
     try:
         address = process.stdout.readline().strip()

@@ -12,6 +12,8 @@ from ui.browser.conftest import Open
 from ui.browser.test_page_serve import serious
 from ui.browser.window import Window
 
+pytestmark = pytest.mark.full  # a browser
+
 QUESTION = "What is the weather in Paris?"
 ASKS = call("get_weather", location="Paris")
 CARD = "May this call run?"

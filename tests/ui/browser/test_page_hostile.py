@@ -3,10 +3,13 @@
 import re
 from typing import Any
 
+import pytest
 from page_stage import Program, ScriptedModel, call
 from ui.browser.conftest import Open
 from ui.browser.test_page_chat import CARD, said, send
 from ui.browser.test_page_serve import HOSTILE
+
+pytestmark = pytest.mark.full  # a browser
 
 KEPT = "<script>window.hit = 1</script>"
 LONG = " ".join(map(str, range(170_000)))

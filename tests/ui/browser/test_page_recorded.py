@@ -8,6 +8,8 @@ import pytest
 from page_stage import ROOT, Program, program
 from ui.browser.conftest import Open
 
+pytestmark = pytest.mark.full  # a browser
+
 RUN = ROOT / "benchmarks" / "results" / "runs" / "smoke-0.5b"
 ROWS = ".list a[href*='/run/']"
 

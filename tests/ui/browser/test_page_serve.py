@@ -11,6 +11,8 @@ import pytest
 from page_stage import ROOT, Gate, Program, ScriptedModel, call
 from ui.browser.conftest import Open
 
+pytestmark = pytest.mark.full  # a browser
+
 AXE = ROOT / "tests" / "servers" / "node_modules" / "axe-core" / "axe.min.js"
 WEATHER: dict[str, Any] = {
     "name": "get_weather",
