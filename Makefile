@@ -57,14 +57,13 @@ test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what ne
 quick: $(VENV)/.dev  ## the tests of the files that were changed, in half a minute; of the pure core if none was
 	$(BIN)/python -m $(PARALLEL) -q --durations=3 $$($(BIN)/python tests/changed.py)
 
-build/mutants/venv: | $(BIN)/python
-	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --quiet --disable-pip-version-check cosmic-ray==8.7.0
+build/mutants/packages: | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ cosmic-ray==8.7.0
 
-REVISION := HEAD
+REVISION :=
 ARGS :=
-mutants: $(VENV)/.dev build/mutants/venv  ## 300 small faults, one at a time: how many the tests notice; 40 minutes; REVISION=main, ARGS="--count 30"
-	build/mutants/venv/bin/python tests/mutants.py --python $(abspath $(BIN))/python --revision $(REVISION) $(ARGS)
+mutants: $(VENV)/.dev build/mutants/packages  ## 300 small faults, one at a time: how many the tests notice; REVISION=v1, ARGS="--count 30"
+	$(BIN)/python tests/mutants.py $(if $(REVISION),--revision $(REVISION)) $(ARGS)
 
 coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows" -m "not live"

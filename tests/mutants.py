@@ -117,7 +117,30 @@ def drawn(count: int, seed: int) -> list[Fault]:
         for file in sorted(file for pattern in patterns for file in ROOT.glob(pattern))
         for _, faults in sorted(places_of(group, file).items())
     ]
-    return [rng.choice(faults) for faults in rng.sample(places, min(count, len(places)))]
+    return [_first_valid(rng.sample(faults, len(faults))) for faults in rng.sample(places, min(count, len(places)))]
+
+
+def _first_valid(faults: Sequence[Fault]) -> Fault:
+    """Return the first fault that leaves a program: `:=` for `=` in some places is not one."""
+    return next(fault for fault in faults if _compiles(_changed((ROOT / fault.file).read_text(encoding="utf-8"), fault)))
+
+
+def _compiles(source: str) -> bool:
+    try:
+        compile(source, "fault", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _changed(source: str, fault: Fault) -> str:
+    from cosmic_ray import plugins
+    from cosmic_ray.mutating import mutate_code
+
+    changed: str | None = mutate_code(source, plugins.get_operator(fault.operator)(), fault.occurrence)
+    if changed is None:
+        raise ValueError(f"{fault} has no place in this revision: its code is another")
+    return changed
 
 
 # -- putting in --------------------------------------------------------------------------------------------------------
@@ -125,14 +148,9 @@ def drawn(count: int, seed: int) -> list[Fault]:
 
 def put_in(fault: Fault) -> tuple[str, str]:
     """Change a function of a module that is loaded; return the line before and after."""
-    from cosmic_ray import plugins
-    from cosmic_ray.mutating import mutate_code
-
     module = sys.modules[fault.file.removesuffix(".py").replace("/", ".")]
     source = Path(str(module.__file__)).read_text(encoding="utf-8")
-    changed = mutate_code(source, plugins.get_operator(fault.operator)(), fault.occurrence)
-    if changed is None:
-        raise ValueError(f"{fault} has no place in this revision: its code is another")
+    changed = _changed(source, fault)
     fresh = types.ModuleType(module.__name__)
     fresh.__dict__.update({name: getattr(module, name) for name in ("__file__", "__package__", "__spec__", "__loader__")})
     exec(compile(changed, str(module.__file__), "exec"), fresh.__dict__)
