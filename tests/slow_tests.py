@@ -6,13 +6,14 @@ one.
 """
 
 import json
+import os
 import sys
 import tomllib
 from pathlib import Path
 
 NOTES = Path(__file__).parents[1] / "build" / "test-seconds.json"
 NAMED = Path(__file__).with_name("slow_tests.toml")
-MOST = 5.0
+MOST = 10.0 if "CI" in os.environ else 5.0  # a machine of CI may be slower, and does other things too
 
 
 def main() -> int:
