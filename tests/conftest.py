@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import atexit
+import importlib
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ import signal
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import profiles  # noqa: F401 - what `--hypothesis-profile` names
 import pytest
@@ -23,6 +26,27 @@ atexit.register(shutil.rmtree, records, ignore_errors=True)
 os.environ["XMLCALL_RECORDS"] = records
 os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # nor their keyring
+
+
+def _share_contexts(transport: ModuleType) -> None:
+    """Let clients share TLS contexts of the same settings: making one takes 22 ms, more than most tests that make a client."""
+    make: Any = transport.create_ssl_context
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def shared(verify: Any = True, cert: Any = None, trust_env: bool = True) -> Any:
+        files = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        key = (verify, cert, trust_env, *files)
+        if not isinstance(verify, bool):
+            return make(verify=verify, cert=cert, trust_env=trust_env)
+        if key not in known:
+            known[key] = make(verify=verify, cert=cert, trust_env=trust_env)
+        return known[key]
+
+    transport.create_ssl_context = shared  # type: ignore[attr-defined]
+
+
+for name in ("httpx._transports.default", "httpx2._transports.default"):
+    _share_contexts(importlib.import_module(name))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
