@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -256,9 +257,13 @@ def test_a_damaged_line_is_named_as_without_ray(cluster: Cluster, tmp_path: Path
     assert "replies.jsonl, line 121 is damaged" in said[0][2]
 
 
-def test_without_an_address_ray_is_started_here(tmp_path: Path) -> None:
+def test_without_an_address_ray_is_started_here_beside_another(cluster: Cluster, tmp_path: Path) -> None:
+    """Ray by itself would join the cluster whose address the last program on this machine left in its folder."""
     run = tmp_path / "run"
     unpacked(RUNS / "bfcl-mt-1.5b", run)
-    code, out, errors = done(xmlcall("rescore", run, "--on", "ray", "--workers", "1", home=tmp_path))
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # its sockets' paths have to be short
+        (Path(folder) / "ray").mkdir()
+        (Path(folder) / "ray/ray_current_cluster").write_text(cluster.address)
+        code, out, errors = done(xmlcall("rescore", run, "--on", "ray", "--workers", "1", home=tmp_path, RAY_TMPDIR=folder))
     assert (code, errors) == (0, "")
     assert "replies judged again" in out

@@ -5,11 +5,11 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 from cases import load
+from counted import count_calls
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import scaled
@@ -174,19 +174,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def calls(text: str) -> int:
-    """Count the calls, of Python and of C functions, that reading takes."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        read(text, complete=True, kinds=["object", "array"])
-    finally:
-        sys.setprofile(None)
-    return count
+    return count_calls(lambda: read(text, complete=True, kinds=["object", "array"]))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,12 +1,12 @@
 """Inputs made to break a parser: huge, deep, and of every kind of character."""
 
-import itertools
 import sys
 import tracemalloc
 import unicodedata
 from collections.abc import Callable
 
 import pytest
+from counted import count_calls
 from profiles import covering
 from soup import TOOLS, pieces_of, read
 
@@ -137,15 +137,5 @@ BEFORE = {
 def test_work_grows_with_the_text_alone(piece: str, place: str) -> None:
     """Count calls, not seconds: twice the text, at most a little over twice the work."""
 
-    def work(count: int) -> int:
-        calls = itertools.count()
-        sys.setprofile(lambda frame, kind, argument: next(calls) if kind == "call" else None)
-        try:
-            read([BEFORE[place] + piece * count], TOOLS, "stop")
-        finally:
-            sys.setprofile(None)
-        return next(calls)
-
-    work(10)  # patterns are compiled on first use
-    small, large = work(100), work(200)
+    small, large = (count_calls(lambda count=count: read([BEFORE[place] + piece * count], TOOLS, "stop")) for count in (100, 200))
     assert large < 2.5 * small + 200

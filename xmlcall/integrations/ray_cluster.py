@@ -53,6 +53,7 @@ def connected(workers: int | None = None) -> Iterator[None]:
 def _here(workers: int | None) -> dict[str, Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     return {
+        "address": "local",  # else Ray joins one that another program started on this machine
         "num_cpus": workers,
         "include_dashboard": False,
         "object_store_memory": OBJECT_STORE_BYTES,
