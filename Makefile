@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Each process takes a stretch of the suite, so that most modules make their servers once, and who is done first takes over.
 PARALLEL := pytest -n auto --dist worksteal
+# Tests of real programs wait more than they work.
+CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
+PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,7 +55,7 @@ test: $(VENV)/.dev  ## the test suite, in four minutes on two cores; no model ne
 	$(BIN)/python -m $(PARALLEL)
 
 test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what needs real programs (browser, clients, replicas, Ray, engines), and every sweep to its end
-	$(BIN)/python -m $(PARALLEL) --hypothesis-profile=deep -m "(full or sweep) and not live"
+	$(BIN)/python -m $(PARALLEL_FULL) --hypothesis-profile=deep -m "(full or sweep) and not live"
 
 quick: $(VENV)/.dev  ## the tests of the files that were changed, in half a minute; of the pure core if none was
 	$(BIN)/python -m $(PARALLEL) -q --durations=3 $$($(BIN)/python tests/changed.py)

@@ -21,6 +21,7 @@ import argparse
 import ast
 import contextlib
 import io
+import itertools
 import json
 import os
 import random
@@ -32,6 +33,7 @@ import sys
 import tarfile
 import time
 import types
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -117,12 +119,14 @@ def drawn(count: int, seed: int) -> list[Fault]:
         for file in sorted(file for pattern in patterns for file in ROOT.glob(pattern))
         for _, faults in sorted(places_of(group, file).items())
     ]
-    return [_first_valid(rng.sample(faults, len(faults))) for faults in rng.sample(places, min(count, len(places)))]
+    found = (_first_valid(rng.sample(faults, len(faults))) for faults in rng.sample(places, len(places)))
+    return list(itertools.islice(filter(None, found), count))
 
 
-def _first_valid(faults: Sequence[Fault]) -> Fault:
-    """Return the first fault that leaves a program: `:=` for `=` in some places is not one."""
-    return next(fault for fault in faults if _compiles(_changed((ROOT / fault.file).read_text(encoding="utf-8"), fault)))
+def _first_valid(faults: Sequence[Fault]) -> Fault | None:
+    """Return the first fault that leaves a program: `:=` for `=` in some places is not one. None if there is none."""
+    valid = (fault for fault in faults if _compiles(_changed((ROOT / fault.file).read_text(encoding="utf-8"), fault)))
+    return next(valid, None)
 
 
 def _compiles(source: str) -> bool:
@@ -153,7 +157,9 @@ def put_in(fault: Fault) -> tuple[str, str]:
     changed = _changed(source, fault)
     fresh = types.ModuleType(module.__name__)
     fresh.__dict__.update({name: getattr(module, name) for name in ("__file__", "__package__", "__spec__", "__loader__")})
-    exec(compile(changed, str(module.__file__), "exec"), fresh.__dict__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `is` with a literal is a fault like any other
+        exec(compile(changed, str(module.__file__), "exec"), fresh.__dict__)
     _swap(vars(module), vars(fresh), module.__name__)
     lines = zip(source.splitlines(), changed.splitlines(), strict=False)
     return next(((old.strip(), new.strip()) for old, new in lines if old != new), ("", ""))

@@ -13,8 +13,6 @@ from cli_harness import HOSTILE, call, model_server, run_cli
 from servers.run_server import free_port
 from servers.started import ProcessFiles, is_alive
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 
 def check(home: Path, arguments: list[str], code: int, message: str, *, stdin: str = "", **env: str) -> None:
     """Run a command that has to fail in this way."""

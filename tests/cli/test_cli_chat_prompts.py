@@ -20,8 +20,6 @@ from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 SCRIPT = str(Path(__file__).parents[1] / "servers" / "library.py")
 
 

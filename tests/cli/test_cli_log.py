@@ -14,8 +14,6 @@ from servers.started import ProcessFiles
 from xmlcall import Message
 from xmlcall.records.store import Store
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 PROMPT = ">\x08"
 ADD = call("calculator", operation="add", a="1", b="2")
 

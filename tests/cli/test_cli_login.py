@@ -12,8 +12,6 @@ from cli_harness import Terminal, call, model_server, run_cli
 from servers.fake_openai import llama_props
 from servers.guarded import Grants, guarded_server
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 QUESTION = "Open it in your browser?"
 
 

@@ -8,8 +8,6 @@ import pytest
 from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
 from servers.started import ProcessFiles
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 QUESTION = "[s]top: "
 
 REPAIRED = call("echo", text="hi").replace('name="text"', 'name="Text"')

@@ -19,8 +19,6 @@ from xmlcall.profiles.folder import file_of
 from xmlcall.profiles.profile import Profile
 from xmlcall.profiles.toml_file import write_profile
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 MINE = of_name("tiny")  # what the fake server's model is known by
 
 
@@ -54,9 +52,10 @@ HERMES: dict[str, Any] = {"dialect": "hermes", "call_threshold": -1.5}
     ("profile", "given", "words"),
     [
         (HERMES, {}, "hermes, list, threshold -1.5"),
-        (HERMES, {"dialect": "qwen"}, "qwen, list, threshold -1.5"),
         (HERMES, {"call_threshold": 2.0}, "hermes, list, threshold 2"),
         (HERMES, {"call_threshold": "off"}, "hermes, list, threshold off"),
+        (HERMES, {"family": "every"}, "hermes, every, threshold auto"),  # a threshold is one of a prompt
+        (HERMES, {"dialect": "qwen"}, "qwen, list, threshold auto"),
         (HERMES, {"reminder": False}, "hermes, list, threshold off"),
         (HERMES, {"mode": "xml"}, "hermes, list, threshold -1.5"),
         (HERMES, {"mode": "native"}, "native"),

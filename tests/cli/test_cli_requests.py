@@ -14,8 +14,6 @@ from servers.started import printed_url
 
 from xmlcall.cli import main
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 FORM = {
     "type": "object",
@@ -65,6 +63,10 @@ def later(configurations: dict[str, str]) -> str:
     return configurations["2026"]
 
 
+# The person says what they want, so that nothing in the calls is made up.
+SAID = "Go: elicitation/create, sampling/createMessage, roots/list; log error."
+
+
 def ask(request: dict[str, Any]) -> str:
     return call("ask", request=json.dumps(request))
 
@@ -106,7 +108,7 @@ AGAIN = [
 
 def test_a_form_is_filled_in_looked_over_and_sent(asking: str, tmp_path: Path) -> None:
     with model_server(ask(ASK_FORM), "Done.") as (url, fake):
-        with Terminal("run", "--yes", "--mcp", asking, "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal("run", "--yes", "--mcp", asking, "--model", url, SAID, home=tmp_path) as terminal:
             shown = type_in(terminal, FILLED)
             review = type_in(terminal, [("[c]ancel: ", "e\n"), *AGAIN, ("[c]ancel: ", "y\n")])
             assert terminal.end() == 0
@@ -134,7 +136,7 @@ def test_a_form_is_filled_in_looked_over_and_sent(asking: str, tmp_path: Path) -
 )
 def test_a_form_may_be_declined_and_left(typed: list[tuple[str, str]], action: str, later: str, tmp_path: Path) -> None:
     with model_server(ask(ASK_FORM), "Done.") as (url, fake):
-        with Terminal("run", "--yes", "--mcp", later, "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal("run", "--yes", "--mcp", later, "--model", url, SAID, home=tmp_path) as terminal:
             type_in(terminal, typed)
             assert terminal.end() == 0
     assert f'"action": "{action}"' in fake.bodies[-1]["messages"][-1]["content"]
@@ -147,7 +149,7 @@ def test_an_address_is_shown_in_full_and_not_fetched(later: str, tmp_path: Path)
         fetched.append(scope["path"])
 
     with run_server(page) as site, model_server(ask(visit(site + "/sign-in")), ask(visit(URL)), "Done.") as (url, fake):
-        with Terminal("run", "--yes", "--mcp", later, "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal("run", "--yes", "--mcp", later, "--model", url, f"{SAID} {site} {URL}", home=tmp_path) as terminal:
             shown = type_in(
                 terminal, [("[c]ancel: ", "y\n"), ("Will you visit example.com? [y]es / [n]o, decline / [c]ancel: ", "n\n")]
             )
@@ -166,7 +168,7 @@ def test_an_address_that_a_call_waits_for_is_shown_and_the_call_made_again(tmp_p
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"bank": server}}))
     with model_server(call("echo", text="hi"), "Done.") as (url, fake):
-        with Terminal("run", "--yes", "--mcp", str(config), "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal("run", "--yes", "--mcp", str(config), "--model", url, SAID, home=tmp_path) as terminal:
             shown = type_in(terminal, [("Done at bank.example? [y]es, call again / [n]o / [c]ancel: ", "y\n")])
             assert terminal.end() == 0
     assert "The server bank asks you to visit an address:\n  Connect your account.\n  https://bank.example/connect\n" in shown
@@ -175,7 +177,9 @@ def test_an_address_that_a_call_waits_for_is_shown_and_the_call_made_again(tmp_p
 
 def test_an_address_with_letters_of_another_script_is_pointed_out(later: str, tmp_path: Path) -> None:
     with model_server(ask(visit("https://ex\u0430mple.com/")), "Done.") as (url, _):
-        with Terminal("run", "--yes", "--mcp", later, "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal(
+            "run", "--yes", "--mcp", later, "--model", url, f"{SAID} https://ex\u0430mple.com/", home=tmp_path
+        ) as terminal:
             shown = type_in(terminal, [("[c]ancel: ", "c\n")])
             assert terminal.end() == 0
     assert "its host is xn--exmple-4nf.com" in shown
@@ -183,7 +187,7 @@ def test_an_address_with_letters_of_another_script_is_pointed_out(later: str, tm
 
 def test_a_completion_is_approved_twice(later: str, tmp_path: Path) -> None:
     with model_server(ask(COMPLETE), "<think>Hm.</think>A wren.", ask(COMPLETE), "Done.") as (url, fake):
-        with Terminal("run", "--yes", "--mcp", later, "--model", url, "Go.", home=tmp_path) as terminal:
+        with Terminal("run", "--yes", "--mcp", later, "--model", url, SAID, home=tmp_path) as terminal:
             shown = type_in(
                 terminal,
                 [("answer? [y]es / [n]o: ", "y\n"), ("server? [y]es / [n]o: ", "y\n"), ("answer? [y]es / [n]o: ", "n\n")],
@@ -202,7 +206,7 @@ def test_ctrl_c_at_a_form_stops_the_turn_and_the_chat_goes_on(asking: str, tmp_p
     with model_server(ask(ASK_FORM), "Hello.") as (url, _):
         with Terminal("chat", "--yes", "--mcp", asking, "--model", url, home=tmp_path) as terminal:
             terminal.expect(">")
-            terminal.send("Go.\r")
+            terminal.send(f"{SAID}\r")
             type_in(terminal, [("name: ", "Ad"), ("Ad", "\x03")])
             terminal.expect("xmlcall: stopped")
             terminal.expect(">")
@@ -215,7 +219,7 @@ def test_ctrl_c_at_a_form_stops_the_turn_and_the_chat_goes_on(asking: str, tmp_p
 
 def test_without_a_terminal_nobody_is_asked_and_it_is_said(asking: str, capsys: pytest.CaptureFixture[str]) -> None:
     with model_server(ask(ASK_FORM), ask(COMPLETE), ask({"method": "roots/list"}), "Done.") as (url, _):
-        assert main(["run", "--yes", "--mcp", asking, "--model", url, "Go."]) == 0
+        assert main(["run", "--yes", "--mcp", asking, "--model", url, SAID]) == 0
     told = capsys.readouterr().err
     for line in (
         "xmlcall: bank asked for an answer of a person, and was refused: there is no terminal to ask on\n",
@@ -229,12 +233,12 @@ def test_what_is_allowed_needs_no_terminal(later: str, tmp_path: Path, capsys: p
     said = [ask(COMPLETE), "A wren.", ask({"method": "roots/list"}), call("log", level="error", text="o\x1b[8mh"), "Done."]
     with model_server(*said) as (url, fake):
         options = ["--yes", "--verbose", "--sampling", "allow", "--root", str(tmp_path), "--mcp", later, "--model", url]
-        assert main(["run", *options, "Go."]) == 0
+        assert main(["run", *options, SAID]) == 0
     assert '"text": "A wren."' in fake.bodies[2]["messages"][-1]["content"]
     assert f'"uri": "file://{tmp_path}"' in fake.bodies[3]["messages"][-1]["content"]
     assert "log      bank core, error: o\\u001b[8mh\n" in capsys.readouterr().err
 
 
 def test_a_root_is_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--root", str(tmp_path / "none"), "Go."]) == 2
+    assert main(["run", "--root", str(tmp_path / "none"), SAID]) == 2
     assert "--root: expected a folder, got '" in capsys.readouterr().err

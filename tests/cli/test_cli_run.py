@@ -21,8 +21,6 @@ from xmlcall.dialects.write import write
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 Capture = pytest.CaptureFixture[str]
 
 ECHO = call("echo", text="hi")

@@ -18,8 +18,6 @@ from serving import CHAT, TOOL, Serving
 from starlette.requests import Request
 from starlette.responses import Response
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 KEY, WRONG, ODD = "secret-5d1c", "wrong-81aa", "odd-c2f4"
 SECRETS = (KEY, WRONG, ODD)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

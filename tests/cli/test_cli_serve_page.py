@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from cli_harness import SECONDS, call, environment, model_server, run_cli
 from cli_process import Running, begin
 
 from xmlcall.turns.model import TurnRecord, turn_from_json
-
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 CHAT = "/v1/chat/completions"
 TEXT = {"type": "string"}

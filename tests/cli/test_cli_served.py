@@ -9,8 +9,6 @@ import pytest
 from cli_harness import run_cli
 from servers.started import printed_url
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 LIBRARY = str(Path(__file__).parents[1] / "servers" / "library.py")
 
 

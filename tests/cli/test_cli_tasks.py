@@ -11,8 +11,6 @@ from servers.fake_openai import llama_props
 
 from xmlcall.records.store import Store
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 SERVERS = Path(__file__).parents[1] / "servers"
 UNKNOWN = "It is not known whether it did its work"
 

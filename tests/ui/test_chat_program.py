@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from cli_harness import HOSTILE, call, environment, model_server, run_cli
 from cli_process import Running, begin
 from servers.started import ProcessFiles, printed_url
 
 from xmlcall.records.store import Store
-
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 SECONDS = 30.0
 
@@ -185,7 +182,7 @@ def test_a_real_server_asks_for_a_form_and_for_a_completion(tmp_path: Path) -> N
     with printed_url(ASKING, "--http", RECORD=str(tmp_path / "record")) as (server, _), model_server(*steps) as (url, _):
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"bank": {"url": server}}}))
         with page(tmp_path, "--model", url, "--allow", "bank.*", "--repaired", "allow") as opened:
-            begun = opened.post("chat", {"conversation": None, "question": "Ask"})
+            begun = opened.post("chat", {"conversation": None, "question": "Ask: elicitation/create"})
             question = opened.question(begun["conversation"])
             assert (question["kind"], question["server"], question["message"]) == ("form", "bank", "Who are you?")
             assert question["turn"] == begun["turn"]
@@ -193,7 +190,7 @@ def test_a_real_server_asks_for_a_form_and_for_a_completion(tmp_path: Path) -> N
             opened.post(f"questions/{question['id']}", {"answer": "yes", "arguments": {"name": "Ada"}}, 200)
             turn = opened.over(begun["conversation"])
             assert '"Ada"' in _calls(turn)[0]["result"]
-            begun = opened.post("chat", {"conversation": None, "question": "Complete"})
+            begun = opened.post("chat", {"conversation": None, "question": "sampling/createMessage"})
             for kind, text in (("completion", "Name a bird."), ("reply", "Robin.")):
                 found = opened._until(lambda kind=kind: _of_kind(opened, begun["conversation"], kind))
                 assert text in json.dumps(found)
