@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
-from xmlcall.agent.tool_need import SURE
+from xmlcall.agent.tool_need import SURE, USUAL_NUMBER
 from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
@@ -347,12 +347,13 @@ async def measured(backend: ScriptedBackend) -> list[float]:
 
 
 async def test_a_calibration_outlives_failures() -> None:
-    assert await measured(ScriptedBackend([refused(503), LIKELY, gone(), gone(), gone(), UNLIKELY])) == [2.197, -2.197]
+    told = await measured(ScriptedBackend([refused(503), LIKELY, gone(), gone(), gone(), UNLIKELY]))
+    assert told == [pytest.approx(odds + USUAL_NUMBER) for odds in (2.197, -2.197)]
 
 
 async def test_a_calibration_ends_where_a_server_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "REPLY_SECONDS", 0.01)
-    assert await measured(Silent()) == [SURE, SURE]
+    assert await measured(Silent()) == [SURE + USUAL_NUMBER] * 2
 
 
 @pytest.mark.parametrize(("calls", "others", "decided"), [([1, 1], [1], False), ([1, 1], [2], True), ([1, 2], [1], True)])
@@ -401,7 +402,8 @@ class Leaving(FakeOpenAI):
     async def _chat(self, request: Request) -> Response:
         if len(self.bodies) >= self.answers:
             return JSONResponse({"error": {"message": "No more."}}, 401)
-        self.steps = token("<", ("<", 0.01 * (len(self.bodies) + 1)), ("I", 0.1))
+        share = 0.01 * (len(self.bodies) + 1)
+        self.steps = token("<", ("<", share), ("I", 0.1), ("1", share), ("0", 0.1))
         return await super()._chat(request)
 
 
@@ -410,11 +412,11 @@ def test_a_measurement_that_fails_keeps_the_rows_of_an_earlier_one(tmp_path: Pat
     out.write_text("kept\n")
     nobody = calibrate("--model", f"http://127.0.0.1:{free_port()}/v1", "--out", out)
     assert (nobody.returncode, [file.name for file in tmp_path.iterdir()]) == (1, ["odds.jsonl"])
-    with run_server(Leaving(answers=3).app) as url:
+    with run_server(Leaving(answers=6).app) as url:
         left = calibrate("--model", f"{url}/v1", "--out", out)
     assert (left.returncode, out.read_text()) == (1, "kept\n")
     assert len((tmp_path / "odds.jsonl.part").read_text().splitlines()) == 3
-    with run_server(Leaving(answers=20).app) as url:
+    with run_server(Leaving(answers=40).app) as url:
         done = calibrate("--model", f"{url}/v1", "--limit", 20, "--out", out)
     assert (done.returncode, [file.name for file in tmp_path.iterdir()]) == (0, ["odds.jsonl"])
     assert len({json.loads(row)["log_odds"] for row in out.read_text().splitlines()}) == 20

@@ -16,7 +16,7 @@ from ..types.completion import CompletionRequest
 from .case import Case
 from .runner import PatientBackend
 from .stats import area
-from .ways import Settings, Way, unreminded
+from .ways import Settings, Way, format_of, read_catalog, unreminded
 
 __all__ = ["KEEP", "Calibration", "Measured", "Undecided", "calibration", "check", "measure", "report"]
 
@@ -105,8 +105,8 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
         )
     for case in cases:
         request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-        need = await ask_need(PatientBackend(backend), request, 0.0)
-        yield _placed(case, need.log_odds)
+        need = await ask_need(PatientBackend(backend), request, None, read_catalog(way, case, settings), format_of(way, settings))
+        yield _placed(case, need.score)
 
 
 def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:

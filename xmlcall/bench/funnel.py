@@ -25,7 +25,7 @@ from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT, Chunk
 from .attempt import attempted, spoken
 from .case import Case, judge_case
-from .talk.judge import is_admitted, judge_turn, speaks
+from .talk.judge import CALLED, is_admitted, judge_turn, speaks
 from .ways import Settings, Way, catalog_of, generation
 
 __all__ = ["METRICS", "STAGES", "UNREADABLE", "Verdict", "issue_code", "judge_reply", "judge_turns", "rates", "read_reply"]
@@ -55,6 +55,7 @@ _ISSUE_CODES = {
     "ambiguous": "ambiguous",
     "truncated-call": "unclosed_tag",
     "echo": "echo",
+    "not-said": "not_said",
 }
 _JUDGE_CODES = {
     "wrong_func_name": "wrong_tool",
@@ -219,7 +220,7 @@ def _of_turn(
     )
 
 
-_LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call"})  # of `Answer`; others are cuts
+_LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call", CALLED})  # others are cuts
 _NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
 
 

@@ -20,13 +20,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from ..agent.tool_need import ToolNeed
 from ..backends.base import Backend
 from ..errors import BackendError, BackendUnavailable
 from ..profiles.profile import Figure, Measurement, Profile, Rate
 from ..prompting.families import FAMILIES
 from ..prompting.format import ENGLISH
-from ..types.completion import Usage
 from . import runner
 from .calibrate import Measured, calibration
 from .case import Case
@@ -37,7 +35,7 @@ from .stats import wilson
 from .store import Run, create_or_resume
 from .subjects import model_subject
 from .suites import fingerprint
-from .ways import Settings, Way, asked_by, prompt_hash, way_of
+from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
 
 __all__ = ["RUNG", "Finding", "Native", "Outcome", "Probe", "candidates", "in_lanes", "incumbent", "most_replies"]
 
@@ -400,8 +398,6 @@ _NO_TOOLS: Final = {
 def _measured(verdict: Verdict) -> Iterator[Measured]:
     """Yield what a kept reply tells of the call threshold, if it tells anything."""
     kept_round = verdict.row["rounds"][0]
-    if (odds := kept_round.get("log_odds")) is None or "threshold" not in kept_round:
-        return
-    need = ToolNeed(log_odds=odds, threshold=0.0, moved=kept_round.get("moved"), named=kept_round.get("named"), usage=Usage())
-    case = verdict.case
-    yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=need.score)
+    case, odds = verdict.case, kept_odds(kept_round)
+    if odds is not None and "threshold" in kept_round:
+        yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=odds)

@@ -237,15 +237,17 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int =
 
     Returns:
         Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `sequential` says
-        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; and the ids of the cases that only one
-        of them has right.
+        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, of what the first has right what
+        the second has, too; and the ids of the cases that only one of them has right.
     """
     others = {verdict.case.id: verdict for verdict in second}
     pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]
     metrics = {metric: _paired(pairs, metric, left) for metric in METRICS if any(_both_count(each, metric) for each in pairs)}
+    right = [other.is_right for one, other in pairs if one.is_right]
     return {
         "cases": len(pairs),
         "metrics": metrics,
+        "kept": {"count": sum(right), "total": len(right), "interval": wilson(sum(right), len(right))},
         "only_first_right": [one.case.id for one, other in pairs if one.is_right and not other.is_right],
         "only_second_right": [one.case.id for one, other in pairs if other.is_right and not one.is_right],
     }

@@ -36,6 +36,7 @@ _ROUND = _object(
     first_event_seconds=_NUMBER,
     described=_array(_STRING),
     log_odds=_NUMBER_OR_NOT,
+    score=_NUMBER_OR_NOT,
     moved=_NUMBER_OR_NOT,
     named=_NUMBER_OR_NOT,
     threshold=_NUMBER_OR_NOT,

@@ -113,8 +113,10 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
         ways: of calling.
 
     Raises:
-        UsageError: there are tasks of several turns, which only the ways of `ToolLoop` can play.
+        UsageError: a suite cannot be played in one of the ways.
     """
+    if any(not way.offers for way in ways) and any(case.expects != "talk" for case in cases):
+        raise UsageError("--way none plays conversations only: --suite ordinary or talk")
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
     if others and any(case.expects in ("task", "talk") for case in cases):
         raise UsageError(
@@ -167,7 +169,8 @@ async def _conversed(
     """Play what has several turns: a task, or a conversation as `xmlcall chat` has it."""
     if task is not None:
         return await _played(run_case, task, way, backend, settings)
-    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "repair": None}
+    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "offers": way.offers}
+    as_in_chat["repair"] = RepairPolicy(asks_for_unsaid=True)
     return await _played(converse, case, way, backend, settings, **as_in_chat)
 
 
@@ -250,9 +253,14 @@ async def _rounds(
     for left in range(settings.feedback, -1, -1):
         generated, kept, messages = await _described(case, way, messages, backend, settings, "" if rounds else begun)
         if need is not None and not rounds:
-            kept |= {"log_odds": need.log_odds, "threshold": need.threshold, "need_usage": asdict(need.usage)}
+            kept |= {
+                "log_odds": need.log_odds,
+                "score": need.score,
+                "threshold": need.threshold,
+                "need_usage": asdict(need.usage),
+            }
             kept |= {"begun": True} if begun else {}
-            kept |= {name: value for name, value in (("moved", need.moved), ("named", need.named)) if value is not None}
+            kept |= {} if need.number is None else {"number": need.number}
             kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls

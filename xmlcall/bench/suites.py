@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, read_cases
@@ -24,6 +24,7 @@ from .catalog import catalog_cases
 from .data import bfcl_wheel
 from .long import long_cases
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
+from .ordinary import needed_cases, ordinary_cases
 from .smoke import smoke_cases
 from .talk import talk_cases
 from .wire import wire_cases
@@ -121,6 +122,8 @@ def _multi_turn() -> list[Case]:
 
 
 SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
+    "ordinary": (ordinary_cases, "176 requests that need no tool, each with two of nine catalogs on offer; half in Chinese"),
+    "needed": (needed_cases, "144 requests that need a tool of one of the catalogs; half in Chinese"),
     "talk": (talk_cases, "64 conversations with five MCP servers, half of them in Chinese; judged turn by turn"),
     "smoke": (smoke_cases, "50 cases of our own, half of them in Chinese"),
     "wire": (wire_cases, "values that are hard to carry, judged to the last character"),
@@ -135,8 +138,12 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
 }
 """Name -> how to get its cases, and a line about it."""
 
-_IN_BLOCKS = frozenset({"long"})
-"""Suites whose cases of one category have a long prompt in common: in turns, nothing of it would stay in the server's cache."""
+_BLOCKS: dict[str, Callable[[Case], Any]] = {
+    "long": lambda case: case.category,
+    "ordinary": lambda case: case.servers,
+    "needed": lambda case: case.servers,
+}
+"""Suite -> what tells cases with the same long prompt: they are asked in a row, so that it stays in the server's cache."""
 
 
 def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
@@ -155,10 +162,10 @@ def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half 
     if suite not in SUITES:
         raise UsageError(f"unknown suite {suite!r}; known: {', '.join(SUITES)}")
     drawn = sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)
-    if suite not in _IN_BLOCKS:
+    if suite not in _BLOCKS:
         return drawn
-    categories = list(dict.fromkeys(case.category for case in drawn))
-    return sorted(drawn, key=lambda case: categories.index(case.category))
+    of, blocks = _BLOCKS[suite], dict.fromkeys(map(_BLOCKS[suite], drawn))
+    return [case for block in blocks for case in drawn if of(case) == block]
 
 
 def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:

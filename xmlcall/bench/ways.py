@@ -1,8 +1,8 @@
 """The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
 
 A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
-the server's function calling, `native+read` also reads what that left in the text; `origin` is the kind of prompt that browser
-extensions paste into a chat, worded anew: many rules, a fenced block, every value a string.
+the server's function calling, `native+read` also reads what that left in the text; `none` offers no tools; `origin` is the kind
+of prompt that browser extensions paste into a chat, worded anew: many rules, a fenced block, every value a string.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..types.calls import Message
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import CompletionRequest
 from ..types.tool import Tool
 from .case import Case
 from .history import follows_result, said
@@ -41,6 +41,7 @@ __all__ = [
     "decided",
     "format_of",
     "generation",
+    "kept_odds",
     "need_of",
     "offered_of",
     "prompt_hash",
@@ -99,12 +100,14 @@ class Way:
         dialect: the wire format that the prompt asks for; "" for the server's own function calling.
         asked: codes of repairs that are none here, because the prompt asks for what they mend.
         reads_text: calls count that the server's own function calling left in the text.
+        offers: whether the model has tools at all; in conversations only.
     """
 
     name: str
     dialect: str
     asked: frozenset[str] = frozenset()
     reads_text: bool = False
+    offers: bool = True
 
     @property
     def is_native(self) -> bool:
@@ -123,6 +126,7 @@ _WAYS = {
         Way(name="xml", dialect="function_calls"),
         Way(name="native", dialect=""),
         Way(name="native+read", dialect="", reads_text=True),
+        Way(name="none", dialect="", offers=False),
         # Asks for a block in a fence, and for the attribute call_id.
         Way(name="origin", dialect="function_calls", asked=frozenset({"code-fence", "attribute-style"})),
         *(Way(name=name, dialect=name) for name in DIALECTS),
@@ -219,11 +223,25 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
     first: Mapping[str, Any] = rounds[0] if rounds else {}
     if first.get("begun"):
         return conversation(way, case, replace(settings, reminder=False))
-    odds, threshold = first.get("log_odds"), first.get("threshold", settings.call_threshold)
+    odds, threshold = kept_odds(first), first.get("threshold", settings.call_threshold)
     if odds is None or threshold is None:
         return conversation(way, case, settings)
-    need = ToolNeed(log_odds=odds, threshold=threshold, moved=first.get("moved"), named=first.get("named"), usage=Usage())
-    return conversation(way, case, settings, needs_tool=need.needs_tool)
+    return conversation(way, case, settings, needs_tool=odds > threshold)
+
+
+def kept_odds(kept: Mapping[str, Any]) -> float | None:
+    """Return what was held against the threshold of a kept reply; None if nothing was decided.
+
+    Until 2026-11-25 what the tool's name in a call told was added: `moved` and `named`, in nats.
+
+    Args:
+        kept: a round.
+    """
+    if (odds := kept.get("score", kept.get("log_odds"))) is None:
+        return None
+    moved, named = kept.get("moved"), kept.get("named")
+    odds += 0.0 if moved is None else 3.0 * (min(moved, 2.0) - 0.3)
+    return float(odds + (0.0 if named is None else 10.0 * max(named, -2.0)))
 
 
 def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> tuple[Message, ...]:
@@ -257,9 +275,9 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, ne
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
     shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))
-    catalog, row = read_catalog(way, case, settings), format_of(way, settings).row
+    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
     needs = needs or ToolNeeds(settings.call_threshold)
-    return await needs.ask(backend, request, catalog, row, shown=shown)
+    return await needs.ask(backend, request, catalog, format, shown=shown)
 
 
 def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:

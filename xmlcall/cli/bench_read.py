@@ -174,6 +174,11 @@ def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> 
         shown = " ".join(f"{count:>6}" for count in counts)
         changed = f"{pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}"
         print(f"{metric:20} {shown} {changed}  {_points(pair):>22}  {pair['decision']}")
+    kept = found["kept"]
+    if kept["total"]:
+        low, high = (100 * share for share in kept["interval"])
+        share = 100 * kept["count"] / kept["total"]
+        print(f"\nkept: of the {kept['total']} that A has right B has {kept['count']}, {share:.1f} % [{low:.0f}-{high:.0f}]")
     print(f"\n{_READ_ONCE}")
     for title, ids in (("only A is right", found["only_first_right"]), ("only B is right", found["only_second_right"])):
         print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")

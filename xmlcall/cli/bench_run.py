@@ -57,8 +57,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="WAY",
         help="xml: our prompt; native: the server's function calling; native+read: the same, and calls that it left in the text; "
-        "origin: the prompt of browser extensions; or the name of a wire format, such as hermes (may be repeated; default: that "
-        "of the profile, else xml)",
+        "none: no tools; origin: the prompt of browser extensions; or the name of a wire format, such as hermes (may be "
+        "repeated; default: that of the profile, else xml)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
     parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")

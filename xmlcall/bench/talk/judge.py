@@ -9,6 +9,7 @@ person is told what no tool has said. It is counted generously: a true answer th
 """
 
 import functools
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,12 @@ from typing import Any, Final
 from ...dialects import DIALECTS
 from ...dialects.tag_names import tag_names
 from ...prompting.result_frame import FRAME_TAGS
+from ..judge import judge_value
 
-__all__ = ["is_admitted", "judge_turn", "speaks"]
+__all__ = ["CALLED", "is_admitted", "judge_turn", "speaks"]
 
+CALLED: Final = "called"
+"""Why a turn has ended whose call was all that was asked for; no reason of `Answer`."""
 # What a person takes as "I do not know", "it did not work" or a question back.
 _ADMITS: Final = re.compile(
     r"sorry|apolog|unable|cannot|can't|can not|couldn't|could not|didn't|did not|does not exist|doesn't exist|no such|not "
@@ -47,10 +51,12 @@ def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: s
         folder: what `{folder}` stands for.
 
     Returns:
-        "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `state`, `cut`,
-        `no_answer`, `prompt_shown` or `wrong_answer`.
+        "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `wrong_value`,
+        `state`, `cut`, `no_answer`, `prompt_shown` or `wrong_answer`.
     """
-    return _judge_calls(expected, played) or _judge_state(expected, played) or _judge_answer(expected, played, folder)
+    if error := _judge_calls(expected, played) or _judge_arguments(expected, played) or _judge_state(expected, played):
+        return error
+    return "" if played["stop_reason"] == CALLED else _judge_answer(expected, played, folder)
 
 
 def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
@@ -69,6 +75,17 @@ def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
     if not all(any(name in names for name in ran) for names in wanted) or len(ran) < expected.get("calls", 0):
         return "failed_call"
     return ""
+
+
+def _judge_arguments(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
+    """Judge the last call that ran, where it is said what has to stand in it."""
+    arguments: Mapping[str, Any] = next((call.get("arguments", {}) for call in reversed(played["calls"]) if "result" in call), {})
+    for name, wanted in expected.get("arguments", {}).items():
+        accepted = wanted["accepted"]
+        if "" not in accepted if name not in arguments else judge_value(arguments[name], accepted, wanted["schema"]):
+            return "wrong_value"
+    text = json.dumps(arguments, ensure_ascii=False)
+    return "" if all(re.search(pattern, text, re.ASCII | re.IGNORECASE) for pattern in expected.get("has", ())) else "wrong_value"
 
 
 def _judge_state(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:

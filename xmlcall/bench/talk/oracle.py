@@ -44,7 +44,8 @@ class RightTurns(KeptOpen):
 
     def _said(self, messages: Sequence[Message]) -> list[Chunk]:
         asked = sum(message.role == "user" and not is_result_message(message.content) for message in messages)
-        turn, results = self._case.turns[asked - 1], list(_results(messages))
+        before = sum(row["role"] == "user" for row in self._case.messages[: -len(self._case.turns)])
+        turn, results = self._case.turns[asked - before - 1], list(_results(messages))
         if "right" in turn and not results:
             calls = [each for call in _placed(turn["right"], str(folder_of(self._case.id))) for each in call.items()]
             return calling(calls, Catalog(()), self._way)

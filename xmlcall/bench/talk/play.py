@@ -16,12 +16,16 @@ from ...agent.loop import ToolLoop
 from ...agent.tool_need import ToolNeed
 from ...backends.base import Backend
 from ...errors import ContextOverflow
+from ...hosts.base import Host
 from ...hosts.mcp.host import McpHost
 from ...types.calls import Message
 from ...types.completion import Usage
 from ..case import Case
+from ..history import said
+from ..ordinary import CANNED, canned_tools
+from ..ordinary.canned import CannedHost
 from ..recorder import Recorder, kept_call, kept_tools
-from .judge import judge_turn
+from .judge import CALLED, judge_turn
 from .servers import lay_out, occupied, server_of
 
 __all__ = ["converse"]
@@ -46,7 +50,7 @@ class _Played:
     def note(self, event: LoopEvent) -> None:
         match event:
             case ToolNeed():
-                self.need = {name: getattr(event, name) for name in ("log_odds", "threshold", "moved", "named", "tool")}
+                self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
             case TurnEnded(usage=usage):
                 self.usage = self.usage + usage
             case CallFinished() | CallDenied() | CallRejected():
@@ -55,12 +59,13 @@ class _Played:
                 self.answer, self.stop_reason = text, stop_reason
 
 
-async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, Any]:
+async def converse(case: Case, backend: Backend, *, offers: bool = True, **options: Any) -> dict[str, Any]:
     """Play a conversation and judge its turns.
 
     Args:
-        case: of the suite `talk`.
+        case: of the suites `talk`, `ordinary` or `needed`.
         backend: open; it stays so.
+        offers: whether the model has tools at all.
         options: of the `ToolLoop`, such as `mode` or `max_tokens`.
 
     Returns:
@@ -73,25 +78,42 @@ async def converse(case: Case, backend: Backend, **options: Any) -> dict[str, An
         ToolHostError: a server did not start.
         UsageError: what a server needs is not installed.
     """
+    if all(name.startswith(CANNED) for name in case.servers):
+        return await _converse(case, backend, Path(), offers, options)
     async with occupied(case.id):
-        return await _converse(case, backend, options)
+        return await _converse(case, backend, lay_out(case.id, case.servers, case.category), offers, options)
 
 
-async def _converse(case: Case, backend: Backend, options: Mapping[str, Any]) -> dict[str, Any]:
-    place = lay_out(case.id, case.servers, case.category)
-    hosts = [McpHost(server_of(name, place), connect_timeout=_START_SECONDS) for name in case.servers]
-    recorder, messages, turns = Recorder(backend), list[Message](), list[_Played]()
+async def _converse(case: Case, backend: Backend, place: Path, offers: bool, options: Mapping[str, Any]) -> dict[str, Any]:
+    hosts = [_host(name, place) for name in case.servers] if offers else []
+    recorder, turns = Recorder(backend), list[_Played]()
     async with ToolLoop(recorder, hosts, policy=["*"], **options) as loop:
+        messages = await _before(case, loop)
         for expected in case.turns:
             turns.append(turn := _Played(replies=recorder.begin_turn()))
-            said = Message(role="user", content=expected["say"].replace("{folder}", str(place)))
-            messages = await _turn(loop, [*messages, said], turn) or messages
+            asked = Message(role="user", content=expected["say"].replace("{folder}", str(place)))
+            messages = await _turn(loop, [*messages, asked], turn, expected.get("ends_with_call", False)) or messages
             turn.files = _files(place, expected)
         tools = kept_tools(await loop.catalog(), [turn.calls for turn in turns])
     return {**_outcome(case, turns, str(place)), "tools": tools}
 
 
-async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played) -> list[Message]:
+def _host(name: str, place: Path) -> Host:
+    if name.startswith(CANNED):
+        catalog = name.removeprefix(CANNED)
+        return CannedHost(catalog, canned_tools(catalog))
+    return McpHost(server_of(name, place), connect_timeout=_START_SECONDS)
+
+
+async def _before(case: Case, loop: ToolLoop) -> list[Message]:
+    """Return what was said before the turns that are played; without tools, what was called is left out."""
+    rows, catalog = case.messages[: -len(case.turns)], await loop.catalog()
+    if not catalog:
+        rows = tuple(row for row in rows if row["content"] and row["role"] != "tool")
+    return said(rows, catalog, loop.format if loop.mode == "xml" else None)
+
+
+async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played, ends_with_call: bool) -> list[Message]:
     """Play a turn; return the conversation after it, none if it did not end in an answer."""
     started = time.monotonic()
     after: list[Message] = []
@@ -99,6 +121,9 @@ async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played) -> l
         async with aclosing(loop.run(messages)) as events:
             async for event in events:
                 turn.note(event)
+                if ends_with_call and isinstance(event, CallFinished):
+                    turn.stop_reason = CALLED
+                    break
                 if isinstance(event, Answer) and event.messages[-1].role == "assistant":
                     after = list(event.messages)
     except ContextOverflow:

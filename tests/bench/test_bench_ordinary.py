@@ -1,16 +1,9 @@
-"""Check catalogs.toml, ordinary.toml and needed.toml, and count their rows.
+"""The suites `ordinary` and `needed`: their rows are sound, a true answer counts as one, and the right call is right."""
 
-    python benchmarks/ordinary/check_ordinary.py
-
-What is wrong is printed, one line each, and the exit code is 1 then. Lines that begin with "loose" tell of rows that take a stray
-answer for a true one; they are no errors.
-"""
-
+import asyncio
 import json
 import re
-import sys
 import tomllib
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,56 +11,13 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-FOLDER = Path(__file__).parent
-LANGUAGES = ("en", "zh")
+from xmlcall.bench import ordinary
+from xmlcall.bench.ordinary import canned_tools, needed_cases, ordinary_cases
+from xmlcall.bench.talk.judge import CALLED, judge_turn
+from xmlcall.hosts.demo_server import build_server
+
+FOLDER = Path(ordinary.__file__).parent
 KINDS = ("write", "translate", "explain", "correct", "knowledge", "ideas", "chat", "rewrite", "arithmetic", "advice", "earlier")
-_THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}([, ])\d{3}(?:\1\d{3})*(?!\d)")
-
-# What small models say when they called a tool needlessly, gave up, or answered something else.
-STRAY = (
-    "",
-    "31 characters, 6 words",
-    "The text has 31 characters and 6 words.",
-    "这段文字有31个字符，6个单词。",
-    "In Berlin it is 11.5 °C and cloudy, with 72 percent humidity.",
-    "柏林现在11.5度，多云，湿度72%。",
-    "115",
-    "The result is 7006652.",
-    "It is 21:40 in Tokyo.",
-    "One share of Apple costs 227.50 dollars.",
-    "I'm sorry, but I can't help with that.",
-    "Sorry, there is no tool for this request.",
-    "None of the available tools can answer this question.",
-    "抱歉，我无法回答这个问题。",
-    "对不起，没有合适的工具可以完成这个请求。",
-    "Error: the arguments are invalid.",
-    "Saved as n21",
-    "Done.",
-    "好的，已完成。",
-)
-
-
-def read(answer: str) -> str:
-    """Return a text as patterns are searched in it; the same as the suite `talk` does."""
-    text = unicodedata.normalize("NFKC", answer.replace("，", "， ").replace("’", "'")).casefold()
-    return _THOUSANDS.sub(lambda number: number[0].replace(number[1], ""), text)
-
-
-def found(pattern: str, answer: str) -> bool:
-    """Say whether a pattern is found in an answer."""
-    return bool(re.search(pattern, read(answer), re.ASCII | re.IGNORECASE))
-
-
-def is_true(row: Mapping[str, Any], wrong: Sequence[Mapping[str, Any]], answer: str) -> bool:
-    """Say whether an answer is a true one."""
-    return all(found(each, answer) for each in row["true"]) and not any(found(each, answer) for each in false_of(row, wrong))
-
-
-def false_of(row: Mapping[str, Any], wrong: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the patterns that must not be found: the row's own and those of its kind."""
-    tables = [each for each in wrong if row["lang"] == each["lang"] and row["kind"] in each["kinds"]]
-    shared = [pattern for each in tables for pattern in each["patterns"]]
-    return [*row.get("false", ()), *shared]
 
 
 def check_catalogs(data: Mapping[str, Any]) -> Iterator[str]:
@@ -86,17 +36,9 @@ def check_catalogs(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"forty: {len(forty)} tools"
     if any(tool not in forty for tools in catalogs.values() for tool in tools):
         yield "forty: not every tool is in it"
-    try:
-        import asyncio
-
-        from xmlcall.hosts.demo_server import build_server
-
-        real = [tool.model_dump(by_alias=True, exclude_none=True) for tool in asyncio.run(build_server().list_tools())]
-    except ImportError:
-        print("(the demo server is not here to compare with)")
-    else:
-        if real != catalogs["demo"]:
-            yield "demo: not what the demo server offers"
+    real = [tool.model_dump(by_alias=True, exclude_none=True) for tool in asyncio.run(build_server().list_tools())]
+    if real != catalogs["demo"]:
+        yield "demo: not what the demo server offers"
 
 
 def errors_of(tools: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -125,9 +67,7 @@ def check_before(row: Mapping[str, Any], tools: Mapping[str, Any]) -> Iterator[s
             yield from errors_of(tools, turn["tool"], turn["arguments"])
 
 
-def check_ordinary(
-    rows: Sequence[Mapping[str, Any]], wrong: Sequence[Mapping[str, Any]], catalogs: Mapping[str, Any]
-) -> Iterator[str]:
+def check_ordinary(rows: Sequence[Mapping[str, Any]], catalogs: Mapping[str, Any]) -> Iterator[str]:
     """Check the rows that need no tool."""
     halves_of_before = defaultdict(set)
     for row in rows:
@@ -143,8 +83,6 @@ def check_ordinary(
             yield f"{row['id']}: nothing was said before"
         for each in (*row["true"], *row.get("false", ())):
             re.compile(each)
-        yield from (f"{row['id']}: not true: {each}" for each in row["true"] if not found(each, row["answer"]))
-        yield from (f"{row['id']}: false: {each}" for each in false_of(row, wrong) if found(each, row["answer"]))
         for name in row.get("catalogs", ()):
             tools = {tool["name"]: tool for tool in catalogs.get(name, ())}
             yield from (f"{row['id']}: {error}" for error in check_before(row, tools))
@@ -223,48 +161,55 @@ def check_groups(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"group {name}: alone, or in both halves"
 
 
-def table(rows: Sequence[Mapping[str, Any]], part: str) -> str:
-    """Return the counts of rows by part, language and half."""
-    counts = Counter((row[part], row["lang"], row["half"]) for row in rows)
-    turns = Counter(row[part] for row in rows if any("tool" in turn for turn in row.get("before", ())))
-    columns = [(lang, half) for lang in LANGUAGES for half in ("tuning", "report")]
-    lines = [f"{part:<12}" + "".join(f"{lang + ' ' + half:>11}" for lang, half in columns) + f"{'all':>6}{'after a tool':>14}"]
-    for name in dict.fromkeys(row[part] for row in rows):
-        values = [counts[name, *column] for column in columns]
-        lines.append(f"{name:<12}" + "".join(f"{value:>11}" for value in values) + f"{sum(values):>6}{turns[name]:>14}")
-    values = [sum(counts[name, *column] for name in turns | Counter(row[part] for row in rows)) for column in columns]
-    lines.append(f"{'all':<12}" + "".join(f"{value:>11}" for value in values) + f"{sum(values):>6}{sum(turns.values()):>14}")
-    return "\n".join(lines)
+FILES = {name: tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8")) for name in ("catalogs", "ordinary", "needed")}
+ORDINARY, NEEDED = FILES["ordinary"]["request"], FILES["needed"]["request"]
+CATALOGS = FILES["catalogs"]["catalogs"]
 
 
-def main() -> int:
-    """Print what is wrong and the counts."""
-    texts = ((FOLDER / f"{name}.toml").read_text("utf-8") for name in ("catalogs", "ordinary", "needed"))
-    data, ordinary, needed = map(tomllib.loads, texts)
-    catalogs, wrong = data["catalogs"], ordinary["wrong"]
+def test_rows_are_sound() -> None:
     errors = [
-        *check_catalogs(data),
-        *check_rows(ordinary["request"], "kind"),
-        *check_ordinary(ordinary["request"], wrong, catalogs),
-        *check_rows(needed["request"], "catalog"),
-        *check_needed(needed["request"], catalogs),
-        *check_ids_of_both(ordinary["request"], needed["request"]),
-        *check_groups([*ordinary["request"], *needed["request"]]),
+        *check_catalogs(FILES["catalogs"]),
+        *check_rows(ORDINARY, "kind"),
+        *check_ordinary(ORDINARY, CATALOGS),
+        *check_rows(NEEDED, "catalog"),
+        *check_needed(NEEDED, CATALOGS),
+        *check_ids_of_both(ORDINARY, NEEDED),
+        *check_groups([*ORDINARY, *NEEDED]),
     ]
-    print("\n".join(f"{name}: {len(tools)} tools" for name, tools in catalogs.items()), end="\n\n")
-    print(table(ordinary["request"], "kind"), end="\n\n")
-    print(table(needed["request"], "catalog"), end="\n\n")
-    used = Counter((name, row["half"]) for row in ordinary["request"] for name in row.get("catalogs", ()))
-    print("ordinary, after a tool:", ", ".join(f"{name} {half} {count}" for (name, half), count in sorted(used.items())))
-    right = Counter(name for row in needed["request"] for name in row["tools"])
-    print("needed, right tools:", ", ".join(f"{name} {count}" for name, count in right.items()))
-    for row in ordinary["request"]:
-        for answer in STRAY:
-            if is_true(row, wrong, answer):
-                print(f"loose: {row['id']} takes {answer!r}")
-    print("\n".join(errors) or "no errors")
-    return 1 if errors else 0
+    assert errors == []
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def played(*calls: tuple[str, Any], answer: str = "") -> dict[str, Any]:
+    """A turn: the calls, which ran, or an answer."""
+    ran = [{"name": name, "arguments": arguments, "result": "Done.", "is_error": False} for name, arguments in calls]
+    return {"calls": ran, "answer": answer, "stop_reason": CALLED if calls else "end", "files": {}}
+
+
+def test_a_true_answer_is_right_and_a_call_is_not() -> None:
+    for case in ordinary_cases():
+        [turn], [server] = case.turns, case.servers
+        name = canned_tools(server.removeprefix(ordinary.CANNED)).names()[0]
+        verdicts = [judge_turn(turn, each, "") for each in (played(answer=turn["reply"]), played(), played((name, {})))]
+        assert verdicts == ["", "no_answer", "false_call"], case.id
+
+
+def test_the_right_call_is_right_and_another_is_not() -> None:
+    for case in needed_cases():
+        [turn] = case.turns
+        if turn["has"]:
+            continue
+        name = turn["tools"][0].split("|")[0]
+        arguments = {key: plain(each["accepted"][0]) for key, each in turn["arguments"].items()}
+        other = arguments | {next(iter(arguments)): "else"}
+        tried = (played((name, arguments)), played(("other", arguments)), played((name, other)), played((name, {})), played())
+        assert [judge_turn(turn, each, "") for each in tried] == ["", "wrong_tool", *["wrong_value"] * 2, "no_call"], case.id
+
+
+def test_every_request_meets_two_catalogs_and_every_catalog_many_requests() -> None:
+    met = defaultdict[str, set[str]](set)
+    for case in ordinary_cases():
+        met[case.id.partition("@")[0]].update(case.servers)
+    assert len(met) == len(ORDINARY)
+    counts = Counter(server for servers in met.values() for server in servers)
+    assert len(counts) == len(CATALOGS) + 1
+    assert min(counts.values()) >= 20
