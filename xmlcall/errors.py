@@ -47,6 +47,7 @@ ISSUES: dict[str, str] = {
     "ambiguous": "The call can be read in two ways that differ in its arguments.",
     "truncated-call": "The reply ended before the call did.",
     "echo": "The call repeats text that somebody else had written, or a value of the prompt's example that nobody said.",
+    "not-said": "Nobody said a value that the call needs, and no result has it.",
 }
 
 REPAIRS: dict[str, str] = {

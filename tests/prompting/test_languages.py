@@ -10,6 +10,7 @@ from catalogs import ALL, WEATHER
 
 from xmlcall import InvalidCall, Message, Tool, ToolCall, ToolResult, parse
 from xmlcall.binding.echo import Sources, echo_of
+from xmlcall.binding.grounds import groundless_call
 from xmlcall.errors import ISSUES
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.feedback import feedback, results
@@ -92,6 +93,8 @@ def wrong_calls() -> Iterator[tuple[str, InvalidCall, Catalog]]:
     yield "a copied call", _echo(copied, catalog, Sources(said=[f(A)])), catalog
     example = parse('<invoke name="search"><parameter name="query">query value</parameter></invoke>', catalog).calls[0]
     yield "a value of the example", _echo(example, catalog, Sources()), catalog
+    assert isinstance(copied, ToolCall)
+    yield "a value that nobody said", groundless_call(copied, list(copied.arguments)), catalog
     alone = parse('<invoke name="f"></invoke>', Catalog([LOOP])).calls[0]
     assert isinstance(alone, InvalidCall)
     yield "a tool nobody can call", alone, Catalog([LOOP])

@@ -33,6 +33,8 @@ class RepairPolicy:
         max_repeats: how often the same call with the same arguments may run in a row.
         on_repeat: asked about one that comes more often; None ends the run.
         keep_failed: whether failed attempts stay in the conversation after they were corrected.
+        asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
+            is told to look them up or to ask the person.
 
     Raises:
         UsageError: a limit is negative, or no call may run.
@@ -43,6 +45,7 @@ class RepairPolicy:
     max_repeats: int = 2
     on_repeat: Policy | None = None
     keep_failed: bool = False
+    asks_for_unsaid: bool = False
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing could run."""

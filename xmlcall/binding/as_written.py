@@ -9,7 +9,7 @@ from .bind import bind_argument
 
 __all__ = ["as_written"]
 
-_NEVER: Final = frozenset({"echo", "truncated-call"})
+_NEVER: Final = frozenset({"echo", "not-said", "truncated-call"})
 
 
 def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
@@ -20,7 +20,8 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
         catalog: what was offered.
 
     Returns:
-        None if its tool is not known, or if what it wrote is no list of arguments, or a copy, which nobody may run.
+        None if its tool is not known, or if what it wrote is no list of arguments, a copy, or holds a made up
+        value: nobody may run those.
     """
     tool = catalog.get(catalog.meant_by(call.name) or "")
     codes = {issue.code for issue in call.issues}

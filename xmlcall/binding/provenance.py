@@ -22,7 +22,7 @@ from ..tools.parameters import property_schema
 from ..types.calls import Message, Tool, ToolCall
 from .spellings import Atom, atoms, number_key
 
-__all__ = ["SaidIndex", "SourceKind", "ValueSource", "provenance", "values_in"]
+__all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "number_key_of", "provenance", "values_in"]
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
@@ -127,7 +127,7 @@ class SaidIndex:
         """
         place = len(self._sources)
         self._sources.append(source)
-        for key in _keys(text):
+        for key in keys_of_text(text):
             places = self._places.setdefault(key, [])
             if len(places) < _PLACES:
                 places.append(place)
@@ -184,7 +184,7 @@ class SaidIndex:
             value: a string or a number.
         """
         if isinstance(value, int | float):
-            return self._first(self._places.get(_number(value), ()))
+            return self._first(self._places.get(number_key_of(value), ()))
         parts = atoms(value) if isinstance(value, str) else []
         head = value.partition(",")[0] if isinstance(value, str) else ""
         return self._all_of(parts) or (self._all_of(atoms(head), 1.0) if len(head) < len(value) else None)
@@ -227,15 +227,24 @@ def _as_message(message: Message | Mapping[str, Any]) -> Message:
     return Message(role=message.get("role", "user"), content=content if isinstance(content, str) else "", **named)
 
 
-def _number(value: float) -> str:
+def number_key_of(value: float) -> str:
+    """Return the key of a number of JSON; "" for a whole number beyond what a float holds.
+
+    Args:
+        value: any.
+    """
     try:
         return number_key(float(value))
-    except OverflowError:  # a whole number beyond what a float holds
+    except OverflowError:
         return ""
 
 
-def _keys(text: str) -> set[str]:
-    """Return all keys under which something in a text is looked for."""
+def keys_of_text(text: str) -> set[str]:
+    """Return all keys under which something in a text is looked for.
+
+    Args:
+        text: by anyone.
+    """
     keys: set[str] = set()
     before = ""
     for atom in atoms(text):

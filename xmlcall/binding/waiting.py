@@ -25,11 +25,11 @@ from typing import Any, Final
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 
-__all__ = ["waiting_values"]
+__all__ = ["OWN_WORDS", "waiting_values", "words_of_name"]
 
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
-_OWN_WORDS: Final = frozenset(
+OWN_WORDS: Final = frozenset(
     [
         *("body", "caption", "code", "command", "comment", "content", "description", "expression", "formula", "function", "html"),
         *("instruction", "instructions", "label", "markdown", "message", "note", "notes", "objective", "pattern", "prompt", "q"),
@@ -72,14 +72,23 @@ def waiting_values(call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said
     return tuple(path for path, name, value in candidates if index.source_of(value, tool, name).kind == "invented")
 
 
+def words_of_name(name: str) -> set[str]:
+    """Return the words of a parameter's name, in lower case.
+
+    Args:
+        name: `orderId` or `order_id`.
+    """
+    return {word.lower() for word in _WORDS.findall(name)}
+
+
 def _folded(value: Any) -> Any:
     return value.casefold().strip() if isinstance(value, str) else repr(value)
 
 
 def _may_be_result(name: str, value: Any) -> bool:
     """Say whether a value is of a kind that results have, and that a model does not write by itself."""
-    words = {word.lower() for word in _WORDS.findall(name)}
-    if isinstance(value, bool) or words & _OWN_WORDS:
+    words = words_of_name(name)
+    if isinstance(value, bool) or words & OWN_WORDS:
         return False
     if isinstance(value, int | float):
         return value not in (0, 1)

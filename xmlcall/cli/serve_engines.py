@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ..agent.attempts import RepairPolicy
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
 from ..backends.connect import connect
@@ -59,6 +60,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
             "lang": options.lang,
             "reminder": options.reminder,
             "tool_tokens": options.tool_tokens,
+            "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,
             "store": store,
         }

@@ -194,7 +194,7 @@ def loop_of(
         backend,
         hosts,
         policy=asking_person(rules, asker, yes=options.yes, **free),
-        repair=RepairPolicy(on_repeat=asking_person_of_repeats(rules, asker)),
+        repair=RepairPolicy(on_repeat=asking_person_of_repeats(rules, asker), asks_for_unsaid=True),
         max_turns=options.max_turns,
         parallel=options.parallel,
         reminder=options.reminder,

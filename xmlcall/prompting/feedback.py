@@ -121,11 +121,20 @@ def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: Pro
 
 def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str, *, is_native: bool = False) -> str:
     """Render the request to write calls once more."""
-    shown = [] if is_native else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
+    calls = list(calls)
+    unsaid = _unsaid(calls)
+    shown = [] if is_native or unsaid else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
     example = write(shown, catalog, format.row) if shown else ""
     request = inert_text(_shown(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return format.render("retry", request=request, example=example, has_dots=has_dots, is_native=is_native).strip()
+    return format.render("retry", request=request, example=example, has_dots=has_dots, is_native=is_native, unsaid=unsaid).strip()
+
+
+def _unsaid(calls: Iterable[InvalidCall]) -> list[str]:
+    """Return the parameters whose values nobody said, if that is all that is wrong."""
+    issues = [issue for call in calls for issue in call.issues]
+    names = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues)
+    return list(names) if all(issue.code == "not-said" for issue in issues) else []
 
 
 def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: PromptFormat) -> str:

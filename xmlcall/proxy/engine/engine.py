@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from ...agent.attempts import RepairPolicy
-from ...agent.first_request import FirstRequest, decided
+from ...agent.first_request import FirstRequest, Forms, decided
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...agent.tool_need import Threshold, ToolNeeds
@@ -33,6 +33,7 @@ from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
+from ...prompting.without_calls import without_calls
 from ...tools.catalog import Catalog
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
@@ -298,7 +299,9 @@ class Engine:
             ),
             partial(self._first, backend, request, begun, catalog, allowed, known, schema),
         )
-        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=self._format.shows.unsaid)
+        is_made_up = turn.is_made_up if self._limits.repair.asks_for_unsaid else None
+        unsaid = self._format.shows.unsaid
+        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, is_made_up=is_made_up)
         events = prompted_answer(turn, sender, is_strict=self.strict, keep=self._rounds.keep, recording=recording)
         if schema is not None:
             events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
@@ -336,10 +339,10 @@ class Engine:
             is_open = bool(reminder) and self._needs is not None and request.is_open_question
             bare = replace(reminded, messages=written(request.messages)) if is_open else None
             shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
+            unoffered = replace(reminded, messages=without_calls(written(request.messages, system=""))) if is_open else None
+            forms = Forms(reminded=reminded, bare=bare, shown=shown, unoffered=unoffered)
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
-            first = await decided(
-                self._needs, backend, allowed, self._format, reminded=reminded, bare=bare, shown=shown, lang=lang
-            )
+            first = await decided(self._needs, backend, allowed, self._format, forms, lang=lang)
         if schema is None:
             return first
         words = prompt.json_answer(schema, self._format)

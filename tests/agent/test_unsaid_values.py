@@ -1,0 +1,121 @@
+"""Calls with values that nobody said, in turns of the loop and of the proxy: the model looks them up, asks, or insists."""
+
+import json
+from typing import Any
+
+import pytest
+from proxy_harness import block, body, function
+
+from xmlcall import Answer, InvalidCall, LocalHost, Message, ToolLoop
+from xmlcall.agent.attempts import RepairPolicy
+from xmlcall.agent.events import CallFinished, CallRejected, LoopEvent
+from xmlcall.agent.policy import Decision, Proposal
+from xmlcall.backends.base import Capabilities
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import beginning
+from xmlcall.proxy.engine.engine import Engine
+from xmlcall.proxy.formats.contract import ArgumentsPiece, whole_response
+from xmlcall.proxy.formats.openai_chat import CHAT
+from xmlcall.types.completion import Chunk
+
+CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
+ASKS = RepairPolicy(asks_for_unsaid=True)
+BERKELEY, PARIS = block(("weather", {"city": "Berkeley, CA"})), block(("weather", {"city": "Paris"}))
+
+
+def weather(city: str) -> str:
+    """Get the weather of a city."""
+    return f"{city}: 21 degrees"
+
+
+def home_of(person: str) -> str:
+    """Look up where a person lives."""
+    return f"{person} lives in Berkeley, CA"
+
+
+async def events_of(backend: ScriptedBackend, said: str, **options: Any) -> list[LoopEvent]:
+    given: dict[str, Any] = {"policy": ["*"], "repair": ASKS, **options}
+    async with ToolLoop(backend, [LocalHost([weather, home_of])], **given) as loop:
+        return [event async for event in loop.run([Message(role="user", content=said)])]
+
+
+def answer_of(events: list[LoopEvent]) -> Answer:
+    assert isinstance(events[-1], Answer)
+    return events[-1]
+
+
+async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
+    begun = beginning(DIALECTS["function_calls"], "weather")
+    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    backend = ScriptedBackend([sure, BERKELEY.removeprefix(begun), "Which city?"], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([weather])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
+        answer = await loop.ask("How is the weather?")
+    assert [message.content for message in answer.messages] == ["How is the weather?", "Which city?"]
+    assert "(Nobody said city." in backend.requests[2].messages[-1].content
+
+
+async def test_the_model_is_told_and_asks() -> None:
+    backend = ScriptedBackend([BERKELEY, "Which city do you mean?"])
+    events = await events_of(backend, "How is the weather?")
+    [rejected] = [event.call for event in events if isinstance(event, CallRejected)]
+    assert isinstance(rejected, InvalidCall)
+    assert [(issue.code, issue.path, issue.got) for issue in rejected.issues] == [("not-said", "$.city", "'Berkeley, CA'")]
+    told = backend.requests[1].messages[-1].content
+    assert "city: Nobody said this value." in told
+    assert "ask the person for it in one short question" in told
+    assert "..." not in told, "no call to fill in"
+    [_, answer] = answer_of(events).messages
+    assert answer.content == "Which city do you mean?", "nothing of the call is kept"
+
+
+async def test_what_is_looked_up_is_said() -> None:
+    backend = ScriptedBackend([BERKELEY, block(("home_of", {"person": "Sarah"})), BERKELEY, "21 degrees."])
+    events = await events_of(backend, "How is the weather where Sarah lives?")
+    assert [event.call.name for event in events if isinstance(event, CallFinished)] == ["home_of", "weather"]
+    assert answer_of(events).text == "21 degrees."
+
+
+async def test_a_model_that_insists_is_left_to_the_policy() -> None:
+    asked: list[Any] = []
+
+    async def policy(proposal: Proposal) -> Decision:
+        asked.append(proposal.call.arguments)
+        return Decision(allowed=True)
+
+    events = await events_of(ScriptedBackend([BERKELEY, BERKELEY, "21 degrees."]), "How is the weather?", policy=policy)
+    assert asked == [{"city": "Berkeley, CA"}]
+    assert [event.call.name for event in events if isinstance(event, CallFinished)] == ["weather"]
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [
+        ("How is it in Paris?", {}),
+        ("How is the weather?", {"repair": None}),
+        ("How is the weather?", {"max_turns": 1}),
+    ],
+    ids=["it was said", "off", "nothing could follow"],
+)
+async def test_what_runs_at_once(said: str, options: dict[str, Any]) -> None:
+    events = await events_of(ScriptedBackend([PARIS, "21 degrees."]), said, **options)
+    assert [event.call.name for event in events if isinstance(event, CallFinished)] == ["weather"]
+
+
+WEATHER = function("weather", "Get the weather.", city={"type": "string"})
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+@pytest.mark.parametrize(
+    ("said", "expected"), [("How is the weather?", None), ("How is the weather in Paris?", {"city": "Paris"})]
+)
+async def test_the_caller_of_the_proxy_gets_nothing_of_a_made_up_value(
+    said: str, expected: dict[str, Any] | None, chunk_size: int | None
+) -> None:
+    backend = ScriptedBackend([PARIS, "Which city?"], chunk_size=chunk_size)
+    request = CHAT.read(body(said, tools=[WEATHER], stream=True)).request
+    async with Engine(backend, mode="xml", repair=ASKS, stream_arguments=True) as engine:
+        events = [event async for event in engine.respond(request, is_streamed=True)]
+    arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
+    answer = whole_response(events)
+    assert (answer.text, arguments) == (("Which city?", "") if expected is None else ("", json.dumps(expected)))

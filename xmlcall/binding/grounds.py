@@ -1,0 +1,232 @@
+"""Values that a call needs and nobody said: the model made them up, and is asked to look them up or to ask the person.
+
+Small models never leave a required parameter open: asked for the weather without a place they take "Berkeley, CA", asked to
+write to somebody whose address they lack they take `sarah@example.com`. What a model may choose or work out is no such value:
+
+| value | made up |
+|---|---|
+| is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, and nobody wrote that | yes, in any parameter |
+| an address of mail or of the web, or an id of letters and digits, that stands nowhere as a whole | yes, in any parameter |
+| of a parameter that may be left out, with an enum, or for words of the model's own (`body`, `query`) | no |
+| the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
+| a text of several lines, or longer than an address | no |
+| one of its words or numbers was said, in another spelling, shorter, or as initials | no |
+| a number or a time, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
+| a code of capitals (GBP, NYC); a name in another script than the conversation | no, it may be another name of what was said |
+| any other | yes |
+
+Said is what stands in the conversation, in results and in the program's instructions. What the tool's own schema gives as an
+example was said by nobody. On BFCL's right calls this takes 1 to 2 of 100 for made up (docs/decisions/grounds.md).
+
+Cost: linear in the conversation, which is read once for a call with such a parameter.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from ..schema.references import nodes
+from ..tools.parameters import property_schema
+from ..types.calls import InvalidCall, Issue, Tool, ToolCall
+from .provenance import keys_of_text, number_key_of, values_in
+from .spellings import Atom, atoms
+from .waiting import OWN_WORDS, words_of_name
+
+__all__ = ["Said", "groundless", "groundless_call", "may_be_groundless"]
+
+_NOT_SAID: Final = "Nobody said this value. Do not make one up."
+
+_LONGEST: Final = 200  # characters of a value that is looked for
+_LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
+_ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
+_FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
+_CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
+_NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
+_TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
+_MARKED: Final = re.compile(r"[0-9@/\\_]")
+_LATIN: Final = re.compile(r"[A-Za-z]")
+_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_TIME_SAID: Final = re.compile(
+    r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
+    r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
+    r"|april|may|june|july|august|september|october|november|december)(?:s|ly|day|days)?\b|[今明昨周月日时点年]",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"[^\W\d_]{1,64}")
+# Inside a text; a word in brackets alone may be markup, a list or a key of a template.
+_PLACEHOLDER: Final = re.compile(
+    r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
+    r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b",
+    re.IGNORECASE,
+)
+_PLACEHOLDER_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>", re.IGNORECASE)
+_WHOLE: Final = (
+    re.compile(r"[^\s@<>,;]{1,64}@[^\s@<>,;]{1,190}\.[^\W\d_]{2,24}"),
+    re.compile(r"(?<=://)[^\s/]{1,190}"),
+    re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE),
+)
+
+
+class Said:
+    """What was said before a call.
+
+    Args:
+        texts: of people, of results, of the program and of the model itself, before this reply.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = list(texts)
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, in lower case."""
+        return "\n".join(self._texts).casefold()
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Its words, numbers, dates and times, in all spellings."""
+        return frozenset(key for text in self._texts for key in keys_of_text(text))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its words as they are."""
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The first four letters of its longer words."""
+        return frozenset(word[:4] for word in self.words if len(word) > 3)
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """Its numbers that may be worked with."""
+        return frozenset(_numbers(self.text))
+
+    @cached_property
+    def has_other_script(self) -> bool:
+        """Whether a part of it is in another script than Latin."""
+        return bool(_OTHER_SCRIPT.search(self.text))
+
+    @cached_property
+    def speaks_of_time(self) -> bool:
+        """Whether it has a word of time."""
+        return bool(_TIME_SAID.search(self.text))
+
+
+def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
+    """Return the parameters whose values nobody said, in the order of the call.
+
+    Args:
+        arguments: of a call that fits the schema.
+        tool: that is called.
+        said: what was said before.
+    """
+    return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
+
+
+def may_be_groundless(name: str, text: str, tool: Tool) -> bool:
+    """Say whether a text that is still being written can become a value that somebody has to say.
+
+    Args:
+        name: of its parameter.
+        text: so far.
+        tool: that is called.
+    """
+    return len(text) <= _LONGEST and "\n" not in text and _is_asked_for(name, text, tool)
+
+
+def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
+    """Return a call that does not run because of its values.
+
+    Args:
+        call: as bound.
+        names: of the parameters whose values nobody said.
+    """
+    values = {name: repr(call.arguments[name])[:80] for name in names}
+    issues = [Issue(code="not-said", path=f"$.{name}", got=got, message=_NOT_SAID) for name, got in values.items()]
+    return InvalidCall(id=call.id, name=call.name, issues=tuple(issues), raw=call.raw)
+
+
+def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: Tool, said: Said) -> bool:
+    parts = [part for _, _, part in values_in({name: value}) if _counts(part)]
+    texts = [part for part in parts if isinstance(part, str)]
+    if any(_stands_for_another(text, said) for text in texts):
+        return True
+    if not parts or any(len(text) > _LONGEST or "\n" in text for text in texts) or not _is_asked_for(name, value, tool):
+        return False
+    free = said.numbers - _used(arguments)
+    return not any(_is_said(part, said, bool(free)) for part in parts)
+
+
+def _counts(part: Any) -> bool:
+    """Say whether a value can be one that somebody has to say."""
+    return not isinstance(part, bool) and part not in (None, "", 0, 1, [], {}) and str(part).casefold().strip() not in _ANYTHING
+
+
+def _stands_for_another(text: str, said: Said) -> bool:
+    """Say whether a text holds a placeholder, or an address or id that stands nowhere."""
+    if len(text) > _LONGEST or "\n" in text:
+        return False
+    found = [match[0] for pattern in (_PLACEHOLDER, *_WHOLE) for match in pattern.finditer(text)]
+    found += [text] if _PLACEHOLDER_ALONE.fullmatch(text) else []
+    return any(each.casefold() not in said.text for each in found)
+
+
+def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
+    """Say whether a parameter's value has to come from somebody."""
+    required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
+    if not isinstance(required, list) or name not in required or not isinstance(schema, Mapping):
+        return False
+    if any("enum" in node or "const" in node for node in nodes(schema)) or ("default" in schema and schema["default"] == value):
+        return False
+    return not words_of_name(name) & (OWN_WORDS | _LIMITS)
+
+
+def _used(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the numbers of a call, as they are kept of what was said."""
+    return {
+        number
+        for _, _, part in values_in(arguments)
+        for number in (_numbers(part) if isinstance(part, str) else [_plain_number(part)] if _counts(part) else [])
+    }
+
+
+def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
+    if not isinstance(part, str):
+        return bool({number_key_of(part), number_key_of(abs(part))} & said.keys) or has_free_number or said.speaks_of_time
+    text = part.casefold().strip()
+    if text in said.text or _CODE.fullmatch(part.strip()) or _may_be_translated(part, said):
+        return True
+    if _TEMPORAL.search(part) and (has_free_number or said.speaks_of_time):
+        return True
+    keys = {key for atom in atoms(part) for key in _keys(atom)}
+    return not keys or bool(keys & said.keys) or _is_shortened(text, said)
+
+
+def _may_be_translated(part: str, said: Said) -> bool:
+    return bool(said.has_other_script and _LATIN.search(part) and not _MARKED.search(part))
+
+
+def _is_shortened(text: str, said: Said) -> bool:
+    """Say whether the first letters of a name were said ("LA", "NYC", "Philly"), or another form of one of its words."""
+    initials = "".join(word[0] for word in _WORD.findall(text.partition(",")[0]))
+    if len(initials) > 1 and any(len(word) <= 4 and word.startswith(initials) for word in said.words):
+        return True
+    return any(word[:4] in said.stems for word in _WORD.findall(text) if len(word) > 3)
+
+
+def _keys(atom: Atom) -> Iterator[str]:
+    yield atom.key
+    yield from atom.others
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """Yield the numbers of a text without their signs; "two" and such words say how many things there are, and not what."""
+    for atom in atoms(text):
+        if atom.text.casefold() not in _FEW:
+            yield from (key.lstrip("#-") for key in _keys(atom) if _NUMBER.fullmatch(key))
+
+
+def _plain_number(value: float) -> str:
+    return number_key_of(value).lstrip("#-")
