@@ -22,8 +22,8 @@ from xmlcall.bench.case import Case
 from xmlcall.bench.stats import area, mcnemar
 from xmlcall.bench.talk import talk_cases
 from xmlcall.bench.talk.servers import lay_out, server_of
-from xmlcall.dialects import DIALECTS
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.prompting.format import ENGLISH
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
 
@@ -53,7 +53,7 @@ async def rows_of(case: Case, backend: Backend, needs: dict[str, ToolNeeds]) -> 
             row = {"turn": f"{case.id}#{number}", "kind": turn["kind"], "needs_tool": bool(wanted), "wanted": wanted}
             for form, much in FORMS.items():
                 asked_alone._MUCH = much  # type: ignore[misc]
-                need = await needs[form].ask(backend, request, prompt.catalog, DIALECTS["function_calls"])
+                need = await needs[form].ask(backend, request, prompt.catalog, ENGLISH)
                 assert need is not None
                 row[form] = {"score": need.score, "threshold": need.threshold, "tool": need.tool, "needs_tool": need.needs_tool}
             rows.append(row)

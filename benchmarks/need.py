@@ -5,14 +5,14 @@ those on which a tool may be called or not:
 
     alone          log-odds that a reply to the message behind the tool prompt, without the conversation, begins with a call
     with_previous  the same for the person's two last messages in one
-    moved          how far the message moves the choice of a tool, in nats (`ToolChoices.moved`)
+    moved          how far the message moved the choice of a tool, in nats, which counted until 2026-11-25
 
 and results/tools.jsonl each turn that needs a tool: `wanted`, and for each tool the log-probability of its name in a begun call,
 behind the conversation with right calls so far, behind the message alone, and behind "Thanks!". 2,000 candidates a token.
 
 results/named.jsonl has the same turns with one tool on offer (the one that is wanted, or any of the conversation's), and
-questions of BFCL's tuning half that come with one tool: `alone`, and `named`, how surely a begun call names it
-(`ToolChoices.named`).
+questions of BFCL's tuning half that come with one tool: `alone`, and `named`, how surely a begun call names
+it, which counted until 2026-11-25.
 """
 
 import json
@@ -20,9 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmlcall.agent.tool_need import ToolNeed
 from xmlcall.bench.stats import area
-from xmlcall.types.completion import Usage
+from xmlcall.bench.ways import kept_odds
 
 RESULTS = Path(__file__).parent / "results"
 FOLLOW_UP = "follow-up"
@@ -31,7 +30,7 @@ ASKED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "with the person's message before": lambda row: row["with_previous"],
     "the larger of the two": lambda row: max(row["alone"], row["with_previous"]),
     "the message alone, and how far it moves the choice": lambda row: (
-        ToolNeed(log_odds=row["alone"], moved=row["moved"], threshold=0.0, usage=Usage()).score
+        kept_odds({"log_odds": row["alone"], "moved": row["moved"]}) or 0.0
     ),
 }
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -90,7 +89,7 @@ def alone(row: Mapping[str, Any]) -> float:
 
 def with_name(row: Mapping[str, Any]) -> float:
     """Return what is held against the threshold."""
-    return ToolNeed(log_odds=row["alone"], named=row["named"], threshold=0.0, usage=Usage()).score
+    return kept_odds({"log_odds": row["alone"], "named": row["named"]}) or 0.0
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:

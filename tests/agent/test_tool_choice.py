@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall import Catalog, Message
-from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices, divergence
+from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
@@ -100,14 +100,6 @@ async def test_habits_are_asked_for_once() -> None:
     assert len(idle) * 2 == len(backend.requests) - len(idle)
 
 
-async def test_the_first_message_of_a_conversation_is_asked_about_once() -> None:
-    backend, choices = Names({"list": 1, "read": 3}, {"list": 1, "read": 1}, 1), ToolChoices()
-    await choices.moved(backend, question(), catalog_of("list", "read"), DIALECT)
-    asked = len(backend.requests)
-    assert (await choices.choose(backend, question(), catalog_of("list", "read"), DIALECT)) == ("read", Usage())
-    assert len(backend.requests) == asked
-
-
 async def test_what_all_names_begin_with_is_not_asked_about() -> None:
     names = ("country_info.capital", "country_info.population")
     backend = Names(dict.fromkeys(names, 0.5) | {names[1]: 0.9}, dict.fromkeys(names, 0.5))
@@ -159,58 +151,3 @@ def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], t
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
     name, _ = asyncio.run(ToolChoices().choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
     assert name in {"", *names}
-
-
-# -- how far words move the choice -----------------------------------------------------------------------------------------
-
-MOVED: list[tuple[str, dict[str, float], dict[str, float], float]] = [
-    ("not at all", {"list": 3, "read": 2}, {"list": 3, "read": 2}, 0.0),
-    ("to one of two", {"list": 1, "read": 1e-9}, {"list": 1, "read": 1}, math.log(2)),
-    ("to one of three alike", {"l_a": 1, "l_b": 1e-9, "l_c": 1e-9}, {"l_a": 1, "l_b": 1, "l_c": 1}, math.log(3)),
-    ("to the favourite of others", {"list": 1, "read": 3}, {"list": 3, "read": 1}, 0.5 * math.log(3)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("length", [1, 3, 100])
-@pytest.mark.parametrize(("asked", "idle", "nats"), [row[1:] for row in MOVED], ids=[row[0] for row in MOVED])
-async def test_how_far_words_move_the_choice(asked: dict[str, float], idle: dict[str, float], nats: float, length: int) -> None:
-    moved, usage = await ToolChoices().moved(Names(asked, idle, length), question(), catalog_of(*asked), DIALECT)
-    assert moved == pytest.approx(nats, abs=1e-3)
-    assert usage.completion_tokens
-
-
-@pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
-async def test_where_nothing_is_told_nothing_moves(replies: list[Any]) -> None:
-    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
-    assert (await ToolChoices().moved(backend, question(), catalog_of("list", "read"), DIALECT))[0] is None
-
-
-@given(*[st.dictionaries(st.text(max_size=3), st.floats(1e-300, 1), min_size=1, max_size=5)] * 2)
-def test_a_divergence_is_finite_and_not_negative(here: dict[str, float], habit: dict[str, float]) -> None:
-    whole = math.fsum(here.values())
-    assert 0 <= divergence({token: share / whole for token, share in here.items() if share / whole}, habit) < math.inf
-
-
-# -- whether the only tool is meant ------------------------------------------------------------------------------------------
-
-NAMED: list[tuple[str, dict[str, float], float]] = [
-    ("surely", {"list": 1}, 0.0),
-    ("as likely as another", {"list": 1, "read": 1}, math.log(0.5)),
-    ("what another begins like", {"list": 1, "line": 3}, math.log(0.25)),
-]
-
-
-@pytest.mark.parametrize("length", [1, 3, 100])
-@pytest.mark.parametrize(("asked", "nats"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED])
-async def test_how_surely_the_only_tool_is_named(asked: dict[str, float], nats: float, length: int) -> None:
-    named, usage = await ToolChoices().named(Names(asked, asked, length), question(), catalog_of("list"), DIALECT)
-    assert named == pytest.approx(nats, abs=1e-3)
-    assert usage.completion_tokens
-
-
-@pytest.mark.parametrize(
-    ("replies", "named"), [(UNTOLD[0], None), (UNTOLD[1], None), (UNTOLD[2], math.log(1e-12))], ids=UNTOLD_IDS
-)
-async def test_where_the_only_tool_is_not_named(replies: list[Any], named: float | None) -> None:
-    backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
-    assert (await ToolChoices().named(backend, question(), catalog_of("list"), DIALECT))[0] == named

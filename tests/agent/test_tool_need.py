@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from proxy_harness import add, ask, block, body, texts
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
-from xmlcall.agent import tool_need as toolneed
+from xmlcall.agent import first_request
+from xmlcall.agent.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from xmlcall.agent.asked_alone import LONGEST, alone
 from xmlcall.agent.events import LoopEvent
+from xmlcall.agent.first_request import READ_AGAIN
 from xmlcall.agent.tool_choice import ToolChoices
-from xmlcall.agent.tool_need import LEAST_SPREAD, NEEDS_NONE, SURE, Threshold, ToolNeeds, ask_need, log_odds
+from xmlcall.agent.tool_need import AFTER_TOOL, LEAST_SPREAD, SURE, Threshold, ToolNeeds, ask_need, best_split, log_odds
+from xmlcall.agent.tool_number import MOST_TOOLS, number_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities
@@ -37,9 +40,11 @@ from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from xmlcall.hosts.router import Router
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import PromptFormat
-from xmlcall.prompting.system import plain_request
+from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
+from xmlcall.types.calls import RawCall, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.types.tool import Tool
@@ -55,9 +60,8 @@ def first_token(*shares: tuple[str, float]) -> list[Chunk]:
     return [Chunk(text=candidates[0][0], top_logprobs=candidates), Chunk(finish_reason="length", usage=usage)]
 
 
-LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9), ("<", 0.1))
-NAMING = first_token(('plus">\n', 1.0))  # how surely the only tool would be named
-DIALECT = DIALECTS["function_calls"]
+LIKELY, UNLIKELY = first_token(("<", 0.9), ("The", 0.1)), first_token(("The", 0.9999), ("<", 0.0001))
+DIALECT, FORMAT = DIALECTS["function_calls"], PromptFormat()
 BEGUN = beginning(DIALECT, "plus")
 REST = ADD.removeprefix(BEGUN)
 CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
@@ -68,6 +72,12 @@ def odds(*values: float) -> list[list[Chunk]]:
     """Make an answer to a request for one token for each of these log-odds of a call."""
     shares = [1 / (1 + math.exp(-value)) for value in values]
     return [first_token(("<", share), ("The", 1 - share)) for share in shares]
+
+
+def number(value: float) -> list[Chunk]:
+    """Make an answer to the question for a number, with these log-odds of any tool."""
+    share = 1 / (1 + math.exp(-value))
+    return first_token(("1", share / 2), ("2", share / 2), ("0", 1 - share))
 
 
 def plus(a: int, b: int) -> int:
@@ -87,12 +97,12 @@ def ping() -> str:
     ("shares", "expected"),
     [
         ([("<", 0.5), ("The", 0.5)], 0.0),
-        ([("<", 0.6), ("```", 0.2), ("The", 0.2)], math.log(4)),
+        ([("<", 0.6), ("```", 0.2), ("The", 0.2)], math.log(1.5)),
         ([("<function", 0.1), (" <", 0.1), ("The", 0.8)], math.log(0.25)),
         ([("{", 0.25), ("[", 0.25), ("I", 0.5)], 0.0),
         ([("The", 1.0)], -SURE),
         ([("<", 1.0)], SURE),
-        ([("<", 1.0), ("```", 1.0)], SURE),
+        ([("<", 1.0), ("{", 1.0)], SURE),
         ([("<think>", 0.9), ("The", 0.1)], math.log(9)),
         ([("", 1.0)], -SURE),
     ],
@@ -152,7 +162,7 @@ def request_of(*said: str, system: str = "Tools.") -> CompletionRequest:
 
 async def test_a_message_is_asked_about_alone() -> None:
     backend = ScriptedBackend([UNLIKELY], capabilities=CONTINUES)
-    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0)
+    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
     (asked,) = backend.requests
     assert [(message.role, message.content) for message in asked.messages] == [("system", "\nTools."), ("user", "1 + 2?")]
     assert (asked.max_tokens, asked.temperature, asked.top_logprobs) == (1, 0.0, CONTINUES.most_logprobs)
@@ -192,52 +202,154 @@ async def test_a_long_message_is_cut_in_its_middle(length: int) -> None:
     half = length // 2
     text = "b" * half + "e" * (length - half)
     backend = ScriptedBackend([UNLIKELY])
-    await ask_need(backend, request_of(text), 0.0)
+    await ask_need(backend, request_of(text), 0.0, TWO, FORMAT)
     kept = LONGEST // 2
     shown = text if length <= LONGEST else f"{'b' * kept}\n...\n{'e' * kept}"
     assert backend.requests[0].messages[-1].content == shown
 
 
+# -- the second opinion ------------------------------------------------------------------------------------------------
+
+TWO = Catalog([Tool(name="plus", description="Add two numbers. They may be long."), Tool(name="ping"), Tool(name="echo")])
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "told", "expected"),
+    [
+        (2.0, None, True),  # whatever the second opinion is, it is a call
+        (-1.5, 2.0, True),
+        (-1.5, 1.0, False),
+        (0.5, -0.8, False),
+        (-5.5, 9.0, True),  # counts as 6
+        (-6.5, None, False),
+    ],
+)
+async def test_a_second_opinion_is_asked_for_where_it_can_change_the_decision(
+    log_odds: float, told: float | None, expected: bool
+) -> None:
+    backend = ScriptedBackend([*odds(log_odds), *([] if told is None else [number(told)])])
+    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), TWO, FORMAT)
+    assert need is not None
+    assert need.needs_tool is expected
+    assert need.number == (None if told is None else pytest.approx(told, abs=0.01))
+    assert len(backend.requests) == 1 + (told is not None)
+
+
+async def test_the_second_opinion_is_asked_of_a_list_of_the_tools() -> None:
+    backend = ScriptedBackend([*odds(-1), number(3)])
+    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
+    [asked] = backend.requests[1].messages
+    assert asked.role == "user"
+    assert "\n1. plus: Add two numbers.\n2. ping\n3. echo\n\nRequest: 1 + 2?\n" in asked.content
+    assert (backend.requests[1].max_tokens, backend.requests[1].temperature) == (1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "expected"),
+    [
+        ([("0", 0.25), ("1", 0.5), ("2", 0.25)], math.log(3)),
+        ([("10", 0.5), ("0.", 0.5)], 0.0),
+        ([(" 3", 0.9), ("The", 0.1)], SURE + math.log(0.9)),
+        ([("0", 1.0)], -SURE),
+        ([("None", 1.0)], None),
+        ([("٣", 0.5), ("²", 0.5)], None),
+        ([], None),
+    ],
+)
+def test_log_odds_of_numbers(candidates: list[tuple[str, float]], expected: float | None) -> None:
+    told = number_odds([(token, math.log(share)) for token, share in candidates])
+    assert told == (None if expected is None else pytest.approx(expected, abs=0.01))
+
+
+async def test_where_no_number_is_told_the_usual_one_counts() -> None:
+    for words, expected in ((-2.5, True), (-3.5, False)):
+        need = await ToolNeeds(0.0).ask(ScriptedBackend([*odds(words), "I"]), request_of("1 + 2?"), TWO, FORMAT)
+        assert need is not None
+        assert (need.number, need.needs_tool) == (None, expected)
+
+
+RESULT = results([(ToolCall(id="1", name="plus", arguments={}, raw=RawCall(index=0, name="plus")), ToolResult(content=()))])
+
+
+@pytest.mark.parametrize(
+    ("before", "follows"),
+    [
+        ((), False),
+        ((Message(role="user", content="Hi"), Message(role="assistant", content="Hello.")), False),
+        ((Message(role="user", content=RESULT), Message(role="assistant", content="It is 3.")), True),
+        ((Message(role="tool", content="3"), Message(role="assistant", content="It is 3.")), True),
+        (
+            (
+                Message(role="user", content=RESULT),
+                Message(role="assistant", content="It is 3."),
+                Message(role="user", content="Thanks"),
+                Message(role="assistant", content="Welcome."),
+            ),
+            False,
+        ),
+    ],
+    ids=["first", "talk", "a result", "a result of its own", "talk since"],
+)
+async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, ...], follows: bool) -> None:
+    request = CompletionRequest(messages=(*before, Message(role="user", content="and 4?")))
+    need = await ToolNeeds(0.0).ask(ScriptedBackend(odds(9)), request, TWO, FORMAT)
+    assert need is not None
+    assert need.threshold == (-AFTER_TOOL if follows else 0.0)
+
+
+@pytest.mark.parametrize("count", [1, MOST_TOOLS + 1])
+async def test_one_tool_and_many_are_not_numbered(count: int) -> None:
+    many = Catalog(Tool(name=f"tool_{number}") for number in range(count))
+    backend = ScriptedBackend(odds(-1))
+    assert (await ask_need(backend, request_of("1 + 2?"), 0.0, many, FORMAT)).number is None
+    assert len(backend.requests) == 1
+
+
 # -- auto --------------------------------------------------------------------------------------------------------------
 
-TWO = Catalog([Tool(name="plus", description="Add."), Tool(name="ping"), Tool(name="echo")])
-ANCHORS = odds(-8, -10, -9, -9, 3, 5)
+
+def anchored(none: float, one: float) -> list[list[Chunk]]:
+    """Make the answers about the anchors: these log-odds for each, and a second opinion of 0."""
+    values = [none] * len(NEEDS_NONE) + [one] * len(NEEDS_TOOL)
+    return [answer for value in values for answer in (*odds(value), number(0))]
+
+
+ANCHORS = anchored(-8, 3)
 ASKED = len(ANCHORS)
 
 
-async def test_auto_takes_the_middle_between_messages_of_which_the_answer_is_known() -> None:
-    backend = ScriptedBackend([*ANCHORS, *odds(-2, -3)])
+async def test_auto_takes_what_parts_messages_of_which_the_answer_is_known() -> None:
+    backend = ScriptedBackend([*ANCHORS, *odds(4, -9)])
     needs = ToolNeeds("auto")
-    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, DIALECT) for _ in range(2)]
-    assert (first, second) != (None, None)
+    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, FORMAT) for _ in range(2)]
     assert first is not None
     assert second is not None
     assert (first.threshold, second.threshold) == (-2.5, -2.5)
     assert (first.needs_tool, second.needs_tool) == (True, False)
     words = [request.messages[-1].content for request in backend.requests]
-    tools = list(TWO)
-    assert words == [*NEEDS_NONE, plain_request(tools[0]), plain_request(tools[-1]), "1 + 2?", "1 + 2?"]
-    assert {len(request.messages) for request in backend.requests} == {2}
+    assert words[:ASKED:2] == [*NEEDS_NONE, *NEEDS_TOOL]
+    assert words[ASKED:] == ["1 + 2?", "1 + 2?"]
+    assert {request.messages[0].content for request in backend.requests[:ASKED:2]} == {tool_prompt(TOOLS, FORMAT)}
     assert (first.usage.completion_tokens, second.usage.completion_tokens) == (ASKED + 1, 1)
 
 
-async def test_auto_keeps_the_thresholds_of_the_tool_prompts_asked_about_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolneed, "KEPT", 2)
-    needs = ToolNeeds("auto")
-    costs: list[int | None] = []
-    for system in "ABACBC":
-        backend = ScriptedBackend([*ANCHORS, LIKELY] if len(costs) in (0, 1, 3, 4) else [LIKELY])
-        need = await needs.ask(backend, request_of("Hi", system=system), TWO, DIALECT)
-        assert need is not None
-        assert need.threshold == -2.5
-        costs.append(len(backend.requests))
-    assert costs == [ASKED + 1, ASKED + 1, 1, ASKED + 1, ASKED + 1, 1]
+@pytest.mark.parametrize(
+    ("none", "one", "expected"),
+    [
+        ([-8, -6], [2, 4], -2.0),
+        ([-8, -6, 3], [2, 4, 5], 0.75),  # one is on the wrong side anyway: between -6 and 2, or between 3 and 4
+        ([-8, 3], [2, 9, 9, 9], 1.5),
+        ([1], [1], 1.0),
+    ],
+)
+def test_the_best_split(none: list[float], one: list[float], expected: float) -> None:
+    assert best_split(none, one) == expected
 
 
 async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() -> None:
     backend = ScriptedBackend([*ANCHORS, LIKELY, LIKELY])
     needs = ToolNeeds("auto")
-    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, DIALECT) for text in ("Hi", "1 + 2?")))
+    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, FORMAT) for text in ("Hi", "1 + 2?")))
     assert [need.threshold for need in found if need] == [-2.5, -2.5]
     assert len(backend.requests) == ASKED + 2
 
@@ -245,11 +357,11 @@ async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() ->
 @pytest.mark.parametrize(
     ("replies", "count"),
     [
-        (odds(-1, -1, -1, -1, LEAST_SPREAD - 1.1, LEAST_SPREAD - 1.1), ASKED),
-        (odds(5, 5, 5, 5, -5, -5), ASKED),
+        (anchored(-1, LEAST_SPREAD - 1.1), ASKED),
+        (anchored(5, -5), ASKED),
         (["I"], 1),
         ([REFUSED], 1),
-        ([*odds(-9), [Chunk(reasoning="Okay"), Chunk(finish_reason="length")]], 2),
+        ([*odds(-9), number(0), [Chunk(reasoning="Okay"), Chunk(finish_reason="length")]], 3),
     ],
     ids=["little spread", "upside down", "no probabilities", "refused", "thinks"],
 )
@@ -269,13 +381,13 @@ async def test_where_auto_decides_nothing_it_is_not_tried_again(replies: list[An
 async def test_a_context_that_is_too_small_for_the_tool_prompt_is_told() -> None:
     overflow = ContextOverflow("too long", status_code=400)
     with pytest.raises(ContextOverflow):
-        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO, DIALECT)
+        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO, FORMAT)
 
 
 async def test_a_failure_that_may_pass_is_no_reason_to_decide_nothing_from_then_on() -> None:
     busy = BackendStatusError("loading", status_code=503)
     backend, needs = ScriptedBackend([busy, *ANCHORS, LIKELY]), ToolNeeds("auto")
-    found = [await needs.ask(backend, request_of("1 + 2?"), TWO, DIALECT) for _ in range(2)]
+    found = [await needs.ask(backend, request_of("1 + 2?"), TWO, FORMAT) for _ in range(2)]
     assert [need and need.threshold for need in found] == [None, -2.5]
 
 
@@ -305,16 +417,16 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     need, answer = events[1], events[-1]
     assert isinstance(need, ToolNeed)
     assert isinstance(answer, Answer)
-    assert need.log_odds == pytest.approx(-2.197)
+    assert need.log_odds == pytest.approx(-9.21)
     assert not need.needs_tool
-    assert last_words(backend) == ["1 + 2?", "1 + 2?\n\n(Answer in plain words, without a tool.)"]
+    assert last_words(backend) == ["1 + 2?", "1 + 2?"]
+    assert [message.role for message in backend.requests[1].messages] == ["user"], "it is answered as without tools"
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage == Usage(prompt_tokens=10, completion_tokens=2, is_estimated=True)  # one for the question, one counted
     assert answer.messages[0].content == "1 + 2?"
     assert recorded(events)["tool_need"] == {
         "log_odds": need.log_odds,
-        "moved": None,
-        "named": None,
+        "number": None,
         "threshold": -1.0,
         "tool": "",
     }
@@ -322,7 +434,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
     backend = ScriptedBackend([UNLIKELY, ADD, "3."])
-    events = await events_of(backend, call_threshold=-3.0)
+    events = await events_of(backend, call_threshold=-12.0)
     assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
     words = last_words(backend)
     assert (words[0], CALL in words[1]) == ("1 + 2?", True)
@@ -334,10 +446,20 @@ async def test_a_model_that_calls_nevertheless_is_read() -> None:
     answer = (await events_of(backend, call_threshold=0.0))[-1]
     assert isinstance(answer, Answer)
     assert (answer.text, answer.turns) == ("3.", 2)
-    assert [PLAIN in message.content for message in backend.requests[-1].messages[1:]] == [True, False, False]
+    assert [message.role for message in backend.requests[-1].messages] == ["user", "assistant", "user"]
 
 
-async def test_plain_words_are_asked_for_in_their_own_turn_only() -> None:
+async def test_a_long_conversation_keeps_the_tool_prompt() -> None:
+    before = [Message(role="user", content="Hi"), Message(role="assistant", content="Hello. " * (READ_AGAIN // 7))]
+    for said, keeps in (("1", False), ("1 + 2?", True)):
+        backend = ScriptedBackend([UNLIKELY, "3."])
+        await events_of(backend, *before, Message(role="user", content=said), call_threshold=0.0)
+        messages = backend.requests[-1].messages
+        assert (messages[0].role == "system", PLAIN in messages[-1].content) == (keeps, keeps)
+
+
+async def test_plain_words_are_asked_for_in_their_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_request, "READ_AGAIN", 0)
     backend = ScriptedBackend([UNLIKELY, "Hello.", UNLIKELY, "Welcome."])
     async with ToolLoop(backend, [LocalHost([plus])], call_threshold=0.0) as loop:
         hello = await loop.ask("Hi")
@@ -349,28 +471,28 @@ async def test_plain_words_are_asked_for_in_their_own_turn_only() -> None:
 
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_a_call_that_is_needed_is_begun_for_the_model(chunk_size: int | None) -> None:
-    said: list[Any] = [LIKELY, NAMING, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
+    said: list[Any] = [LIKELY, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
     backend = ScriptedBackend(said, capabilities=CONTINUES, chunk_size=chunk_size)
     events = await events_of(backend, call_threshold=0.0)
     answer = events[-1]
     assert isinstance(answer, Answer)
     assert [message.content for message in answer.messages[:2]] == ["1 + 2?", ADD]
-    assert [(message.role, message.content) for message in backend.requests[2].messages[1:]] == [
+    assert [(message.role, message.content) for message in backend.requests[1].messages[1:]] == [
         ("user", "1 + 2?"),
         ("assistant", BEGUN),
     ]
-    assert backend.requests[3].messages[-1].role == "user"
+    assert backend.requests[2].messages[-1].role == "user"
     assert sum(isinstance(event, PromptProgress) for event in events) == 1
     assert not [request for request in backend.requests if CALL in str(request.messages[1:])]
 
 
 async def test_a_begun_call_of_nothing_but_the_example_is_taken_back() -> None:
     copied = block(("plus", {"a": 3, "b": 3})).removeprefix(BEGUN)
-    backend = ScriptedBackend([LIKELY, NAMING, copied, "Why did the chicken ..."], capabilities=CONTINUES)
+    backend = ScriptedBackend([LIKELY, copied, "Why did the chicken ..."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=0.0) as loop:
         answer = await loop.ask("Tell me a joke.")
     assert [message.content for message in answer.messages] == ["Tell me a joke.", "Why did the chicken ..."]
-    assert PLAIN in backend.requests[3].messages[-1].content
+    assert PLAIN in backend.requests[2].messages[-1].content
 
 
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
@@ -383,11 +505,11 @@ def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_a_server_that_refuses_the_beginning_gets_the_usual_reminder(chunk_size: int | None) -> None:
     usual = ScriptedBackend([LIKELY, ADD, "3."], chunk_size=chunk_size)
-    refuses = ScriptedBackend([LIKELY, REFUSED, REFUSED, ADD, "3."], chunk_size=chunk_size, capabilities=CONTINUES)
+    refuses = ScriptedBackend([LIKELY, REFUSED, ADD, "3."], chunk_size=chunk_size, capabilities=CONTINUES)
     expected, events = [await events_of(backend, call_threshold=0.0) for backend in (usual, refuses)]
     assert parsed(events) == parsed(expected)
-    assert refuses.requests[3].messages == usual.requests[1].messages
-    assert CALL in refuses.requests[3].messages[-1].content
+    assert refuses.requests[2].messages == usual.requests[1].messages
+    assert CALL in refuses.requests[2].messages[-1].content
 
 
 @pytest.mark.parametrize(
@@ -400,7 +522,7 @@ async def test_a_server_that_refuses_the_beginning_gets_the_usual_reminder(chunk
     ids=["busy", "too long", "in the middle"],
 )
 async def test_other_failures_of_a_begun_reply_are_failures(said: list[Any]) -> None:
-    backend = ScriptedBackend([LIKELY, NAMING, said, ADD], capabilities=CONTINUES)
+    backend = ScriptedBackend([LIKELY, said, ADD], capabilities=CONTINUES)
     with pytest.raises(BackendStatusError):
         await events_of(backend, call_threshold=0.0)
 
@@ -469,53 +591,8 @@ async def test_the_question_is_asked_without_the_callers_own_fields() -> None:
     backend = ScriptedBackend([LIKELY, ADD])
     extra = {"logprobs": False, "top_logprobs": 1, "n_predict": 50, "think": False}
     asked = CompletionRequest(messages=(Message(role="user", content="Hi"),), stop=("x",), extra=extra)
-    await ask_need(backend, asked, 0.0)
+    await ask_need(backend, asked, 0.0, TWO, FORMAT)
     assert (backend.requests[0].extra, backend.requests[0].stop) == ({"think": False}, ())
-
-
-@pytest.mark.parametrize(
-    ("log_odds", "habit", "expected"),
-    [
-        (1.0, ("read", 0.9), (True, None)),  # whatever moves, it is a call
-        (-1.0, ("read", 0.9), (True, 1.758)),
-        (-1.0, ("list", 0.9), (False, 0.0)),
-        (0.5, ("list", 0.9), (False, 0.0)),
-        (-6.0, ("read", 0.9), (False, None)),
-    ],
-)
-async def test_how_far_the_choice_of_a_tool_is_moved_counts(
-    log_odds: float, habit: tuple[str, float], expected: tuple[bool, float | None]
-) -> None:
-    name, share = habit
-    idle = first_token((name, share), ("read" if name == "list" else "list", 1 - share))
-    here = first_token(("list", 0.9), ("read", 0.1))
-    backend = ScriptedBackend([*odds(log_odds), idle, here, here], capabilities=CONTINUES)
-    tools = Catalog([Tool(name="list"), Tool(name="read")])
-    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), tools, DIALECT)
-    assert need is not None
-    assert (need.needs_tool, need.moved) == expected
-    assert need.tool == ("list" if need.needs_tool else "")
-    if need.moved is not None:
-        assert [message.content for message in backend.requests[2].messages] == ["\nTools.", "What is there?", beginning(DIALECT)]
-
-
-@pytest.mark.parametrize(
-    ("log_odds", "share", "expected"),
-    [
-        (1.0, 0.99, (True, -0.01)),
-        (1.0, 0.8, (False, -0.223)),  # it would rather call what nobody offers
-        (-1.0, 0.99, (False, None)),  # no call anyway
-    ],
-)
-async def test_how_surely_the_only_tool_is_named_counts(
-    log_odds: float, share: float, expected: tuple[bool, float | None]
-) -> None:
-    naming = first_token(('list">\n', share), ("look_up", 1 - share))
-    backend = ScriptedBackend([*odds(log_odds), naming], capabilities=CONTINUES)
-    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), Catalog([Tool(name="list")]), DIALECT)
-    assert need is not None
-    assert (need.needs_tool, need.named) == expected
-    assert need.tool == ("list" if need.needs_tool else "")
 
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf])
@@ -553,7 +630,7 @@ async def test_the_proxy_asks_before_it_answers() -> None:
     assert turn.text == "Good morning."
     assert [messages[-1][1] for messages in (texts(backend, 0), texts(backend, 1))] == [
         "Good morning!",
-        "Good morning!\n\n(Answer in plain words, without a tool.)",
+        "Good morning!",
     ]
     assert turn.usage.completion_tokens == 2
 
@@ -587,7 +664,8 @@ async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> Non
     assert texts(backend)[-1] == ("user", f"1 + 2?\n\n{REMINDER}")
 
 
-async def test_the_proxy_asks_for_plain_words_in_their_own_turn_only() -> None:
+async def test_the_proxy_asks_for_plain_words_in_their_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_request, "READ_AGAIN", 0)
     backend = ScriptedBackend([UNLIKELY, "Welcome."])
     assert (await ask(backend, body(*TALK, "Thanks"), call_threshold=0.0)).text == "Welcome."
     assert texts(backend)[1:-1] == [("user", "Hi"), ("assistant", "Hello.")]
@@ -671,7 +749,7 @@ async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> Non
     backend = ScriptedBackend([LIKELY, called, "no.", UNLIKELY, "no.", "no."])
     assert await runner.execute(run, [way_of("xml"), way_of("origin")], model_subject(backend)) == 0
     rounds = [(reply["case"], reply["way"], reply["rounds"][0].get("log_odds")) for reply in run.replies]
-    assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -2.197), ("two", "origin", None)]
+    assert rounds == [("one", "xml", 2.197), ("one", "origin", None), ("two", "xml", -9.21), ("two", "origin", None)]
     assert PLAIN in backend.requests[4].messages[-1].content
     decided, origin = (reply["rounds"][0] for reply in run.replies[:2])
     assert (decided["need_usage"]["prompt_tokens"], decided["usage"]["prompt_tokens"]) == (10, 20)
@@ -688,8 +766,8 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     settings = Settings(call_threshold="auto")
     about = {"ways": ["xml"], "settings": settings.to_json(), "model": "m", "suite": "s"}
     run = create_or_resume(tmp_path / "run", about, CASES)
-    anchors = odds(-9, -9, -9, -9, 5)
-    backend = ScriptedBackend([*anchors, LIKELY, NAMING, REST, *anchors, *odds(-3), "no."], capabilities=CONTINUES)
+    anchors = anchored(-9, 5)
+    backend = ScriptedBackend([*anchors, *odds(5), REST, *odds(-9), "no."], capabilities=CONTINUES)
     assert await runner.execute(run, [way_of("xml")], model_subject(backend), concurrency=1) == 0
     first, second = (reply["rounds"][0] for reply in create_or_resume(tmp_path / "run", about, CASES).replies)
     assert (first["threshold"], first["begun"], first["text"]) == (-2.0, True, ADD)
@@ -708,7 +786,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
         (ToolNeed(log_odds=SURE, threshold=0.0, usage=Usage(), is_sure=False), CALL),
         (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), CALL),
         (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage(), begun=BEGUN), ""),
-        (ToolNeed(log_odds=-1.0, threshold=0.0, usage=Usage()), PLAIN),
+        (ToolNeed(log_odds=-4.0, threshold=0.0, usage=Usage()), PLAIN),
     ],
     ids=["nothing", "not sure", "a call", "a call that can be begun", "plain words"],
 )

@@ -198,7 +198,7 @@ def test_a_threshold_is_measured(tmp_path: Path) -> None:
     found, rows = json.loads(done.stdout), (tmp_path / "odds.jsonl").read_text().splitlines()
     assert {body["max_tokens"] for body in fake.bodies} == {1}
     assert (len(rows), found["suggested"]["calls"], found["suggested"]["others"]) == (50, 40, 10)
-    assert {json.loads(row)["log_odds"] for row in rows} == {2.197, -1.386}
+    assert {json.loads(row)["log_odds"] for row in rows} == {5.197, 1.614}
     assert found["suggested"] == found["thresholds"][1]
     assert "suggested: --call-threshold " in table.stdout
 

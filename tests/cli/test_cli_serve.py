@@ -265,7 +265,11 @@ def test_rules_of_files_hold_and_what_would_ask_is_denied(tmp_path: Path) -> Non
     with model_server(SUM, "It is 3.", nine, "I may not.", five, "Nor this.") as (model, fake):
         arguments = ["--model", model, "--mcp", configured(tmp_path), "--policy", str(rules)]
         with Serving(*arguments, home=tmp_path) as proxy:
-            assert [said(proxy.ask("Add.")) for _ in range(3)] == ["It is 3.", "I may not.", "Nor this."]
+            assert [said(proxy.ask("Add 1 and 2, 5 and 2, 9 and 2.")) for _ in range(3)] == [
+                "It is 3.",
+                "I may not.",
+                "Nor this.",
+            ]
             told = proxy.errors
     results = [fake.bodies[number]["messages"][-1]["content"] for number in (1, 3, 5)]
     assert "3" in results[0]

@@ -5,6 +5,7 @@ All requests of a turn grow from this one. It is decided once, by what the model
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ..backends.base import Backend
 from ..prompting import system as prompt
@@ -14,7 +15,9 @@ from ..tools.catalog import Catalog
 from ..types.completion import CompletionRequest
 from .tool_need import ToolNeed, ToolNeeds
 
-__all__ = ["FirstRequest", "decided"]
+__all__ = ["FirstRequest", "Forms", "decided"]
+
+READ_AGAIN: Final = 8000  # characters of a conversation that is read once more without the tool prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,8 @@ class FirstRequest:
         request: the conversation as the model gets it.
         begun: how the reply begins, written for the model; "" if the model begins it.
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
-        plain: the conversation for plain words, if the call that was begun turns out to be a copy of the prompt's example.
+        bare: the conversation without a word of ours, from which plain words are asked for if the call that was begun turns out
+            to be none; None if nothing is begun.
         one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
             each of them.
         need: what was decided; None if nothing was asked.
@@ -34,49 +38,64 @@ class FirstRequest:
     request: CompletionRequest
     begun: str = ""
     otherwise: CompletionRequest | None = None
-    plain: CompletionRequest | None = None
+    bare: CompletionRequest | None = None
     one_tool: bool = False
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
         """Return it with each of its requests changed in the same way."""
-        otherwise, plain = self.otherwise and change(self.otherwise), self.plain and change(self.plain)
-        return replace(self, request=change(self.request), otherwise=otherwise, plain=plain)
+        otherwise, bare = self.otherwise and change(self.otherwise), self.bare and change(self.bare)
+        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """One conversation in the forms in which a model may get it, the person's words last.
+
+    Args:
+        reminded: after the tool prompt, with the usual reminder.
+        bare: after the tool prompt, without a reminder and without descriptions of tools at the end; None where nothing is to be
+            decided.
+        shown: the same with those descriptions; None if there are none.
+        unoffered: without the tool prompt and without earlier calls; None where nothing is to be decided.
+    """
+
+    reminded: CompletionRequest
+    bare: CompletionRequest | None = None
+    shown: CompletionRequest | None = None
+    unoffered: CompletionRequest | None = None
 
 
 async def decided(
-    needs: ToolNeeds | None,
-    backend: Backend,
-    catalog: Catalog,
-    format: PromptFormat,
-    *,
-    reminded: CompletionRequest,
-    bare: CompletionRequest | None,
-    shown: CompletionRequest | None = None,
-    lang: str,
+    needs: ToolNeeds | None, backend: Backend, catalog: Catalog, format: PromptFormat, forms: Forms, *, lang: str
 ) -> FirstRequest:
     """Ask the model whether the person's words need a tool, and prepare what follows from that.
+
+    Words that need no tool are answered as if there were none: after the tool prompt a small model explains a function in place
+    of writing it, and answers in the language of the prompt. A long conversation keeps the prompt: it would be read again.
 
     Args:
         needs: decides; None leaves it to the model.
         backend: open.
         catalog: what may be called.
         format: of the prompt.
-        reminded: the conversation, the person's words last, with the usual reminder.
-        bare: the same without a reminder and without descriptions of tools behind the words; None where nothing is to be decided.
-        shown: the same with those descriptions; None if there are none.
+        forms: of the conversation.
         lang: language of what asks for plain words: the person's.
 
     Raises:
         BackendError: from the stream.
     """
-    need = await needs.ask(backend, bare, catalog, format.row, shown=shown) if needs is not None and bare is not None else None
+    bare, shown = forms.bare, forms.shown
+    need = await needs.ask(backend, bare, catalog, format, shown=shown) if needs is not None and bare is not None else None
     if need is None or bare is None or not need.is_sure:
-        return FirstRequest(request=reminded, need=need)
-    aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
-    plain = replace(bare, messages=with_reminder(aside, bare.messages))
+        return FirstRequest(request=forms.reminded, need=need)
     if need.begun:
         request = shown or bare
         one_tool = bool(need.tool) and request.messages != bare.messages
-        return FirstRequest(request=request, begun=need.begun, otherwise=reminded, plain=plain, one_tool=one_tool, need=need)
-    return FirstRequest(request=reminded if need.needs_tool else plain, need=need)
+        return FirstRequest(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
+    if need.needs_tool:
+        return FirstRequest(request=forms.reminded, need=need)
+    if forms.unoffered is not None and sum(len(message.content) for message in forms.unoffered.messages) <= READ_AGAIN:
+        return FirstRequest(request=forms.unoffered, need=need)
+    aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
+    return FirstRequest(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)

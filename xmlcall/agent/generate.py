@@ -16,7 +16,7 @@ model's message, and what comes is read on by the same parser, as if there had b
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,6 +24,7 @@ from typing import Any, Final
 from ..backends.base import Backend, Capabilities, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
+from ..binding.grounds import groundless_call
 from ..binding.unsaid import without_unsaid
 from ..dialects.tag_names import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
@@ -102,12 +103,14 @@ class Binder:
         sources: texts by others, from which a call must not be copied; None if copies count as calls.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         waits: says for which values a call behind another has to wait; None if none has to.
+        unspoken: says which parameters of a call have values that nobody said; None if that does not matter.
     """
 
     catalog: Catalog
     sources: Sources | None = None
     unsaid: str = ""
     waits: Waits | None = None
+    unspoken: Callable[[ToolCall], Sequence[str]] | None = None
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Return events with each call bound, under an id that is unique in the conversation.
@@ -120,6 +123,8 @@ class Binder:
     def _call(self, raw: RawCall) -> ToolCall | InvalidCall:
         call = replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
         copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
+        if copied is None and isinstance(call, ToolCall) and self.unspoken and (names := self.unspoken(call)):
+            return replace(groundless_call(call, names), id=new_id())
         return replace(copied or call, id=new_id())
 
 

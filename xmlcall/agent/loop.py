@@ -29,6 +29,7 @@ from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.more import LONG, piece_tokens, texts_of
 from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
 from ..prompting.result_frame import is_result_message
+from ..prompting.without_calls import without_calls
 from ..tools.catalog import Catalog
 from ..types.calls import Message, ToolCall, ToolResult
 from ..types.completion import CompletionRequest
@@ -36,7 +37,7 @@ from .attempts import RepairPolicy
 from .audited import Audit
 from .cut_off import closed
 from .events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from .first_request import FirstRequest, decided
+from .first_request import FirstRequest, Forms, decided
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, by_name, more_tool, resource_tools
 from .policy import Policy
@@ -368,9 +369,12 @@ class ToolLoop:
             backend,
             offered.catalog,
             self._format,
-            reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
-            bare=replace(self._sampling, messages=with_system(system, bare)),
-            shown=replace(self._sampling, messages=with_system(system, shown)),
+            Forms(
+                reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
+                bare=replace(self._sampling, messages=with_system(system, bare)),
+                shown=replace(self._sampling, messages=with_system(system, shown)),
+                unoffered=replace(self._sampling, messages=without_calls(bare)),
+            ),
             lang=prompt.language_of(_last_request(opened), self._format.lang),
         )
 
@@ -383,6 +387,8 @@ class ToolLoop:
 
         def offered(request: CompletionRequest) -> CompletionRequest:
             first, *rest = request.messages
+            if not first.content.startswith(was.system):  # the words are answered without tools
+                return request
             own = first.content.removeprefix(was.system)
             return replace(request, messages=(replace(first, content=now.system + own), *rest))
 

@@ -2,26 +2,9 @@
 
 A small model has favourites. It calls the tool whose name it has seen most, `read_file` also for a folder, `calculator` for an
 umbrella. How much of that is habit can be measured: have a call begun for the same model behind words that need no tool
-("Thanks!"), and see which name it goes on with. Two things follow from the difference.
-
-*Which tool.* A part of the habit's log-probability is taken off, and the tool with the most left is called. This is contextual
-calibration (Zhao et al., 2021, arXiv:2102.09690) by half: taken off whole, tools win by being unheard of, and a larger model,
-which chooses well by itself, is made worse.
-
-*Whether any.* Words that need no tool move the choice little: behind them the model begins the call that it always begins. How
-far the words move it, as the relative entropy of the two distributions in nats, tells a question for a tool from talk,
-independently of the first token of a reply (`tool_need`).
-
-*Whether the only one.* With one tool there is nothing to choose. But a model whose request the tool is not for would rather name
-another one, which nobody offers: how likely the begun call names the tool tells that, without a habit.
-
-All are measured: docs/decisions/tool-need.md.
-
-A name is several tokens, so it is read token by token: a token is written, and the tools whose names do not go on like that are
-out. Behind names stands what ends them, so that `list` is no beginning of `list_all`; a name that no tool has
-cannot come out. What all names that are left begin with is not asked about, up to the last separator, before which tokens end.
-Costs a token for each place where names part, two or three for 30 tools, and as many for the habit, which is kept for each tool
-prompt. A conversation's first message is asked about once for both.
+("Thanks!"), and see which name it goes on with. So a part of the habit's log-probability is taken off, and the tool with the most
+left is called. This is contextual calibration (Zhao et al., 2021, arXiv:2102.09690) by half: taken off whole, tools win by being
+unheard of, and a larger model, which chooses well by itself, is made worse.
 """
 
 import math
@@ -48,11 +31,7 @@ __all__ = ["ToolChoices"]
 NEEDS_NONE: Final = "Thanks!"
 PART: Final = 0.5  # of a habit's log-probability that is taken off
 MOST_STEPS: Final = 50  # tokens of a name
-NAME_STEPS: Final = 4  # tokens of the only tool's name that are asked about: a name that is another one parts early
-LEAST_PROBABILITY: Final = 1e-12  # of what is not among the tokens that are told
-LEAST_SHARE: Final = 0.05  # of the probability behind a place, below which the names there are not looked at
 KEPT: Final = 500  # places in tool prompts
-LAST: Final = 20  # places behind a person's words: those of the message that is looked at
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
@@ -81,7 +60,6 @@ class ToolChoices:
 
     def __init__(self) -> None:
         self._habits: OrderedDict[tuple[str, str], Candidates] = OrderedDict()
-        self._asked: OrderedDict[tuple[tuple[str, str], ...], FirstToken] = OrderedDict()  # behind a person's words, just now
 
     async def choose(self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect) -> tuple[str, Usage]:
         """Choose the tool that is called for a person's last words.
@@ -110,88 +88,11 @@ class ToolChoices:
             left, written = _after(left, token), written + token
         return "", usage
 
-    async def moved(
-        self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
-    ) -> tuple[float | None, Usage]:
-        """Say how far a message moves the model's choice of a tool away from its habit.
-
-        Args:
-            backend: of the model; open; it continues a last message of the model's own.
-            request: the message behind the tool prompt.
-            catalog: what is offered, more than one tool.
-            dialect: the wire format in which a call is begun.
-
-        Returns:
-            Nats, along the likeliest name; None where the server refuses the beginning or tells no probabilities; and what asking
-            cost.
-
-        Raises:
-            BackendError: from the stream.
-        """
-        written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
-        nats, weight = 0.0, 1.0
-        for step in range(MOST_STEPS):
-            if len(left) == 1 or weight < LEAST_SHARE:
-                break
-            left, written = _past_shared(left, written)
-            place = await self._place(backend, request, written, left)
-            usage = usage + place.usage
-            if not place.here or not place.habit:
-                return (nats if step else None), usage
-            nats += weight * divergence(place.here, place.habit)
-            token = max(place.here, key=place.here.__getitem__)
-            left, written, weight = _after(left, token), written + token, weight * place.here[token]
-        return nats, usage
-
-    async def named(
-        self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
-    ) -> tuple[float | None, Usage]:
-        """Say how likely a call that is begun for the model names the only tool.
-
-        Args:
-            backend: of the model; open; it continues a last message of the model's own.
-            request: the message behind the tool prompt.
-            catalog: what is offered, one tool.
-            dialect: the wire format in which a call is begun.
-
-        Returns:
-            The natural logarithm of the probability of the name's first tokens; None where the server refuses the beginning or
-            tells no probabilities; and what asking cost.
-
-        Raises:
-            BackendError: from the stream.
-        """
-        (rest,), written = _names(catalog, dialect).values(), beginning(dialect)
-        nats, usage = 0.0, Usage()
-        for step in range(NAME_STEPS):
-            told = await _told(backend, _begun(request, written))
-            usage = usage + told.usage
-            if not told.candidates:
-                return (nats if step else None), usage
-            fitting = [(token, logprob) for token, logprob in told.candidates if _goes_on_with(rest, token)]
-            nats += math.log(max(math.fsum(math.exp(min(logprob, 0.0)) for _, logprob in fitting), LEAST_PROBABILITY))
-            token = max(fitting, key=lambda each: each[1])[0] if fitting else ""
-            if not token or len(token) >= len(rest):
-                break
-            rest, written = rest[len(token) :], written + token
-        return min(nats, 0.0), usage
-
     async def _place(self, backend: Backend, request: CompletionRequest, written: str, left: Names) -> _Place:
         """Ask how the model goes on with the names that are left."""
         habit, usage = await self._habit(backend, request, written)
-        told = await self._here(backend, request, written) if habit else _UNTOLD
+        told = await _told(backend, _begun(request, written)) if habit else _UNTOLD
         return _Place(here=_shares(left, told.candidates), habit=_shares(left, habit), usage=usage + told.usage)
-
-    async def _here(self, backend: Backend, request: CompletionRequest, written: str) -> FirstToken:
-        """Ask how the model goes on; the first message of a conversation is asked about alone and for the choice: once."""
-        begun = _begun(request, written)
-        key = tuple((message.role, message.content) for message in begun.messages)
-        if key in self._asked:
-            return replace(self._asked[key], usage=Usage())
-        self._asked[key] = told = await _told(backend, begun)
-        while len(self._asked) > LAST:
-            self._asked.popitem(last=False)
-        return told
 
     async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
         """Return what the model goes on with where no tool is needed, and what it cost to ask."""
@@ -227,17 +128,6 @@ def best_token(left: Names, here: Shares, habit: Shares) -> str:
 
     best = max((rest for rest in left.values() if _share(rest, here)), key=gain)
     return max((token for token in here if _goes_on_with(best, token)), key=here.__getitem__)
-
-
-def divergence(here: Shares, habit: Shares) -> float:
-    """Return the relative entropy of a distribution to a habit, in nats.
-
-    Args:
-        here: the distribution.
-        habit: not empty; a token that it has not is as likely as its least likely one.
-    """
-    unheard = min(habit.values())
-    return max(math.fsum(share * math.log(share / habit.get(token, unheard)) for token, share in here.items()), 0.0)
 
 
 def _shares(left: Names, candidates: Candidates) -> dict[str, float]:

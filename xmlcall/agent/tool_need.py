@@ -10,57 +10,60 @@ block is begun for the model, where the server goes on from there; if not, plain
 token tells how the conversation has gone so far: after one plain answer the model goes on in plain words, after a call it calls
 again. Alone, the same model at the same turns tells need from no need with an area under the ROC curve of 0.97 and 0.99 instead
 of 0.68 and 0.61 (benchmarks/results/need.md). What refers to something earlier ("and in Oslo?", "yes, do that") sounds like a
-request also by itself; the arguments come from the whole conversation, which the reply is generated from.
+request also by itself, if less: right after a turn that used a tool the threshold is lower. The arguments come from the whole
+conversation, which the reply is generated from.
 
-**Which tool it would be counts, too.** Words that need a tool move the model's choice of one away from its habit, and talk does
-not (`tool_choice`). How far is added to the log-odds, where it can change the decision. On the tuning half that raises the area
-from 0.971 to 0.976 (0.5B) and from 0.986 to 0.999 (1.5B). **With one tool** there is no choice; how surely the model names it
-counts instead, and can only speak against a call.
+**A second opinion counts as much.** Between "Translate this" and "Do I need an umbrella in London?" the first token errs. There
+the model is asked for the number of the tool that the message asks for, or 0 for none (`tool_number`), and these log-odds are
+added; where they could not change the decision, it is not asked.
 
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
 
-**Thresholds.** `auto` asks the model about a few messages of which the answer is known, greetings on one side and spelled-out
-calls of the first and the last tool on the other, and takes the middle: once for each tool prompt.
+**Thresholds.** A model's threshold is one number for all tools. Between "Translate this" and "Is it raining in Rome?" the same
+number decides rightly with the tools of an office, of a calendar and of a memory on offer; what can be measured with the tools at
+hand is noise beside that. Profiles have it for the models that were measured. `auto` finds it for others, once for each way of
+asking: with tools and requests of ours (`anchors`), of which the answer is known.
 
-Costs one token, and reading the message twice (and the tool prompt, once: `asked_alone`); `auto` six tokens more for each tool
-prompt, and the choice of a tool a few. Only
-for a person's words: what follows a result was not measured. A reply that begins with thinking, or with half a character, decides
-nothing by its first token and counts as a call, so that the usual reminder stands.
+Costs one token, or two, and reading the message as often (and the tool prompt and the list of the tools, once: `asked_alone`);
+`auto` the anchors, once; and the choice of a tool a few. Only for a person's words: what follows a result was not measured. A
+reply that begins with thinking, or with half a character, decides nothing by its first token and counts as a call, so that the
+usual reminder stands.
 """
 
 import asyncio
 import math
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Literal
 
 from ..backends.base import Backend
-from ..dialects import Dialect
 from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
-from ..prompting.system import plain_request
+from ..prompting.format import PromptFormat
+from ..prompting.result_frame import is_result_message
+from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
+from ..types.calls import Message
 from ..types.completion import CompletionRequest, Usage
-from .asked_alone import alone, in_place_of_last
+from .anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
+from .asked_alone import alone
 from .first_token import first_token
 from .tool_choice import ToolChoices
+from .tool_number import ask_number
 
 __all__ = ["Threshold", "ToolNeed", "ToolNeeds", "ask_need", "checked_threshold"]
 
 Threshold = float | Literal["auto"]
 
 SURE: Final = 16.0  # log-odds beyond which what was told makes no difference
-CALL_BEGINS: Final = ("<", "`", "{", "[")  # wire formats, in a fence or not
-NEEDS_NONE: Final = ("Hello!", "Thanks!", "你好", "谢谢")
-LEAST_SPREAD: Final = 3.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
-WEIGHT: Final = 3.0  # log-odds for each nat by which the words move the choice of a tool
-USUAL: Final = 0.3  # nats by which talk moves it, too
-NAMED_WEIGHT: Final = 10.0  # log-odds for each nat by which the model doubts the only tool's name
-LEAST_NAMED: Final = -2.0  # nats beyond which more makes no difference
-MOST_MOVED: Final = 2.0  # nats beyond which more makes no difference
-KEPT: Final = 32  # thresholds of tool prompts
+CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of one, since code stands in fences, too
+LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond makes no difference
+MOST_NUMBER: Final = 6.0
+USUAL_NUMBER: Final = 3.0  # where it is not known
+AFTER_TOOL: Final = 0.4  # by which the threshold is lower right after a turn that used a tool
+LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
 
 
@@ -71,9 +74,7 @@ class ToolNeed:
     Args:
         log_odds: natural logarithm of the odds that the model begins its reply with a call.
         threshold: above it the reply is to be a call.
-        moved: how far the words move the model's choice of a tool, in nats; None if that was not asked for.
-        named: how surely a begun call names the only tool, as the natural logarithm of its probability; None if there are more,
-            or that was not asked for.
+        number: the log-odds that the message asks for one of the tools, when they are numbered; None if that was not asked for.
         usage: what asking cost.
         is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
         tool: the tool that is to be called; "" if that is left to the model.
@@ -84,8 +85,7 @@ class ToolNeed:
     threshold: float
     usage: Usage
     is_sure: bool = True
-    moved: float | None = None
-    named: float | None = None
+    number: float | None = None
     tool: str = ""
     begun: str = ""
 
@@ -96,13 +96,12 @@ class ToolNeed:
 
     @property
     def score(self) -> float:
-        """What is held against the threshold: the log-odds, and what the tool's name in a call adds to them or takes off."""
-        moved = 0.0 if self.moved is None else _log_odds_of(self.moved)
-        return self.log_odds + moved + (0.0 if self.named is None else NAMED_WEIGHT * max(self.named, LEAST_NAMED))
+        """What is held against the threshold."""
+        return self.log_odds + (USUAL_NUMBER if self.number is None else min(max(self.number, LEAST_NUMBER), MOST_NUMBER))
 
 
 class ToolNeeds:
-    """Decides for one model; keeps what `auto` found, and the model's habits, for each tool prompt.
+    """Decides for one model; keeps what `auto` found for each way of asking, and the model's habits for each tool prompt.
 
     Args:
         threshold: log-odds, or `auto`.
@@ -113,7 +112,7 @@ class ToolNeeds:
 
     def __init__(self, threshold: Threshold) -> None:
         self._threshold = checked_threshold(threshold)
-        self._found: OrderedDict[str, float | None] = OrderedDict()
+        self._found: dict[PromptFormat, float | None] = {}
         self._finding = asyncio.Lock()
         self._choices = ToolChoices()
 
@@ -122,7 +121,7 @@ class ToolNeeds:
         backend: Backend,
         request: CompletionRequest,
         catalog: Catalog,
-        dialect: Dialect,
+        format: PromptFormat,
         *,
         shown: CompletionRequest | None = None,
     ) -> ToolNeed | None:
@@ -132,7 +131,7 @@ class ToolNeeds:
             backend: of the model; open.
             request: the conversation behind the tool prompt, the person's words last, without a reminder.
             catalog: what is offered.
-            dialect: the wire format in which a call is begun for the model, where the server goes on from there.
+            format: how the model is spoken to; a call is begun in its wire format, where the server goes on from there.
             shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen
                 by that, but not whether any is needed, since talk would have no such descriptions.
 
@@ -142,95 +141,104 @@ class ToolNeeds:
         Raises:
             BackendError: from the stream; `BackendProtocolError` if a threshold was given and the server tells no probabilities.
         """
-        spent = Usage()
-        threshold: float | None
-        if self._threshold == "auto":
-            threshold, spent = await self._auto(backend, request, catalog)
-        else:
-            threshold = self._threshold
+        threshold, spent = (self._threshold, Usage()) if self._threshold != "auto" else await self._auto(backend, request, format)
         if threshold is None:
             return None
-        need = await self._weighed(await ask_need(backend, request, threshold), backend, request, catalog, dialect)
+        threshold = round(threshold - (AFTER_TOOL if follows_tool(request.messages) else 0.0), 3)
+        need = await ask_need(backend, request, threshold, catalog, format)
         if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
             return replace(need, usage=spent + need.usage)
-        tool, choosing = await self._choices.choose(backend, shown or request, catalog, dialect)
-        return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(dialect, tool))
+        tool, choosing = await self._choices.choose(backend, shown or request, catalog, format.row)
+        return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
-    async def _weighed(
-        self, need: ToolNeed, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect
-    ) -> ToolNeed:
-        """Ask what the tool's name in a begun call says of the need, where that can change what was decided."""
-        if not (need.is_sure and backend.capabilities.continues):
-            return need
-        by_itself = alone(backend, request)
-        if len(catalog) == 1 and need.needs_tool:
-            named, usage = await self._choices.named(backend, by_itself, catalog, dialect)
-            return replace(need, named=None if named is None else round(named, 3), usage=need.usage + usage)
-        least, most = (need.threshold - _log_odds_of(nats) for nats in (MOST_MOVED, 0.0))
-        if len(catalog) == 1 or not least < need.log_odds <= most:
-            return need
-        moved, usage = await self._choices.moved(backend, by_itself, catalog, dialect)
-        return replace(need, moved=None if moved is None else round(moved, 3), usage=need.usage + usage)
-
-    async def _auto(self, backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
-        """Return the threshold of a tool prompt, and what it cost to find it."""
-        first, *_ = alone(backend, request).messages
-        system = first.content if first.role == "system" else ""
+    async def _auto(self, backend: Backend, request: CompletionRequest, format: PromptFormat) -> tuple[float | None, Usage]:
+        """Return the threshold of a way of asking, and what it cost to find it."""
         async with self._finding:
-            if system in self._found:
-                self._found.move_to_end(system)
-                return self._found[system], Usage()
+            if format in self._found:
+                return self._found[format], Usage()
             try:
-                threshold, usage = await _between(backend, request, catalog)
+                threshold, usage = await _between(backend, request, format)
             except (BackendProtocolError, BackendStatusError) as error:
                 if isinstance(error, ContextOverflow):
                     raise
                 if isinstance(error, BackendStatusError) and error.status_code not in _REFUSED:
                     return None, Usage()  # it may pass, and the reply itself tells if not
                 threshold, usage = None, Usage()  # no probabilities: some servers refuse to be asked for them
-            self._found[system] = threshold
-            while len(self._found) > KEPT:
-                self._found.popitem(last=False)
+            self._found[format] = threshold
             return threshold, usage
 
 
-def _log_odds_of(nats: float) -> float:
-    return WEIGHT * (min(nats, MOST_MOVED) - USUAL)
-
-
-async def _between(backend: Backend, request: CompletionRequest, catalog: Catalog) -> tuple[float | None, Usage]:
-    """Find the middle between messages that need no tool and those that need one; None where a model does not tell them apart."""
-    tools = list(catalog)
-    sides = (NEEDS_NONE, tuple(dict.fromkeys(plain_request(tool) for tool in (tools[0], tools[-1]))))
-    usage, means = Usage(), list[float]()
-    for messages in sides:
-        asked: list[float] = []
-        for text in messages:
-            need = await ask_need(backend, in_place_of_last(request, text), 0.0)
-            if not need.is_sure:
-                return None, usage + need.usage
+async def _between(backend: Backend, request: CompletionRequest, format: PromptFormat) -> tuple[float | None, Usage]:
+    """Find what parts requests that need no tool from those that need one; None where a model does not tell them apart."""
+    system, usage = Message(role="system", content=tool_prompt(TOOLS, format)), Usage()
+    sides: list[list[float]] = []
+    for words in (NEEDS_NONE, NEEDS_TOOL):
+        sides.append([])
+        for text in words:
+            asked = replace(request, messages=(system, Message(role="user", content=text)))
+            need = await ask_need(backend, asked, None, TOOLS, format)
             usage = usage + need.usage
-            asked.append(need.log_odds)
-        means.append(math.fsum(asked) / len(asked))
-    none, one = means
-    return (round((none + one) / 2, 2) if one - none >= LEAST_SPREAD else None), usage
+            if not need.is_sure:
+                return None, usage
+            sides[-1].append(need.score)
+    none, one = ((math.fsum(side) / len(side)) for side in sides)
+    if one - none < LEAST_SPREAD:
+        return None, usage
+    return best_split(*sides), usage
 
 
-async def ask_need(backend: Backend, request: CompletionRequest, threshold: float) -> ToolNeed:
+def follows_tool(messages: Sequence[Message]) -> bool:
+    """Say whether a person's last words stand right after a turn in which a tool was called.
+
+    Args:
+        messages: the words last.
+    """
+    for message in reversed(messages[:-1]):
+        if message.role == "tool" or (message.role == "user" and is_result_message(message.content)):
+            return True
+        if message.role == "user":
+            break
+    return False
+
+
+def best_split(none: Sequence[float], one: Sequence[float]) -> float:
+    """Return the number that parts two groups with the fewest mistakes; the middle of all that do it as well.
+
+    Args:
+        none: scores of requests that need no tool.
+        one: of those that need one.
+    """
+    values = sorted({*none, *one})
+    places = [values[0] - 1.0, *((low + high) / 2 for low, high in pairwise(values)), values[-1] + 1.0]
+
+    def mistakes(place: float) -> int:
+        return sum(value > place for value in none) + sum(value <= place for value in one)
+
+    least = min(map(mistakes, places))
+    best = [place for place in places if mistakes(place) == least]
+    return round((best[0] + best[-1]) / 2, 2)
+
+
+async def ask_need(
+    backend: Backend, request: CompletionRequest, threshold: float | None, catalog: Catalog, format: PromptFormat
+) -> ToolNeed:
     """Ask a model whether the last message, alone, needs a tool.
 
     Args:
         backend: open.
         request: the conversation, the person's words last, without a reminder.
-        threshold: log-odds.
+        threshold: to be held against the score; with None the second opinion is asked for in any case, and the threshold is 0.
+        catalog: what is offered.
+        format: how the model is spoken to.
 
     Raises:
         BackendError: from the stream; `BackendProtocolError` if the server tells no probabilities.
     """
-    undecided = ToolNeed(log_odds=SURE, threshold=threshold, usage=Usage(), is_sure=False)
+    undecided = ToolNeed(log_odds=SURE, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if backend.capabilities.reasoning_open:
         return undecided
-    told = await first_token(backend, alone(backend, request))
+    by_itself = alone(backend, request)
+    told = await first_token(backend, by_itself)
     if told.reasoning or not (told.candidates or told.text):  # llama.cpp says nothing of a token that is half a character
         return replace(undecided, usage=told.usage)
     if not told.candidates:
@@ -238,7 +246,11 @@ async def ask_need(backend: Backend, request: CompletionRequest, threshold: floa
             f"a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             f"{backend.model} came without: leave the threshold out"
         )
-    return ToolNeed(log_odds=log_odds(told.candidates), threshold=threshold, usage=told.usage)
+    need = replace(undecided, log_odds=log_odds(told.candidates), usage=told.usage, is_sure=True)
+    if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
+        return need
+    number, usage = await ask_number(backend, by_itself, catalog, format)
+    return replace(need, number=number, usage=need.usage + usage)
 
 
 def checked_threshold(threshold: Threshold) -> Threshold:

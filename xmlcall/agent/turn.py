@@ -5,7 +5,7 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 | the reply | what follows |
 |---|---|
 | is no answer (`leaks`) | it is not kept; the model is told why, and writes another |
-| is a call begun for the model, with nothing but the values of our example | it is not kept; plain words are asked for |
+| is a call begun for the model, with values of our example or made up | it is not kept; plain words are asked for |
 | is empty | the model is asked once more; neither stays in the conversation |
 | has no call, although one was demanded | the model is told to call, once |
 | has no call | the turn ends |
@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
+from ..binding.grounds import Said, groundless
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
@@ -106,6 +107,9 @@ class Turn:
         self._is_pressed = False  # plain words were asked for because of the same call again and again
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
+        self._asked_for: set[tuple[str, str]] = set()  # tools and parameters whose values nobody had said in earlier replies
+        self._made_up: set[tuple[str, str]] = set()  # in this one, too
+        self._bound: list[str] = []  # tools of the calls of the reply under way
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
@@ -200,9 +204,10 @@ class Turn:
 
     def _generate(self) -> AsyncGenerator[Any]:
         generation, request = self._generation, self._with_added(self.first.request)
+        self._bound, self._asked_for = [], self._asked_for | self._made_up
         said = [*self._words.sources.said, *self.results]
         sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
-        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits)
+        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
         if generation.is_native:
             request = replace(request, tools=tuple(self.offer.catalog))
             reads, is_for_caller = generation.reads_text, generation.is_for_caller
@@ -238,11 +243,40 @@ class Turn:
             return ()
         return waiting_values(call, tool, earlier, self._said)
 
+    def is_made_up(self, tool: Tool, name: str, value: Any) -> bool:
+        """Say whether nobody said a value, and the model was not told that before.
+
+        Args:
+            tool: that is called.
+            name: of the parameter.
+            value: of it.
+        """
+        is_open = self._limits.repair.asks_for_unsaid and (tool.name, name) not in self._asked_for and not self._is_last
+        return is_open and bool(groundless({name: value}, tool, Said(self._texts())))
+
+    def _unspoken(self, call: ToolCall) -> tuple[str, ...]:
+        """Return the parameters whose values nobody said, once each: a model that insists may know better."""
+        tool = self.offer.catalog.get(call.name)
+        behind_another = any(each != call.name for each in self._bound)  # whose result may have the values (`waiting`)
+        self._bound.append(call.name)
+        is_open = self._limits.repair.asks_for_unsaid and not self._is_last and not behind_another
+        if tool is None or not is_open or self.offer.calling.is_own(call.name):
+            return ()
+        names = groundless(call.arguments, tool, Said(self._texts()))
+        new = {(call.name, name) for name in names} - self._asked_for
+        self._made_up |= new
+        return names if new else ()
+
+    def _texts(self) -> list[str]:
+        """Return what people, results, the program and the model in earlier replies said."""
+        sources = self._words.sources
+        own = [message.content for message in (*self.first.request.messages, *self.added) if message.role == "assistant"]
+        return [*sources.said, *sources.instructions, *self.results, *own]
+
     def _said(self) -> SaidIndex:
         """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
         sources, index = self._words.sources, SaidIndex()
-        own = [message.content for message in (*self.first.request.messages, *self.added) if message.role == "assistant"]
-        for text in (*sources.said, *sources.described, *sources.instructions, *self.results, *own):
+        for text in (*self._texts(), *sources.described):
             index.add(text, ValueSource(kind="system"))
         return index
 
@@ -262,15 +296,24 @@ class Turn:
         return [AskedAgain()] if not self._is_last and self._is_empty(generated) else None
 
     def _takes_back(self, generated: Generated) -> bool:
-        """Ask for plain words in place of a call that was begun for the model, if all it has are the values of our example.
+        """Ask for plain words in place of a call that was begun for the model, if it has values of our example or made up ones.
 
-        A model that has nothing else to call with shows that no tool is needed, whatever its first token said.
+        A model that has nothing else to call with shows that no tool is needed, whatever its first token said, or that the person
+        has to be asked.
         """
-        calls, plain = generated.reply.calls, self.first.plain
-        if plain is None or self.added or not calls or not all(map(_is_echo, calls)):
+        calls, bare = generated.reply.calls, self.first.bare
+        if bare is None or self.added or not calls or not all(_is_echo(call) or _has_issue(call, "not-said") for call in calls):
             return False
-        self.first = FirstRequest(request=plain)
+        issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
+        unsaid = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues if issue.code == "not-said")
+        self.first = FirstRequest(request=replace(bare, messages=with_reminder(self._aside(list(unsaid)), bare.messages)))
         return True
+
+    def _aside(self, unsaid: Sequence[str] = ()) -> str:
+        """Return what asks for plain words, in the person's language."""
+        format = self._generation.format
+        lang = prompt.language_of(self._words.request, format.lang)
+        return prompt.reminder(self.offer.catalog, format.speaking(lang), needs_tool=False, unsaid=unsaid)
 
     def _refuses(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer, and the model may try again."""
@@ -390,9 +433,7 @@ class Turn:
             return False
         self._is_pressed = True
         self._attempts.stop("")
-        format = self._generation.format
-        lang = prompt.language_of(self._words.request, format.lang)
-        self._told = prompt.reminder(self.offer.catalog, format.speaking(lang), needs_tool=False)
+        self._told = self._aside()
         return True
 
     def _told_of(self, answered: Answered) -> list[Message]:

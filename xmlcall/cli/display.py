@@ -271,7 +271,7 @@ class Display:
     def _tell_need(self, need: ToolNeed) -> None:
         if self.verbose:
             key = "needs_no_tool" if not need.needs_tool else "needs_this_tool" if need.tool else "needs_tool"
-            words = self.say(key, odds=f"{need.score:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
+            words = self.say(key, odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
             self.line("decided", words, style="dim")
         self._wait_for_model()
 

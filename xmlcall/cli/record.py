@@ -58,8 +58,7 @@ class Record:
             "turns": answer.turns,
             "calls": self._calls,
             "usage": asdict(answer.usage),
-            "tool_need": self._need
-            and {name: getattr(self._need, name) for name in ("log_odds", "moved", "named", "threshold", "tool")},
+            "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "number", "threshold", "tool")},
         }
 
     def _server_of(self, call: ToolCall | InvalidCall) -> str | None:

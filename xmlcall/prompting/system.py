@@ -1,7 +1,7 @@
 """The prompt that offers tools, the reminder of it, and the short texts that ask for another reply."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import regex
@@ -20,7 +20,6 @@ __all__ = [
     "example_call",
     "json_answer",
     "language_of",
-    "plain_request",
     "reminder",
     "system_prompt",
     "tool_prompt",
@@ -96,17 +95,6 @@ def example_call(catalog: Catalog, format: PromptFormat) -> str:
     return write(calls, catalog, format.row)
 
 
-def plain_request(tool: Tool) -> str:
-    """Write a message in which a person spells out a call of a tool: no model doubts what is wanted.
-
-    Args:
-        tool: as offered.
-    """
-    arguments = example_arguments(tool)
-    values = ", ".join(f"{name} = {value if isinstance(value, str) else _json(value)}" for name, value in arguments.items())
-    return f"Please call {tool.name} with {values}" if values else f"Please call {tool.name}"
-
-
 def language_of(text: str, otherwise: str) -> str:
     """Return the language of what stands behind a person's words: theirs, if prompts are written in it.
 
@@ -129,6 +117,7 @@ def reminder(
     format: PromptFormat = ENGLISH,
     *,
     needs_tool: bool = True,
+    unsaid: Sequence[str] = (),
 ) -> str:
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
 
@@ -136,8 +125,9 @@ def reminder(
         tools: the catalog.
         format: how the model is spoken to.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
+        unsaid: parameters of a call that was taken back because nobody said their values: the person may have to be asked.
     """
-    return format.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool).strip()
+    return format.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool, unsaid=unsaid).strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:
