@@ -145,6 +145,12 @@ def test_native_arguments_that_are_no_object() -> None:
     assert codes(bind(raw, [tool_for({"type": "integer"})])) == ["malformed-value"]
 
 
+def test_a_wrong_value_of_broken_native_arguments_is_told_as_it_was_written() -> None:
+    call = bind(native_call(0, "f", '{"x": {"k": "é"},}'), [tool_for({"type": "integer"})])
+    assert isinstance(call, InvalidCall)
+    assert [(issue.code, issue.got) for issue in call.issues] == [("wrong-type", '{"k": "é"}')]
+
+
 @pytest.mark.parametrize(
     ("arguments", "value", "repairs"),
     [

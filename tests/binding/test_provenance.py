@@ -67,6 +67,8 @@ SAID = [
     ("on 2024-03-05 at 2:30 pm", "2024-03-05T14:30:00Z"),
     ("on March 5th", "2024-03-05T00:00:00"),
     ("at 2 pm", "14:00"),
+    ("at 2:30", "14:30"),  # it may be in either half of the day
+    ("at 12:30", "00:30"),
     ("at 14:00", "2:00 PM"),
     ("at noon", "12:00"),
     ("in Sept", "September"),
