@@ -12,7 +12,7 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | a text of several lines, or longer than an address | no |
 | one of its words or numbers was said, in another spelling, shorter, or as initials | no |
 | a number or a time, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
-| a code of capitals (GBP, NYC); a name in another script than the conversation | no, it may be another name of what was said |
+| a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
 | any other | yes |
 
 Said is what stands in the conversation, in results and in the program's instructions. What the tool's own schema gives as an
@@ -41,10 +41,10 @@ _LONGEST: Final = 200  # characters of a value that is looked for
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
-_CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
+_CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
 _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
-_MARKED: Final = re.compile(r"[0-9@/\\_]")
+_MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _TIME_SAID: Final = re.compile(
