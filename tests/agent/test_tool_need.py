@@ -21,7 +21,17 @@ from xmlcall.agent.asked_alone import LONGEST, alone
 from xmlcall.agent.events import LoopEvent
 from xmlcall.agent.first_request import READ_AGAIN
 from xmlcall.agent.tool_choice import ToolChoices
-from xmlcall.agent.tool_need import AFTER_TOOL, LEAST_SPREAD, SURE, Threshold, ToolNeeds, ask_need, best_split, log_odds
+from xmlcall.agent.tool_need import (
+    AFTER_TOOL,
+    LEAST_SPREAD,
+    SHORT_AFTER_TOOL,
+    SURE,
+    Threshold,
+    ToolNeeds,
+    ask_need,
+    best_split,
+    log_odds,
+)
 from xmlcall.agent.tool_number import MOST_TOOLS, number_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
@@ -291,10 +301,12 @@ RESULT = results([(ToolCall(id="1", name="plus", arguments={}, raw=RawCall(index
     ids=["first", "talk", "a result", "a result of its own", "talk since"],
 )
 async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, ...], follows: bool) -> None:
-    request = CompletionRequest(messages=(*before, Message(role="user", content="and 4?")))
-    need = await ToolNeeds(0.0).ask(ScriptedBackend(odds(9)), request, TWO, FORMAT)
-    assert need is not None
-    assert need.threshold == (-AFTER_TOOL if follows else 0.0)
+    longer = "And what are 4 and 5 together?"
+    for words, lower in (("and 4?", SHORT_AFTER_TOOL), ("那首尔的天气呢？", SHORT_AFTER_TOOL), (longer, AFTER_TOOL)):
+        request = CompletionRequest(messages=(*before, Message(role="user", content=words)))
+        need = await ToolNeeds(0.0).ask(ScriptedBackend(odds(9)), request, TWO, FORMAT)
+        assert need is not None
+        assert need.threshold == (-lower if follows else 0.0)
 
 
 @pytest.mark.parametrize("count", [1, MOST_TOOLS + 1])

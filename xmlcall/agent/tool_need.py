@@ -33,6 +33,7 @@ usual reminder stands.
 
 import asyncio
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -63,6 +64,8 @@ LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond m
 MOST_NUMBER: Final = 6.0
 USUAL_NUMBER: Final = 3.0  # where it is not known
 AFTER_TOOL: Final = 0.4  # by which the threshold is lower right after a turn that used a tool
+SHORT_AFTER_TOOL: Final = 1.7  # the same for a few words, "and in Oslo?", which say little by themselves
+FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
 LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
 
@@ -144,7 +147,7 @@ class ToolNeeds:
         threshold, spent = (self._threshold, Usage()) if self._threshold != "auto" else await self._auto(backend, request, format)
         if threshold is None:
             return None
-        threshold = round(threshold - (AFTER_TOOL if follows_tool(request.messages) else 0.0), 3)
+        threshold = round(threshold - leniency(request.messages), 3)
         need = await ask_need(backend, request, threshold, catalog, format)
         if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
             return replace(need, usage=spent + need.usage)
@@ -187,12 +190,21 @@ async def _between(backend: Backend, request: CompletionRequest, format: PromptF
     return best_split(*sides), usage
 
 
-def follows_tool(messages: Sequence[Message]) -> bool:
-    """Say whether a person's last words stand right after a turn in which a tool was called.
+def leniency(messages: Sequence[Message]) -> float:
+    """Return by how much the threshold is lower for a person's last words.
 
     Args:
-        messages: the words last.
+        messages: a conversation, the words last.
     """
+    if not _follows_tool(messages):
+        return 0.0
+    words = messages[-1].content.strip()
+    width = sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in words[: FEW_WORDS + 1])
+    return SHORT_AFTER_TOOL if width <= FEW_WORDS else AFTER_TOOL
+
+
+def _follows_tool(messages: Sequence[Message]) -> bool:
+    """Say whether the last message stands right after a turn in which a tool was called."""
     for message in reversed(messages[:-1]):
         if message.role == "tool" or (message.role == "user" and is_result_message(message.content)):
             return True
