@@ -119,3 +119,30 @@ async def test_the_caller_of_the_proxy_gets_nothing_of_a_made_up_value(
     arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
     answer = whole_response(events)
     assert (answer.text, arguments) == (("Which city?", "") if expected is None else ("", json.dumps(expected)))
+
+
+NOTE = function("note", "Keep a note.", text={"type": "string"})
+PAY = function("pay", "Pay.", account={"type": "integer"}, amount={"type": "integer"})
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+@pytest.mark.parametrize(
+    ("said", "tool", "written", "sent"),
+    [
+        ("Note the time in Tokyo", NOTE, {"text": "The time in Tokyo is {{result}}"}, False),
+        ("Note the time in Tokyo", NOTE, {"text": "The time in Tokyo"}, True),
+        ("Pay 45 dollars", PAY, {"account": 99887, "amount": 45}, False),  # 45 is no number that 99887 comes from
+        ("Pay 45 dollars in 3 parts to 7", PAY, {"account": 7, "amount": 15}, True),
+    ],
+    ids=["a placeholder", "words", "a number", "a number that was worked out"],
+)
+async def test_nothing_goes_out_that_may_still_be_made_up(
+    said: str, tool: dict[str, Any], written: dict[str, Any], sent: bool, chunk_size: int | None
+) -> None:
+    call = block((tool["function"]["name"], written))
+    backend = ScriptedBackend([call, "What do you mean?"], chunk_size=chunk_size)
+    request = CHAT.read(body(said, tools=[tool], stream=True)).request
+    async with Engine(backend, mode="xml", repair=ASKS, stream_arguments=True) as engine:
+        events = [event async for event in engine.respond(request, is_streamed=True)]
+    arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
+    assert (whole_response(events).text, arguments) == (("", json.dumps(written)) if sent else ("What do you mean?", ""))

@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless
+from ..binding.grounds import Said, groundless, is_grounded
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
@@ -109,6 +109,7 @@ class Turn:
         self._was_empty = False
         self._asked_for: set[tuple[str, str]] = set()  # tools and parameters whose values nobody had said in earlier replies
         self._made_up: set[tuple[str, str]] = set()  # in this one, too
+        self._heard = Said(())  # before the reply under way; read where it is looked into
         self._bound: list[str] = []  # tools of the calls of the reply under way
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
@@ -204,7 +205,7 @@ class Turn:
 
     def _generate(self) -> AsyncGenerator[Any]:
         generation, request = self._generation, self._with_added(self.first.request)
-        self._bound, self._asked_for = [], self._asked_for | self._made_up
+        self._bound, self._asked_for, self._heard = [], self._asked_for | self._made_up, Said(self._texts())
         said = [*self._words.sources.said, *self.results]
         sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
         binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
@@ -243,16 +244,16 @@ class Turn:
             return ()
         return waiting_values(call, tool, earlier, self._said)
 
-    def is_made_up(self, tool: Tool, name: str, value: Any) -> bool:
-        """Say whether nobody said a value, and the model was not told that before.
+    def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
+        """Say whether a call under way may not run because of a value, whatever else it will have.
 
         Args:
             tool: that is called.
             name: of the parameter.
             value: of it.
         """
-        is_open = self._limits.repair.asks_for_unsaid and (tool.name, name) not in self._asked_for and not self._is_last
-        return is_open and bool(groundless({name: value}, tool, Said(self._texts())))
+        is_open = (tool.name, name) not in self._asked_for and not self._is_last
+        return is_open and not is_grounded(name, value, tool, self._heard)
 
     def _unspoken(self, call: ToolCall) -> tuple[str, ...]:
         """Return the parameters whose values nobody said, once each: a model that insists may know better."""
@@ -262,7 +263,7 @@ class Turn:
         is_open = self._limits.repair.asks_for_unsaid and not self._is_last and not behind_another
         if tool is None or not is_open or self.offer.calling.is_own(call.name):
             return ()
-        names = groundless(call.arguments, tool, Said(self._texts()))
+        names = groundless(call.arguments, tool, self._heard)
         new = {(call.name, name) for name in names} - self._asked_for
         self._made_up |= new
         return names if new else ()

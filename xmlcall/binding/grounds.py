@@ -33,7 +33,7 @@ from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
 from .waiting import OWN_WORDS, words_of_name
 
-__all__ = ["Said", "groundless", "groundless_call", "may_be_groundless"]
+__all__ = ["Said", "groundless", "groundless_call", "is_grounded", "may_be_groundless"]
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
@@ -125,15 +125,25 @@ def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[st
     return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
 
 
-def may_be_groundless(name: str, text: str, tool: Tool) -> bool:
-    """Say whether a text that is still being written can become a value that somebody has to say.
+def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
+    """Say whether a value was said, whatever the rest of its call will be: it counts as worked out from no number.
 
     Args:
-        name: of its parameter.
-        text: so far.
+        name: of the parameter.
+        value: of it.
         tool: that is called.
+        said: what was said before.
     """
-    return len(text) <= _LONGEST and "\n" not in text and _is_asked_for(name, text, tool)
+    return not _is_groundless(name, value, None, tool, said)
+
+
+def may_be_groundless(text: str) -> bool:
+    """Say whether a text that is still being written can become a value that counts as made up.
+
+    Args:
+        text: so far.
+    """
+    return len(text) <= _LONGEST and "\n" not in text
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
@@ -148,15 +158,15 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
     return InvalidCall(id=call.id, name=call.name, issues=tuple(issues), raw=call.raw)
 
 
-def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: Tool, said: Said) -> bool:
+def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, tool: Tool, said: Said) -> bool:
     parts = [part for _, _, part in values_in({name: value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
     if any(_stands_for_another(text, said) for text in texts):
         return True
-    if not parts or any(len(text) > _LONGEST or "\n" in text for text in texts) or not _is_asked_for(name, value, tool):
+    if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
-    free = said.numbers - _used(arguments)
-    return not any(_is_said(part, said, bool(free)) for part in parts)
+    has_free_number = arguments is not None and bool(said.numbers - _used(arguments))
+    return not any(_is_said(part, said, has_free_number) for part in parts)
 
 
 def _counts(part: Any) -> bool:
@@ -166,7 +176,7 @@ def _counts(part: Any) -> bool:
 
 def _stands_for_another(text: str, said: Said) -> bool:
     """Say whether a text holds a placeholder, or an address or id that stands nowhere."""
-    if len(text) > _LONGEST or "\n" in text:
+    if not may_be_groundless(text):
         return False
     found = [match[0] for pattern in (_PLACEHOLDER, *_WHOLE) for match in pattern.finditer(text)]
     found += [text] if _PLACEHOLDER_ALONE.fullmatch(text) else []

@@ -8,7 +8,7 @@ the bound arguments have the last word: if they differ from what was sent, the a
 A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one: until
 a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out, the call
 is mended like any other. It waits, too, while it may be the word for an optional parameter of which the request says nothing,
-and while nobody may have said it (`grounds.py`): until it is whole, or too long for that.
+and while it may be taken for made up (`grounds.py`): until it is whole, or too long for that.
 
 A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all that
 was sent, the rest is appended.
@@ -27,7 +27,7 @@ from ...types.calls import MISSING, RawArgument, ToolCall
 from ...types.events import ToolArgumentDelta
 from ...types.tool import Tool
 
-__all__ = ["CallText", "IsMadeUp"]
+__all__ = ["CallText", "MayBeMadeUp"]
 
 # Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
@@ -35,7 +35,7 @@ _ANNOTATIONS: Final = frozenset(
 )
 
 
-IsMadeUp = Callable[[Tool, str, Any], bool]
+MayBeMadeUp = Callable[[Tool, str, Any], bool]
 
 
 class CallText:
@@ -45,15 +45,14 @@ class CallText:
         tool: the one that is called, by its exact name.
         catalog: that it is in.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
-        is_made_up: says of a parameter and its value whether nobody said it; None where that does not matter.
+        may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
     """
 
-    def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "", is_made_up: IsMadeUp | None = None) -> None:
+    def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None) -> None:
         self._tool = tool
         self._catalog = catalog
         self._unsaid = unsaid
-        self._is_made_up = is_made_up or (lambda tool, name, value: False)
-        self._may_lack_ground = is_made_up is not None
+        self._may_be_made_up = may_be_made_up
         self._properties = tool.input_schema.get("properties")
         self._copies = examples_of(tool)  # examples that the call may be a copy of
         self._ready = ""  # certain, but not sent as long as there are any
@@ -109,7 +108,7 @@ class CallText:
         """Say whether the open text can still become a placeholder, or the word for what the request does not say."""
         text = "".join(self._text)
         says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
-        if self._may_lack_ground and may_be_groundless(name, text, self._tool):
+        if self._may_be_made_up and may_be_groundless(text):
             return True
         return may_be_placeholder(name, text) or (says_nothing and may_be_unsaid(name, self._unsaid, self._tool, self._catalog))
 
@@ -139,7 +138,7 @@ class CallText:
             self._plain, self._open = False, None
             return ""
         value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
-        if value is MISSING or has_placeholder(name, value) or self._is_made_up(self._tool, name, value):
+        if value is MISSING or has_placeholder(name, value) or self._is_in_doubt(name, value):
             self._held, self._open = True, None
             return ""
         self._copies = [example for example in self._copies if example.get(name, value) == value]
@@ -151,6 +150,9 @@ class CallText:
         comma = self._comma()
         self._sent[name] = value
         return f"{comma}{json.dumps(name)}: {_json(value)}"
+
+    def _is_in_doubt(self, name: str, value: Any) -> bool:
+        return self._may_be_made_up is not None and self._may_be_made_up(self._tool, name, value)
 
     def _says_nothing(self, name: str, text: str) -> bool:
         word = self._unsaid

@@ -15,7 +15,7 @@ from ...tools.catalog import Catalog
 from ...types.calls import ToolCall
 from ...types.events import ToolArgumentDelta, ToolCallStart
 from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
-from .arguments import CallText, IsMadeUp
+from .arguments import CallText, MayBeMadeUp
 
 __all__ = ["Sender", "broken_off"]
 
@@ -27,18 +27,20 @@ class Sender:
         catalog: tools that may be called.
         stream_arguments: whether arguments go out before their call is complete.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
-        is_made_up: says of a parameter and its value whether nobody said it; None where that does not matter.
+        may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
 
     Attributes:
         sent: the calls that went out whole.
     """
 
-    def __init__(self, catalog: Catalog, *, stream_arguments: bool, unsaid: str = "", is_made_up: IsMadeUp | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, *, stream_arguments: bool, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None
+    ) -> None:
         self.sent: list[ToolCall] = []
         self._catalog = catalog
         self._streams = stream_arguments
         self._unsaid = unsaid
-        self._is_made_up = is_made_up
+        self._may_be_made_up = may_be_made_up
         self._text: CallText | None = None
         self._identity = ""
         self._unfinished = False
@@ -69,7 +71,7 @@ class Sender:
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
         is_certain = tool is not None and is_plain and is_first
-        self._text = CallText(tool, self._catalog, self._unsaid, self._is_made_up) if tool and is_certain else None
+        self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
         self._identity = new_id()
 
     def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:

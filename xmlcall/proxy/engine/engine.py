@@ -299,9 +299,9 @@ class Engine:
             ),
             partial(self._first, backend, request, begun, catalog, allowed, known, schema),
         )
-        is_made_up = turn.is_made_up if self._limits.repair.asks_for_unsaid else None
+        doubts = turn.may_be_made_up if self._limits.repair.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
-        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, is_made_up=is_made_up)
+        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts)
         events = prompted_answer(turn, sender, is_strict=self.strict, keep=self._rounds.keep, recording=recording)
         if schema is not None:
             events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
