@@ -25,14 +25,13 @@ from xmlcall.agent.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
     SHORT_AFTER_TOOL,
-    SURE,
     Threshold,
     ToolNeeds,
     ask_need,
     best_split,
     log_odds,
 )
-from xmlcall.agent.tool_number import MOST_TOOLS, number_odds
+from xmlcall.agent.tool_number import MOST_TOOLS, SURE, number_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
-from xmlcall.agent.tool_need import SURE, USUAL_NUMBER
+from xmlcall.agent.tool_need import USUAL_NUMBER
+from xmlcall.agent.tool_number import SURE
 from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience

@@ -52,13 +52,12 @@ from .anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from .asked_alone import alone
 from .first_token import first_token
 from .tool_choice import ToolChoices
-from .tool_number import ask_number
+from .tool_number import SURE, ask_number
 
 __all__ = ["Threshold", "ToolNeed", "ToolNeeds", "ask_need", "checked_threshold"]
 
 Threshold = float | Literal["auto"]
 
-SURE: Final = 16.0  # log-odds beyond which what was told makes no difference
 CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of one, since code stands in fences, too
 LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond makes no difference
 MOST_NUMBER: Final = 6.0
