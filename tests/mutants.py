@@ -124,15 +124,14 @@ def drawn(count: int, seed: int) -> list[Fault]:
 
 
 def _first_valid(faults: Sequence[Fault]) -> Fault | None:
-    """Return the first fault that leaves a program: `:=` for `=` in some places is not one. None if there is none."""
-    valid = (fault for fault in faults if _compiles(_changed((ROOT / fault.file).read_text(encoding="utf-8"), fault)))
-    return next(valid, None)
+    """Return the first fault that leaves a program, None if there is none."""
+    return next((fault for fault in faults if _leaves_a_program(fault)), None)
 
 
-def _compiles(source: str) -> bool:
+def _leaves_a_program(fault: Fault) -> bool:
     try:
-        compile(source, "fault", "exec")
-    except SyntaxError:
+        compile(_changed((ROOT / fault.file).read_text(encoding="utf-8"), fault), "fault", "exec")
+    except (SyntaxError, AttributeError):  # `:=` for `=`; Cosmic Ray replaces exceptions by name, and `errors.Name` is none
         return False
     return True
 
