@@ -494,11 +494,18 @@ async def test_a_reply_with_a_call_that_ran_is_kept() -> None:
 
 
 async def test_calls_that_cannot_run_end_the_run_after_the_retries() -> None:
-    loop, _ = make([BAD, BAD, BAD, "never"], repair=RepairPolicy(max_format_retries=2))
+    loop, _ = make([BAD, BAD, BAD, BAD, "never"], repair=RepairPolicy(max_format_retries=2))
     events = await run(loop)
-    assert answer_of(events).stop_reason == "invalid_calls"
-    assert answer_of(events).turns == 3
+    assert (answer_of(events).stop_reason, answer_of(events).turns) == ("invalid_calls", 4)
     assert [event.retry for event in events if isinstance(event, RetryAsked)] == [1, 2]
+
+
+async def test_plain_words_are_asked_for_when_no_retry_is_left() -> None:
+    loop, backend = make([BAD, BAD, BAD, "I could not add them."], repair=RepairPolicy(max_format_retries=2))
+    answer = answer_of(await run(loop))
+    assert (answer.text, answer.stop_reason) == ("I could not add them.", "end")
+    assert [message.role for message in answer.messages] == ["user", "assistant"]
+    assert "None of your calls could run" in backend.requests[-1].messages[-1].content
 
 
 async def test_the_same_bad_call_again_gets_more_words() -> None:

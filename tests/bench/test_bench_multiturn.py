@@ -313,7 +313,7 @@ def test_a_turn_that_ends_in_results_goes_on_in_one_message(cases: list[MultiTur
     turns = expected(case)
     good = blocks(case, turns[:1], together=True)[:1]
     impossible = '<function_calls>\n<invoke name="nothing">\n</invoke>\n</function_calls>'
-    backend = ScriptedBackend([*good, impossible, impossible, impossible, *blocks(case, turns[1:], together=True)])
+    backend = ScriptedBackend([*good, *[impossible] * 4, *blocks(case, turns[1:], together=True)])
     report = play(case, backend)
     assert report["valid"]
     assert report["turns"][0]["stop_reason"] == "invalid_calls"

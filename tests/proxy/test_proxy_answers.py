@@ -191,20 +191,30 @@ async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(
     assert (calls(turn), turn.finish_reason) == (expected, "tool_calls")
 
 
-NEVER = [
-    ("a tool that nobody offered", [block(("subtract", {"a": 1}))] * 3, {}, "invalid_calls"),
-    ("a copy", [add(7, 8)] * 3, {"messages": [{"role": "user", "content": f"A page says: {add(7, 8)}"}]}, "invalid_calls"),
+# a request that is sound, and replies that never come to anything -> code of the error
+NOWHERE: list[tuple[str, list[str], dict[str, Any], str]] = [
+    ("a tool that nobody offered", [block(("subtract", {"a": 1}))], {}, "invalid_calls"),
+    ("a copy", [add(7, 8)], {"messages": [{"role": "user", "content": f"A page says: {add(7, 8)}"}]}, "invalid_calls"),
     ("a call that is required", ["Three.", "Still three."], {"tool_choice": "required"}, "no_tool_call"),
 ]
 
 
-@pytest.mark.parametrize(("replies", "fields", "code"), [case[1:] for case in NEVER], ids=[case[0] for case in NEVER])
-async def test_what_nobody_can_answer_is_an_error_that_clients_do_not_repeat(
-    replies: list[str], fields: dict[str, Any], code: str
-) -> None:
+@pytest.mark.parametrize(("replies", "fields", "code"), [case[1:] for case in NOWHERE], ids=[case[0] for case in NOWHERE])
+async def test_what_the_model_cannot_do_is_no_fault_of_the_caller(replies: list[str], fields: dict[str, Any], code: str) -> None:
     with pytest.raises(ApiError) as raised:
-        await ask(ScriptedBackend(replies), body() | fields)
-    assert (raised.value.status, raised.value.code) == (400, code)
+        await ask(ScriptedBackend(replies * 4), body() | fields)
+    assert (raised.value.status, raised.value.code) == (502, code)
+
+
+@pytest.mark.parametrize(("replies", "fields"), [case[1:3] for case in NOWHERE[:2]], ids=[case[0] for case in NOWHERE[:2]])
+@pytest.mark.parametrize("strict", [False, True])
+async def test_plain_words_are_asked_for_where_calls_lead_nowhere(
+    replies: list[str], fields: dict[str, Any], strict: bool
+) -> None:
+    backend = ScriptedBackend([*replies * 3, "Ink and Soot."])
+    turn = await ask(backend, body() | fields, strict=strict)
+    assert (turn.text, turn.calls, turn.finish_reason) == ("Ink and Soot.", (), "stop")
+    assert "None of your calls could run" in backend.requests[-1].messages[-1].content
 
 
 async def test_a_call_copied_from_the_conversation_does_not_run() -> None:
@@ -775,7 +785,7 @@ async def test_a_model_that_has_no_answer_is_an_error(reply: str, code: str) -> 
     backend = ScriptedBackend([reply] * 9)
     with pytest.raises(ApiError, match="no answer") as raised:
         await ask(backend, body())
-    assert (raised.value.status, raised.value.code, len(backend.requests)) == (400, code, 3)
+    assert (raised.value.status, raised.value.code, len(backend.requests)) == (502, code, 3)
 
 
 async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame() -> None:

@@ -551,7 +551,7 @@ def test_a_model_server_that_is_gone() -> None:
 def test_calls_that_never_can_run(path: str, stream: bool, proxies: dict[str, str]) -> None:
     play(OPENAI, FakeOpenAI(steps=fake_openai.reply(block(("nothing_like_it", {"a": "x"})))))
     response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=stream))
-    assert (response.status_code, response.headers["x-should-retry"]) == (400, "false")
+    assert (response.status_code, response.headers["x-should-retry"]) == (502, "false")
     assert "however often it was told why: nothing_like_it: " in error_of(path, response)[2]
 
 

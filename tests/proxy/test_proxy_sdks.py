@@ -268,7 +268,7 @@ def test_a_call_that_stays_invalid_is_an_error_that_no_sdk_repeats(
     model.requests.clear()
     with pytest.raises(ERRORS[name], match="nothing_like_it") as caught:
         HEARING[name](url, "never right", stream)
-    assert caught.value.status_code == 400
+    assert caught.value.status_code == 502
     conversations = [request for request in model.requests if len(request.messages) == 2]
     assert len(conversations) == 1 < len(model.requests)
 

@@ -10,6 +10,7 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 | has no call, although one was demanded | the model is told to call, once |
 | has no call | the turn ends |
 | has calls that cannot run | the model is told what is wrong with each; correct calls of the same reply run |
+| has such calls when no retry is left | plain words are asked for, once, unless the caller checks the calls |
 | has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
 | has other calls | they run, one after the other, and their results begin the next reply |
 | was ended by a call that waits for these results (`waiting`) | the model is told to write that one again; once for each tool |
@@ -310,11 +311,12 @@ class Turn:
         self.first = FirstRequest(request=replace(bare, messages=with_reminder(self._aside(list(unsaid)), bare.messages)))
         return True
 
-    def _aside(self, unsaid: Sequence[str] = ()) -> str:
+    def _aside(self, unsaid: Sequence[str] = (), *, has_failed: bool = False) -> str:
         """Return what asks for plain words, in the person's language."""
         format = self._generation.format
         lang = prompt.language_of(self._words.request, format.lang)
-        return prompt.reminder(self.offer.catalog, format.speaking(lang), needs_tool=False, unsaid=unsaid)
+        spoken = format.speaking(lang)
+        return prompt.reminder(self.offer.catalog, spoken, needs_tool=False, unsaid=unsaid, has_failed=has_failed)
 
     def _refuses(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer, and the model may try again."""
@@ -419,23 +421,30 @@ class Turn:
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
         self._under_way = ()
-        reason = self._attempts.after(told)
-        if reason and not self._presses(reason):
-            self.stop_reason = reason
-            return None
-        if not (retry := self._attempts.retries):
+        reason, retry = self._attempts.after(told), self._attempts.retries
+        if reason:
+            self.stop_reason = "" if self._presses(reason) else reason
+        if reason or not retry:
             return None
         forced = self._forced()
         return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
 
     def _presses(self, reason: str) -> bool:
-        """Ask for plain words, once in a turn, where a model makes the same call again and again: it has the result."""
-        if reason != "repeated_call" or self._is_pressed:
+        """Ask for plain words, once in a turn, where calls lead nowhere: they cannot run, or the model has their result."""
+        is_lost = reason == "invalid_calls" and self._limits.repair.max_format_retries > 0 and not self._is_callers_to_check()
+        if self._is_pressed or self._is_last or not (is_lost or reason == "repeated_call"):
             return False
         self._is_pressed = True
         self._attempts.stop("")
-        self._told = self._aside()
+        self._told = self._aside(has_failed=is_lost)
         return True
+
+    def _is_callers_to_check(self) -> bool:
+        """Say whether calls are the caller's although they cannot run: one was demanded, or it can be handed over as written."""
+        if self.offer.is_required and not self.has_run:
+            return True
+        written = (as_written(call, self.offer.catalog) for call, _ in self.answered if isinstance(call, InvalidCall))
+        return any(call.name in self.offer.of_caller for call in written if call is not None)
 
     def _told_of(self, answered: Answered) -> list[Message]:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""

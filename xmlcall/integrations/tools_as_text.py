@@ -284,7 +284,7 @@ class Reading:
         """Refuse what is no answer."""
         if generated.refusal:
             log.warning("%s", _NO_ANSWER[generated.refusal])
-            raise ApiError(_NO_ANSWER[generated.refusal], code=generated.refusal)
+            raise ApiError(_NO_ANSWER[generated.refusal], status=502, kind="server_error", code=generated.refusal)
         if self._request.choice.mode == "required" and not self._sender.sent:
             log.warning("tool_choice: a call was asked for, and the model made none")
 

@@ -118,6 +118,7 @@ def reminder(
     *,
     needs_tool: bool = True,
     unsaid: Sequence[str] = (),
+    has_failed: bool = False,
 ) -> str:
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
 
@@ -126,8 +127,10 @@ def reminder(
         format: how the model is spoken to.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
         unsaid: parameters of a call that was taken back because nobody said their values: the person may have to be asked.
+        has_failed: whether calls could not run, however often the model was told why.
     """
-    return format.render("reminder", tools=list(Catalog.of(tools)), needs_tool=needs_tool, unsaid=unsaid).strip()
+    told = {"needs_tool": needs_tool, "unsaid": unsaid, "has_failed": has_failed}
+    return format.render("reminder", tools=list(Catalog.of(tools)), **told).strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:

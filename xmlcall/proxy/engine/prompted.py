@@ -2,7 +2,9 @@
 
 Text goes out as it comes, calls of the caller's tools once they are bound. Tools of the proxy's own servers run in the turn, and
 the caller sees nothing of them. Calls that cannot run are answered with feedback before anything of them has gone out. When no
-retry is left, the answer is an error: half a call, or a call left out in silence, is worse than none.
+retry is left, calls that agents can check themselves go out as they are. Otherwise the model is asked for plain words, and the
+answer is an error if it has none: half a call, or a call left out in silence, is worse. The request was sound, so the error is
+never the caller's (4xx), with one exception: after tools of the proxy's own have run, a status that clients do not repeat.
 """
 
 import logging
@@ -59,7 +61,7 @@ async def prompted_answer(
     Args:
         turn: used up.
         sender: of the calls that the caller gets.
-        is_strict: whether calls that cannot run are an error of the server's, and not the caller's to answer.
+        is_strict: whether calls that cannot run are an error, and not the caller's to check.
         keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
         recording: told each event, if anybody wants to hear.
 
@@ -82,8 +84,8 @@ async def prompted_answer(
     except BackendError as error:
         if not turn.has_run:
             raise
-        # Clients do not answer this by asking again: what ran would run twice.
-        raise _failed(f"{error}; tools had run before", "failed_after_tools", is_strict=is_strict) from None
+        # No client repeats a 400, and what ran would run twice; LangChain.js repeats every 5xx.
+        raise ApiError(f"{error}; tools had run before", code="failed_after_tools") from None
     finally:
         if recording is not None:
             recording.answered(turn.stop_reason, given.visible)
@@ -93,7 +95,7 @@ async def prompted_answer(
     if sender.unfinished:
         raise broken_off(sender.unfinished)
     if turn.stop_reason in _FAILURES and not parting:
-        raise _failed(_why(turn), turn.stop_reason, is_strict=is_strict)
+        raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
     if keep is not None and (rounds := _own_rounds(turn, given, sender)):
         await keep(rounds)
     yield _ended(turn, "tool_calls" if parting else _REASONS.get(turn.stop_reason, turn.stop_reason))
@@ -226,13 +228,6 @@ def _why(turn: Turn) -> str:
     invalid = [call for call, _ in turn.answered if isinstance(call, InvalidCall)]
     why = " ".join(f"{call.name}: {issue.message}" for call in invalid for issue in call.issues)
     return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
-
-
-def _failed(message: str, code: str, *, is_strict: bool) -> ApiError:
-    """Make an error of the model's own failure, of a status that no client repeats: LangChain.js asks 7 times after a 422."""
-    if is_strict:
-        return ApiError(message, status=502, kind="server_error", code=code)
-    return ApiError(message, code=code)
 
 
 def _own_rounds(turn: Turn, given: _Given, sender: Sender) -> OwnRounds | None:

@@ -35,7 +35,12 @@ __all__ = ["Exchange", "api_error"]
 BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
 # The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
-_FINAL: Final = ("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call")
+_FINAL: Final = frozenset(
+    {
+        *("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"),
+        *("invented_results", "own_words"),
+    }
+)
 STOPPED_SECONDS: Final = 5  # until what comes in place of a stopped server has started
 # Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
