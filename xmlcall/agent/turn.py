@@ -243,7 +243,7 @@ class Turn:
         tool = self.offer.catalog.get(call.name)
         if tool is None or self._is_last or call.name in self._held or self.offer.calling.is_own(call.name):
             return ()
-        return waiting_values(call, tool, earlier, self._said)
+        return waiting_values(call, tool, earlier, self._said, lambda: self._heard.text)
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
         """Say whether a call under way may not run because of a value, whatever else it will have.

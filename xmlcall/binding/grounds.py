@@ -31,6 +31,7 @@ from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
+from .stand_ins import placeholders
 from .waiting import OWN_WORDS, words_of_name
 
 __all__ = ["Said", "groundless", "groundless_call", "is_grounded", "may_be_groundless"]
@@ -54,13 +55,6 @@ _TIME_SAID: Final = re.compile(
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
-# Inside a text; a word in brackets alone may be markup, a list or a key of a template.
-_PLACEHOLDER: Final = re.compile(
-    r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
-    r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b",
-    re.IGNORECASE,
-)
-_PLACEHOLDER_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>", re.IGNORECASE)
 _WHOLE: Final = (
     re.compile(r"[^\s@<>,;]{1,64}@[^\s@<>,;]{1,190}\.[^\W\d_]{2,24}"),
     re.compile(r"(?<=://)[^\s/]{1,190}"),
@@ -178,8 +172,7 @@ def _stands_for_another(text: str, said: Said) -> bool:
     """Say whether a text holds a placeholder, or an address or id that stands nowhere."""
     if not may_be_groundless(text):
         return False
-    found = [match[0] for pattern in (_PLACEHOLDER, *_WHOLE) for match in pattern.finditer(text)]
-    found += [text] if _PLACEHOLDER_ALONE.fullmatch(text) else []
+    found = [*placeholders(text), *(match[0] for pattern in _WHOLE for match in pattern.finditer(text))]
     return any(each.casefold() not in said.text for each in found)
 
 

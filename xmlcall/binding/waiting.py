@@ -6,6 +6,7 @@ texts of their own, so that not every value that nobody said is a sign. These ar
 
 | value | a sign |
 |---|---|
+| holds a placeholder, or speaks of a result ("2% of the value you find"), in any parameter, and nobody wrote that | yes |
 | of a parameter that may be left out | no |
 | found in the conversation, in the schema, or in an earlier call of the same reply | no |
 | true, false, null, empty, 0, 1 | no |
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
+from .stand_ins import describes_result, placeholders
 
 __all__ = ["OWN_WORDS", "waiting_values", "words_of_name"]
 
@@ -48,7 +50,9 @@ _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
 
 
-def waiting_values(call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said: Callable[[], SaidIndex]) -> tuple[str, ...]:
+def waiting_values(
+    call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said: Callable[[], SaidIndex], text: Callable[[], str]
+) -> tuple[str, ...]:
     """Return the JSON paths of the values for which a call has to wait for the result of an earlier one.
 
     Args:
@@ -56,20 +60,25 @@ def waiting_values(call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said
         tool: that it calls.
         earlier: calls of the same reply before it that can run.
         said: gives the conversation; asked only where it matters.
+        text: gives the same as it was written, in lower case.
     """
     if all(each.name == call.name for each in earlier):
         return ()
     known = {_folded(value) for each in earlier for _, _, value in values_in(each.arguments)}
     required = tool.input_schema.get("required")
-    candidates = [
-        (path, name, value)
-        for path, name, value in values_in(call.arguments)
-        if isinstance(required, list) and name in required and _may_be_result(name, value) and _folded(value) not in known
-    ]
-    if not candidates:
-        return ()
-    index = said()
-    return tuple(path for path, name, value in candidates if index.source_of(value, tool, name).kind == "invented")
+    values = [each for each in values_in(call.arguments) if _folded(each[2]) not in known]
+    named = [each for each in values if isinstance(required, list) and each[1] in required and _may_be_result(*each[1:])]
+    index = said() if named else SaidIndex()
+    found = {path for path, name, value in named if index.source_of(value, tool, name).kind == "invented"}
+    found |= {path for path, _, value in values if _stands_for_result(value, text)}
+    return tuple(path for path, _, _ in values if path in found)
+
+
+def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        return False
+    signs = [*placeholders(value), *([value] if describes_result(value) else [])]
+    return any(sign.casefold() not in text() for sign in signs)
 
 
 def words_of_name(name: str) -> set[str]:
