@@ -137,8 +137,11 @@ def judged() -> Counter[tuple[str, str]]:
 def waiting_in(case: Case, calls: Sequence[ToolCall]) -> tuple[str, ...]:
     """Return the paths for which the first call of a reply that has to wait does so; none if all are ready."""
     tools, said = {tool.name: tool for tool in case.tools}, index_of(case)
-    found = (waiting_values(call, tools[call.name], calls[:at], lambda: said) for at, call in enumerate(calls) if at)
-    return next((paths for paths in found if paths), ())
+    text = "\n".join(message.content for message in case.messages).casefold()
+    for at, call in enumerate(calls[1:], start=1):
+        if paths := waiting_values(call, tools[call.name], calls[:at], lambda: said, lambda: text):
+            return paths
+    return ()
 
 
 def seconds_of_a_megabyte() -> tuple[float, float]:
