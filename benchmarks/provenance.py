@@ -137,7 +137,7 @@ def judged() -> Counter[tuple[str, str]]:
 def waiting_in(case: Case, calls: Sequence[ToolCall]) -> tuple[str, ...]:
     """Return the paths for which the first call of a reply that has to wait does so; none if all are ready."""
     tools, said = {tool.name: tool for tool in case.tools}, index_of(case)
-    text = "\n".join(message.content for message in case.messages).casefold()
+    text = "\n".join(str(message["content"]) for message in case.messages).casefold()
     for at, call in enumerate(calls[1:], start=1):
         if paths := waiting_values(call, tools[call.name], calls[:at], lambda: said, lambda: text):
             return paths

@@ -239,7 +239,7 @@ class Trial:
         files = sorted({fault.file for fault in self._faults})
         measured = coverage.Coverage(data_file=None, include=files, config_file=False)
         measured.start()
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in itertools.zip_longest(items, items[1:]):
             measured.switch_context(item.nodeid)
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         measured.stop()
@@ -256,7 +256,7 @@ class Trial:
     def _tried(self, fault: Fault, items: Sequence[pytest.Item]) -> dict[str, Any]:
         """Put a fault in and run tests until one fails."""
         before, after = put_in(fault)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in itertools.zip_longest(items, items[1:]):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 break
