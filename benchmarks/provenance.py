@@ -76,6 +76,11 @@ def index_of(case: Case) -> SaidIndex:
     return said
 
 
+def text_of(case: Case) -> str:
+    """Return what was said, in lower case."""
+    return "\n".join(str(message["content"]) for message in case.messages).casefold()
+
+
 def same(value: Scalar) -> str | float:
     """Return what equal values share."""
     return value.casefold() if isinstance(value, str) else float(value)
@@ -90,13 +95,13 @@ def drawn(value: Value, pool: Sequence[Value], own: set[str | float], chance: ra
 
 def held(case: Case) -> list[tuple[str, tuple[str, ...]]]:
     """Return the right calls that would not run in a reply: one that waits with the paths of its values, and those behind it."""
-    said = index_of(case)
+    said, text = index_of(case), text_of(case)
     tools = {tool.name: tool for tool in reversed(case.tools)}
     earlier: list[ToolCall] = []
     found: list[tuple[str, tuple[str, ...]]] = []
     for name, arguments in oracle_calls(case):
         call = ToolCall(id="", name=name, arguments=dict(arguments), raw=RawCall(index=len(earlier), name=name))
-        paths = waiting_values(call, tools[name], earlier, lambda: said) if earlier and not found else ()
+        paths = waiting_values(call, tools[name], earlier, lambda: said, lambda: text) if earlier and not found else ()
         if paths or found:
             found.append((f"{case.id}: {name}({call.arguments})", paths))
         earlier.append(call)
@@ -136,8 +141,7 @@ def judged() -> Counter[tuple[str, str]]:
 
 def waiting_in(case: Case, calls: Sequence[ToolCall]) -> tuple[str, ...]:
     """Return the paths for which the first call of a reply that has to wait does so; none if all are ready."""
-    tools, said = {tool.name: tool for tool in case.tools}, index_of(case)
-    text = "\n".join(str(message["content"]) for message in case.messages).casefold()
+    tools, said, text = {tool.name: tool for tool in case.tools}, index_of(case), text_of(case)
     for at, call in enumerate(calls[1:], start=1):
         if paths := waiting_values(call, tools[call.name], calls[:at], lambda: said, lambda: text):
             return paths

@@ -8,7 +8,7 @@ import pytest
 from structure import LONG, Function, length
 
 ROOT = Path(__file__).parents[1]
-LONG_MODULE = 500
+LONG_MODULE = 800
 EMPTY_NAMES = {"base_utils", "common", "helper", "helpers", "misc", "util", "utilities", "utils"}
 
 

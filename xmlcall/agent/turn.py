@@ -6,6 +6,7 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 |---|---|
 | is no answer (`leaks`) | it is not kept; the model is told why, and writes another |
 | is a call begun for the model, with values of our example or made up | it is not kept; plain words are asked for |
+| states what no result says, after nothing but failures; or is an earlier answer (`answer_check`) | the same, once |
 | is empty | the model is asked once more; neither stays in the conversation |
 | has no call, although one was demanded | the model is told to call, once |
 | has no call | the turn ends |
@@ -34,14 +35,15 @@ from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
-from ..prompting.leaks import refusal
+from ..prompting.leaks import Refusal, refusal
 from ..prompting.placement import with_reminder
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Message, ToolCall
+from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
+from .answer_check import found_nothing, repeats, unfounded
 from .attempts import Answered, Attempts
 from .audited import audited
 from .constraint import Constraint
@@ -113,6 +115,8 @@ class Turn:
         self._heard = Said(())  # before the reply under way; read where it is looked into
         self._bound: list[str] = []  # tools of the calls of the reply under way
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
+        self._outcomes: list[str | None] = []  # of all calls, the text of the result; None for a failure
+        self._has_doubted = False  # an answer was asked for again because of what it says
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
@@ -121,6 +125,20 @@ class Turn:
     def is_retry(self) -> bool:
         """Whether the next reply answers our own words, and not the person's."""
         return self._attempts.retries > 0 or self._is_demanded
+
+    @property
+    def is_empty_handed(self) -> bool:
+        """Whether the next reply is asked for again if it is an answer that states what nobody said: no call found anything."""
+        return self._may_doubt and found_nothing(self._outcomes)
+
+    def may_repeat(self, text: str) -> bool:
+        """Say whether the reply under way may be an earlier answer, which is asked for again.
+
+        Args:
+            text: of it, so far.
+        """
+        begun = " ".join(text.split())
+        return self._may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
     def so_far(self) -> list[Message]:
         """Return what a turn that is ended from outside adds to its conversation; no call in it is without a result."""
@@ -292,6 +310,8 @@ class Turn:
         if not self._is_last and self._refuses(generated):
             limit = self._limits.repair.max_format_retries
             return [RetryAsked(retry=self._attempts.retries, limit=limit, refusal=generated.refusal)]
+        if doubt := self._doubts(generated):
+            return [RetryAsked(retry=1, limit=1, refusal=doubt)]
         self._keep(generated)
         if not self._is_last and self._demands(generated):
             return []
@@ -324,6 +344,28 @@ class Turn:
             return False
         self._told = refusal(generated.refusal, self._generation.format)
         return True
+
+    @property
+    def _may_doubt(self) -> bool:
+        return self._limits.repair.asks_for_unsaid and bool(self._outcomes) and not (self._has_doubted or self._is_last)
+
+    def _doubts(self, generated: Generated) -> Refusal:
+        """Ask for another answer, once, if this one does not stand on what the turn found out; return why."""
+        text = generated.reply.text
+        if not self._may_doubt or generated.reply.calls or not text.strip():
+            return ""
+        values = unfounded(text, self._heard) if self.is_empty_handed else ()
+        is_again = not values and repeats(text, self._earlier_answers(), self.results)
+        why: Refusal = "unfounded" if values else "repeated_answer" if is_again else ""
+        if why:
+            self._has_doubted = True
+            format = self._generation.format
+            lang = prompt.language_of(self._words.request, format.lang)
+            self._told = refusal(why, format.speaking(lang), values)
+        return why
+
+    def _earlier_answers(self) -> list[str]:
+        return [message.content for message in self._words.conversation if message.role == "assistant" and message.content]
 
     def _demands(self, generated: Generated) -> bool:
         """Tell the model that it has to call a tool; once."""
@@ -420,6 +462,7 @@ class Turn:
         """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
+        self._outcomes += [self._outcome_of(result) for call, result in told if not self.offer.calling.is_own(call.name)]
         self._under_way = ()
         reason, retry = self._attempts.after(told), self._attempts.retries
         if reason:
@@ -428,6 +471,9 @@ class Turn:
             return None
         forced = self._forced()
         return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
+
+    def _outcome_of(self, result: ToolResult | None) -> str | None:
+        return None if result is None or result.is_error else result_text(result, self._generation.format)
 
     def _presses(self, reason: str) -> bool:
         """Ask for plain words, once in a turn, where calls lead nowhere: they cannot run, or the model has their result."""

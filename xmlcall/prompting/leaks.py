@@ -20,7 +20,7 @@ Text is held back only while it can still be one of these: the beginning of a ta
 import functools
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import regex
@@ -35,7 +35,7 @@ from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
 
-Refusal = Literal["", "invented_results", "own_words"]
+Refusal = Literal["", "invented_results", "own_words", "unfounded", "repeated_answer"]
 
 _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters
@@ -223,14 +223,15 @@ class Leaks:
         return "".join([*parts, text[at:end]])
 
 
-def refusal(kind: Refusal, format: PromptFormat = ENGLISH) -> str:
+def refusal(kind: Refusal, format: PromptFormat = ENGLISH, values: Sequence[str] = ()) -> str:
     """Say to a model why its last reply is no answer, and what to do.
 
     Args:
         kind: what was found in it.
         format: how the model is spoken to.
+        values: of an answer, that nobody said.
     """
-    return format.render("no_answer", kind=kind).strip()
+    return format.render("no_answer", kind=kind, values=values).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:

@@ -120,7 +120,9 @@ class _Given:
         self._sender = sender
         self._is_retry = False  # the reply answers our own words, and not the caller's
         self._visible: list[str] = []  # pieces of text: to add each to a text is quadratic in its length
-        self._held: list[str] = []  # of a retry, shown only if it has no call
+        self._holds = False  # the reply's text may not stay
+        self._passes = False  # it stays for certain
+        self._held: list[str] = []
         self._taken: dict[object, str] = {}  # calls of this reply, with the id under which each came first
         self._left: list[ToolCall] = []  # of this reply, the same as one before
 
@@ -134,16 +136,14 @@ class _Given:
         match event:
             case TurnStarted():
                 self._begin()
-            case TextDelta(text=text) if self._is_retry:
-                self._held.append(text)
             case TextDelta(text=text):
-                return self._text(text)
+                return self._text_of_reply(text)
             case ReasoningDelta(text=text):
                 return [ReasoningPiece(text=text)]
             case ToolCallEnd(call=ToolCall() | InvalidCall() as call):
-                return self._call(call)
-            case TurnEnded(reply=reply):
-                return [*self._repeated(reply), *([] if reply.calls else self._released())]
+                return [*self._before_call(), *self._call(call)]
+            case TurnEnded(reply=reply, message=kept):
+                return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
             case CallHeld(call=call):
                 log.info("held back a call of %r, which waits for the results of those before it", call.name)
             case CallInReasoning(name=name):
@@ -155,20 +155,37 @@ class _Given:
     def _begin(self) -> None:
         self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
         self.shown = self.visible
+        self._holds = self._is_retry or self._turn.is_empty_handed
+        self._passes = False
         self._held.clear()
         self._left = []
         self._taken.clear()
         self._sender.begin()
 
-    def _text(self, text: str) -> list[ResponseEvent]:
+    def _text_of_reply(self, text: str) -> list[ResponseEvent]:
+        """Hold text back that is shown only if the reply has no call, or only if it stays."""
+        self._held.append(text)
+        if self._holds or (not self._passes and self._turn.may_repeat("".join(self._held))):
+            return []
+        self._passes = True
+        return self._pass_on()
+
+    def _pass_on(self) -> list[ResponseEvent]:
+        text = "".join(self._held)
+        self._held.clear()
         self._visible.append(text)
-        return [TextPiece(text=text)]
+        return [TextPiece(text=text)] if text else []
+
+    def _before_call(self) -> list[ResponseEvent]:
+        """Pass on text in front of a call, except of a retry: a reply with a call is not replaced."""
+        return [] if self._is_retry else self._pass_on()
 
     def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
         """Take what comes of a call before it is whole."""
         match event:
             case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
                 self._sender.start(event)
+                return self._before_call()
             case Markup(kind="parameter_close"):
                 return self._sender.end_parameter()
             case ToolArgumentDelta():
@@ -204,9 +221,8 @@ class _Given:
 
     def _released(self) -> list[ResponseEvent]:
         generated = self._turn.generated
-        held = "".join(self._held)
-        is_answer = held.strip() and generated is not None and not generated.refusal
-        return self._text(held) if is_answer else []
+        is_answer = "".join(self._held).strip() and generated is not None and not generated.refusal
+        return self._pass_on() if is_answer else []
 
 
 def _ended(turn: Turn, reason: str) -> ResponseEnded:

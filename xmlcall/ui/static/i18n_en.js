@@ -38,6 +38,8 @@ const TURN = {
   "end.invented_results": "invented results", "end.own_words": "repeated the prompt", "end.repetition": "repeated itself", "end.no_tool_call": "no call", "end.stopped": "stopped",
   "refusal.invented_results": "Not an answer: the model wrote results that no tool gave. It was told, and asked again.",
   "refusal.own_words": "Not an answer: the model repeated its instructions. It was told, and asked again.",
+  "refusal.unfounded": "Asked again: the answer stated what no tool had found.",
+  "refusal.repeated_answer": "Asked again: the answer was an earlier one, although there is a new result.",
 };
 
 export const EN = { ...FRAME, ...TURN, ...EN_VIEWS };

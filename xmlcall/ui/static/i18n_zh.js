@@ -39,6 +39,8 @@ const TURN = {
   "end.invented_results": "编造结果", "end.own_words": "重复提示", "end.repetition": "不断重复", "end.no_tool_call": "没有调用", "end.stopped": "已停止",
   "refusal.invented_results": "这不是回答：模型写了没有任何工具给出的结果。已告知模型并重新询问。",
   "refusal.own_words": "这不是回答：模型重复了给它的说明。已告知模型并重新询问。",
+  "refusal.unfounded": "已重新询问：回答说出了没有任何工具查到的内容。",
+  "refusal.repeated_answer": "已重新询问：有了新的结果，回答却与之前的相同。",
 };
 
 export const ZH = { ...FRAME, ...TURN, ...ZH_VIEWS, ...ZH_CODES };

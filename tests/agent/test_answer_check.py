@@ -1,0 +1,148 @@
+"""Answers that do not stand on what a turn found out: after nothing but failures, and earlier ones once more."""
+
+from typing import Any
+
+import pytest
+from proxy_harness import add, ask, block, body
+
+from xmlcall import Answer, LocalHost, Message, ToolLoop
+from xmlcall.agent.answer_check import found_nothing, repeats, unfounded
+from xmlcall.agent.attempts import RepairPolicy
+from xmlcall.agent.events import RetryAsked
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.binding.grounds import Said
+
+ASKS = RepairPolicy(asks_for_unsaid=True)
+PRICE = block(("stock_price", {"symbol": "ACME"}))
+
+# outcomes of calls -> whether nothing was found
+OUTCOMES: list[tuple[list[str | None], bool]] = [
+    ([], False),
+    ([None], True),
+    ([None, "12.5"], False),
+    (["", " \n"], True),
+    (["[]"], True),
+    ('{"results": [], "total": 0}'.splitlines(), True),  # type: ignore[list-item]
+    (['{"results": [{"id": 7}]}'], False),
+    (["null"], True),
+    (["0"], False),
+    (["false"], False),
+    (["No results found for 'ACME'."], True),
+    (["没有找到相关结果。"], True),
+    (["Nothing was said about it."], False),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "expected"), OUTCOMES, ids=[str(case[0])[:30] for case in OUTCOMES])
+def test_a_result_that_says_nothing(outcomes: list[str | None], expected: bool) -> None:
+    assert found_nothing(outcomes) is expected
+
+
+# an answer to "What does ACME cost on March 3rd?" after "error 503" -> what nobody said
+ANSWERS: list[tuple[str, tuple[str, ...]]] = [
+    ("I could not look up the price of ACME: error 503.", ()),
+    ("ACME costs $142.50.", ("142.50",)),
+    ("ACME 的价格是 142.5 元。", ("142.5",)),
+    ("On 2024-03-03 nothing is known.", ()),
+    ("On March 4th it was closed.", ("4",)),
+    ("Two ways:\n1. Try again later.\n2. Ask your broker.", ()),
+    ("Dear Customer, on March 3rd 2024 it was closed.", ("Dear Customer",)),
+    ("Dear Acme, look it up.", ()),
+    ("You may ask John Miller, or write to broker@acme.com.", ("John Miller", "broker@acme.com")),
+    ("Canberra.", ()),
+]
+
+
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=[case[0][:30] for case in ANSWERS])
+def test_values_of_an_answer_that_nobody_said(answer: str, expected: tuple[str, ...]) -> None:
+    said = Said(["What does ACME cost on March 3rd, 2024?", "error 503"])
+    found = unfounded(answer, said)
+    assert [each.rstrip("th") for each in found] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("answer", "results", "expected"),
+    [
+        ("I like music.", ["-27"], True),
+        ("I like  music.\n", ["-27"], True),
+        ("It is -27.", ["-27"], False),  # asked once more, and right once more
+        ("I like music.", [], False),
+        ("I like films.", ["-27"], False),
+        ("Done.", [""], False),
+    ],
+)
+def test_an_earlier_answer(answer: str, results: list[str], expected: bool) -> None:
+    assert repeats(answer, ["Hello!", "I like music.", "It is -27."], results) is expected
+
+
+def stock_price(symbol: str) -> str:
+    """Look up the price of a share."""
+    raise ValueError("the exchange does not answer")
+
+
+def subtract(a: int, b: int) -> int:
+    """Subtract two numbers."""
+    return a - b
+
+
+async def run(replies: list[str], *said: str, repair: RepairPolicy = ASKS) -> tuple[list[Any], ScriptedBackend]:
+    backend, roles = ScriptedBackend(replies), ("user", "assistant")
+    messages = [Message(role=roles[at % 2], content=text) for at, text in enumerate(said)]  # type: ignore[arg-type]
+    async with ToolLoop(backend, [LocalHost([stock_price, subtract])], policy=["*"], repair=repair) as loop:
+        return [event async for event in loop.run(messages)], backend
+
+
+def answer_of(events: list[Any]) -> Answer:
+    assert isinstance(events[-1], Answer)
+    return events[-1]
+
+
+async def test_a_price_that_no_tool_gave_is_asked_for_again() -> None:
+    events, backend = await run([PRICE, "ACME costs $142.50.", "The exchange does not answer."], "What does ACME cost?")
+    assert answer_of(events).text == "The exchange does not answer."
+    assert [(event.refusal, event.retry, event.limit) for event in events if isinstance(event, RetryAsked)] == [
+        ("unfounded", 1, 1)
+    ]
+    assert "nobody knows 142.50" in backend.requests[-1].messages[-1].content
+    assert "142.50" not in str(answer_of(events).messages)
+
+
+async def test_it_is_asked_for_once() -> None:
+    events, backend = await run([PRICE, "ACME costs $142.50.", "It costs $142.50."], "What does ACME cost?")
+    assert (answer_of(events).text, answer_of(events).stop_reason, len(backend.requests)) == ("It costs $142.50.", "end", 3)
+
+
+async def test_without_the_setting_it_is_not() -> None:
+    events, _ = await run([PRICE, "ACME costs $142.50."], "What does ACME cost?", repair=RepairPolicy())
+    assert answer_of(events).text == "ACME costs $142.50."
+
+
+async def test_an_earlier_answer_is_asked_for_again_after_a_new_result() -> None:
+    replies = [block(("subtract", {"a": 3, "b": 30})), "I like music.", "It is -27."]
+    events, backend = await run(replies, "What do you like?", "I like music.", "What is 3 minus 30?")
+    assert answer_of(events).text == "It is -27."
+    assert "You gave this answer before." in backend.requests[-1].messages[-1].content
+
+
+async def test_another_call_may_follow() -> None:
+    replies = [PRICE, "ACME costs $142.50.", block(("subtract", {"a": 3, "b": 30})), "It is -27."]
+    events, _ = await run(replies, "What does ACME cost, and what is 3 minus 30?")
+    assert answer_of(events).text == "It is -27."
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1])
+async def test_a_caller_of_the_proxy_sees_only_the_answer_that_stays(chunk_size: int | None) -> None:
+    given: dict[str, Any] = {"hosts": [LocalHost([stock_price, subtract])], "allowed": ["*"], "repair": ASKS}
+    backend = ScriptedBackend([PRICE, "ACME costs $142.50.", "The exchange does not answer."], chunk_size=chunk_size)
+    assert (await ask(backend, body("What does ACME cost?", tools=()), **given)).text == "The exchange does not answer."
+    said = [{"role": "user", "content": "What do you like?"}, {"role": "assistant", "content": "I like music."}]
+    messages = [*said, {"role": "user", "content": "What is 3 minus 30?"}]
+    replies = [block(("subtract", {"a": 3, "b": 30})), "I like music.", "I like -27."]
+    turn = await ask(ScriptedBackend(replies, chunk_size=chunk_size), body(tools=()) | {"messages": messages}, **given)
+    assert turn.text == "I like -27."
+
+
+async def test_words_before_a_callers_call_reach_it_after_a_failure() -> None:
+    given: dict[str, Any] = {"hosts": [LocalHost([stock_price])], "allowed": ["*"], "repair": ASKS}
+    turn = await ask(ScriptedBackend([PRICE, f"Then I add.\n{add(1, 2)}"]), body("What does ACME cost, and 1 + 2?"), **given)
+    assert (turn.text.strip(), [call.name for call in turn.calls]) == ("Then I add.", ["add"])
