@@ -203,6 +203,10 @@ class Trial:
         self._faults, self._out, self._workers = faults, out, workers
         self._failed: dict[str, None] = {}
 
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Know the marks of `CHOSEN`: an earlier revision may not."""
+        config.addinivalue_line("markers", "full: of `make test-full`")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember what fails, in a child."""
         if report.failed:

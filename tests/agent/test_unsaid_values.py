@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from proxy_harness import block, body, function
 
-from xmlcall import Answer, InvalidCall, LocalHost, Message, ToolLoop
+from xmlcall import Answer, InvalidCall, LocalHost, Message, Tool, ToolLoop
+from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
 from xmlcall.agent.attempts import RepairPolicy
 from xmlcall.agent.events import CallFinished, CallRejected, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
+from xmlcall.agent.rules import Rule, Ruling, allowing
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
@@ -17,6 +19,7 @@ from xmlcall.dialects.write import beginning
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ArgumentsPiece, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
+from xmlcall.tools.effects import may_write
 from xmlcall.types.completion import Chunk
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
@@ -146,3 +149,89 @@ async def test_nothing_goes_out_that_may_still_be_made_up(
         events = [event async for event in engine.respond(request, is_streamed=True)]
     arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
     assert (whole_response(events).text, arguments) == (("", json.dumps(written)) if sent else ("What do you mean?", ""))
+
+
+# -- a model that insists ------------------------------------------------------------------------------------------------------
+
+
+def send_mail(to: str, body: str) -> str:
+    """Send a mail."""
+    return "sent"
+
+
+MAIL = block(("send_mail", {"to": "sarah@example.com", "body": "See you at 9."}))
+
+
+async def ran_by(policy: Any) -> tuple[list[str], ScriptedBackend]:
+    backend = ScriptedBackend([MAIL, MAIL, "What is her address?"])
+    async with ToolLoop(backend, [LocalHost([send_mail])], policy=policy, repair=ASKS) as loop:
+        events = [event async for event in loop.run([Message(role="user", content="Tell Sarah that we meet at 9.")])]
+    return [event.call.name for event in events if isinstance(event, CallFinished)], backend
+
+
+async def test_no_rule_allows_a_call_that_sends_to_an_address_nobody_said() -> None:
+    assert (await ran_by(["*"]))[0] == []
+
+
+class Person:
+    """Somebody who may be asked."""
+
+    lang = "en"
+
+    def __init__(self, *, is_there: bool) -> None:
+        self.is_asked_about: list[tuple[str, ...]] = []
+        self._is_there = is_there
+
+    def is_there(self) -> bool:
+        return self._is_there
+
+    async def ask(self, question: Question) -> PersonAnswer:
+        self.is_asked_about.append(question.ruling.unsaid)
+        return PersonAnswer(choice="yes")
+
+    def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
+        raise AssertionError
+
+    def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
+        self.is_asked_about.append(("nobody", *ruling.unsaid))
+
+
+@pytest.mark.parametrize("yes", [False, True])
+@pytest.mark.parametrize(
+    ("is_there", "asked", "ran"), [(True, [("to",)], ["send_mail"]), (False, [("nobody", "to")], [])], ids=["a person", "nobody"]
+)
+async def test_a_person_decides_about_it(is_there: bool, asked: list[tuple[str, ...]], ran: list[str], yes: bool) -> None:
+    person = Person(is_there=is_there)
+    found, backend = await ran_by(asking_person(allowing(["*"]), person, yes=yes))
+    assert (found, person.is_asked_about) == (ran, asked)
+    assert is_there or "Nobody said to, and nobody can be asked about it here." in backend.requests[-1].messages[-1].content
+
+
+async def test_a_caller_of_the_proxy_never_gets_it() -> None:
+    properties = {"to": {"type": "string"}, "body": {"type": "string"}}
+    backend = ScriptedBackend([MAIL, MAIL, MAIL, "What is her address?"])
+    request = CHAT.read(
+        body("Tell Sarah that we meet at 9.", tools=[function("send_mail", "Send a mail.", **properties)])
+    ).request
+    async with Engine(backend, mode="xml", repair=ASKS) as engine:
+        answer = whole_response([event async for event in engine.respond(request, is_streamed=False)])
+    assert (answer.text, answer.calls) == ("What is her address?", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "expected"),
+    [
+        ("send_mail", None, True),
+        ("sendMail", None, True),
+        ("Payment_1_RequestPayment", None, True),
+        ("order_pizza", None, True),
+        ("get_order", None, False),
+        ("weather", None, False),
+        ("list_sent_mail", None, False),
+        ("weather", {"readOnlyHint": False}, True),
+        ("weather", {"destructiveHint": True}, True),
+        ("send_mail", {"readOnlyHint": True}, False),
+    ],
+)
+def test_a_tool_that_writes(name: str, annotations: dict[str, Any] | None, expected: bool) -> None:
+    assert may_write(Tool(name=name, annotations=annotations)) is expected

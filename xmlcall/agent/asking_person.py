@@ -122,7 +122,7 @@ def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bo
     Args:
         rules: of files and options.
         asker: where to ask.
-        yes: every question is answered with yes, unseen.
+        yes: every question is answered with yes, unseen, but for calls that write with a made up value.
         may_flow: whether an answer "always" holds for values of other servers, too.
         repaired: whether it holds for calls that were made out by repairs, too.
     """
@@ -182,7 +182,7 @@ class _Asking:
             if ruling.effect == "deny":
                 self._asker.tell_denied(proposal, ruling.rule)
             return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
-        if self._yes:
+        if self._yes and not ruling.unsaid:
             return Decision(allowed=True, by="--yes")
         definition = _definition(proposal.tool)
         approved = self._approved(proposal, ruling)
@@ -190,7 +190,9 @@ class _Asking:
             return Decision(allowed=True, by=f"{_PERSON}, always")
         if not self._asker.is_there():
             self._asker.tell_nobody(proposal, ruling)
-            return Decision(allowed=False, by="nobody to ask")
+            names = ", ".join(ruling.unsaid)
+            reason = denial("unsaid", PromptFormat(lang=self._asker.lang), why=names) if names else ""
+            return Decision(allowed=False, reason=reason, by="nobody to ask")
         question = Question(proposal=proposal, ruling=ruling, definition=definition, approved=approved, rules=self._rules)
         return self._decided(await self._asker.ask(question), question)
 
@@ -211,9 +213,9 @@ class _Asking:
     def _approved(self, proposal: Proposal, ruling: Ruling) -> str | None:
         """Return the definition with which a call is always allowed; None if it is not.
 
-        With values of another server, or made out by repairs, only these very arguments count.
+        With values of another server, made out by repairs or made up, only these very arguments count.
         """
-        is_odd = bool(ruling.foreign and not self._may_flow) or bool(ruling.repairs and not self._repaired)
+        is_odd = bool(ruling.unsaid) or bool(ruling.foreign and not self._may_flow) or bool(ruling.repairs and not self._repaired)
         found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and is_odd))
         return next((definition for definition in found if definition is not None), None)
 

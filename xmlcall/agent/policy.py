@@ -34,6 +34,7 @@ class Proposal:
         described: gives what servers say of themselves and of their tools, each text with the server's name.
         beside: the tools of the same server as offered, by their own names.
         run_beside: runs one of them, by its offered name, without asking: a policy may have to see more before it decides.
+        unsaid: parameters whose values nobody said (`binding.grounds`), although the model was told.
     """
 
     call: ToolCall
@@ -46,6 +47,7 @@ class Proposal:
     described: Callable[[], Iterable[tuple[str, str]]] = tuple
     beside: Mapping[str, Tool] = field(default_factory=dict)
     run_beside: RunBeside = _cannot_run
+    unsaid: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:

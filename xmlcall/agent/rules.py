@@ -2,7 +2,7 @@
 
 Neither the order of rules nor how much a glob says matters: deny goes before ask, and ask before allow. What a rule allows is
 asked about all the same if repairs made out a name or a value (`repaired`), or if a value comes from another server (`flows`);
-the rule may allow these, too.
+the rule may allow these, too. No rule allows a call that writes with a value that the model made up: only a person can.
 
 Globs match `server.tool`, the server's name as configured and the tool's own name, never the name that a model sees. Tool
 annotations are hints of an untrusted server (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ..tools.effects import may_write
 from .conditions import Condition, holds
 from .flows import flows
 from .policy import Decision, Policy, Proposal
@@ -84,12 +85,14 @@ class Ruling:
         rule: the one that decided; None if none matches the call.
         repairs: codes of the repairs for which it is asked about, although a rule allows its tool.
         foreign: JSON path -> server, of the values for which it is.
+        unsaid: the parameters with made up values for which it is, whatever rules say.
     """
 
     effect: Effect
     rule: Rule | None = None
     repairs: tuple[str, ...] = ()
     foreign: Mapping[str, str] = field(default_factory=dict)
+    unsaid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +117,14 @@ class Rules:
         repairs = made_out(proposal.call)
         asks = next((rule for rule in matching if rule.effect == "ask"), None)
         fitting = [rule for rule in matching if asks is None and (rule.repaired or not repairs)]
-        if free := next((rule for rule in fitting if rule.may_flow), None):
+        unsaid = proposal.unsaid if may_write(proposal.tool) else ()
+        if not unsaid and (free := next((rule for rule in fitting if rule.may_flow), None)):
             return Ruling(effect="allow", rule=free)
         foreign = flows(proposal)
-        if fitting and not foreign:
+        if fitting and not foreign and not unsaid:
             return Ruling(effect="allow", rule=fitting[0])
-        return Ruling(effect="ask", rule=asks or next(iter(matching), None), repairs=repairs, foreign=foreign)
+        rule = asks or next(iter(matching), None)
+        return Ruling(effect="ask", rule=rule, repairs=repairs, foreign=foreign, unsaid=unsaid)
 
     def about(self, target: str) -> tuple[Rule, ...]:
         """Return the rules that name a tool, the strictest first.

@@ -72,7 +72,12 @@ class Calling:
     of_caller: frozenset[str] = frozenset()
 
     async def run(
-        self, call: ToolCall | InvalidCall, catalog: Catalog, attempts: Attempts, conversation: Sequence[Message] = ()
+        self,
+        call: ToolCall | InvalidCall,
+        catalog: Catalog,
+        attempts: Attempts,
+        conversation: Sequence[Message] = (),
+        unsaid: tuple[str, ...] = (),
     ) -> AsyncGenerator[LoopEvent]:
         """Check, approve and run a call.
 
@@ -81,6 +86,7 @@ class Calling:
             catalog: what was offered.
             attempts: what the turn has tried so far.
             conversation: what stands before the call.
+            unsaid: parameters whose values nobody said, although the model was told.
 
         Yields:
             CallRejected, or CallDenied, or CallStarted, CallTask and CallProgress as they come, and CallFinished.
@@ -102,6 +108,7 @@ class Calling:
             yield self._gone(call)
             return
         proposal = self._proposal(call, tool, own, catalog, attempts.count(call), conversation)
+        proposal = replace(proposal, unsaid=unsaid)
         host, host_tool = proposal.host, proposal.host_tool
         decision = await self._decide(proposal, attempts)
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now

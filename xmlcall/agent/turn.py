@@ -39,6 +39,7 @@ from ..prompting.leaks import Refusal, refusal
 from ..prompting.placement import with_reminder
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
+from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
@@ -114,6 +115,7 @@ class Turn:
         self._made_up: set[tuple[str, str]] = set()  # in this one, too
         self._heard = Said(())  # before the reply under way; read where it is looked into
         self._bound: list[str] = []  # tools of the calls of the reply under way
+        self._ran: list[str] = []  # calls as they were written
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._outcomes: list[str | None] = []  # of all calls, the text of the result; None for a failure
         self._has_doubted = False  # an answer was asked for again because of what it says
@@ -271,27 +273,36 @@ class Turn:
             name: of the parameter.
             value: of it.
         """
-        is_open = (tool.name, name) not in self._asked_for and not self._is_last
+        is_open = ((tool.name, name) not in self._asked_for and not self._is_last) or self._never_runs_unsaid(tool)
         return is_open and not is_grounded(name, value, tool, self._heard)
+
+    def _never_runs_unsaid(self, tool: Tool) -> bool:
+        """Say whether a model may not insist: the call would go to a caller, where perhaps no person sees it, and it writes."""
+        return tool.name in self.offer.of_caller and may_write(tool)
 
     def _unspoken(self, call: ToolCall) -> tuple[str, ...]:
         """Return the parameters whose values nobody said, once each: a model that insists may know better."""
-        tool = self.offer.catalog.get(call.name)
         behind_another = any(each != call.name for each in self._bound)  # whose result may have the values (`waiting`)
         self._bound.append(call.name)
-        is_open = self._limits.repair.asks_for_unsaid and not self._is_last and not behind_another
-        if tool is None or not is_open or self.offer.calling.is_own(call.name):
+        tool, names = self.offer.catalog.get(call.name), self._groundless(call)
+        if tool is None or not names:
             return ()
-        names = groundless(call.arguments, tool, self._heard)
         new = {(call.name, name) for name in names} - self._asked_for
-        self._made_up |= new
-        return names if new else ()
+        is_told = bool(new) and not self._is_last and not behind_another
+        self._made_up |= new if is_told else set()
+        return names if is_told or self._never_runs_unsaid(tool) else ()
+
+    def _groundless(self, call: ToolCall) -> tuple[str, ...]:
+        tool = self.offer.catalog.get(call.name)
+        if tool is None or not self._limits.repair.asks_for_unsaid or self.offer.calling.is_own(call.name):
+            return ()
+        return groundless(call.arguments, tool, self._heard)
 
     def _texts(self) -> list[str]:
-        """Return what people, results, the program and the model in earlier replies said."""
+        """Return what people, results, the program and the model in earlier turns said, and the calls of this one that ran."""
         sources = self._words.sources
-        own = [message.content for message in (*self.first.request.messages, *self.added) if message.role == "assistant"]
-        return [*sources.said, *sources.instructions, *self.results, *own]
+        own = [message.content for message in self.first.request.messages if message.role == "assistant"]
+        return [*sources.said, *sources.instructions, *self.results, *own, *self._ran]
 
     def _said(self) -> SaidIndex:
         """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
@@ -439,6 +450,7 @@ class Turn:
             async for event in events:
                 self._started = event.call.id if isinstance(event, CallStarted) else self._started
                 if isinstance(event, CallFinished):
+                    self._ran.append(event.call.raw.text)
                     self.results.append(result_text(event.result, self._generation.format))
                 if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
@@ -446,7 +458,8 @@ class Turn:
 
     def _running(self, call: ToolCall | InvalidCall, conversation: Sequence[Message]) -> AsyncGenerator[LoopEvent]:
         calling, catalog = self.offer.calling, self.offer.catalog
-        events = calling.run(call, catalog, self._attempts, conversation)
+        unsaid = self._groundless(call) if isinstance(call, ToolCall) else ()
+        events = calling.run(call, catalog, self._attempts, conversation, unsaid)
         if calling.audit is None:
             return events
         return audited(events, calling.audit, calling.router, catalog.get(call.name), conversation)

@@ -82,6 +82,9 @@ class TerminalAsker:
             ruling: why it would have been asked about.
         """
         say, target, rule = self._say, proposal.target, ruling.rule
+        if ruling.unsaid:
+            self._display.refused(proposal, say("nobody_unsaid", target=target, names=visible(", ".join(ruling.unsaid))))
+            return
         if rule is not None and rule.effect == "ask":
             self._display.refused(proposal, say("nobody_rule", target=target, rule=visible(rule.name)))
             return
@@ -100,6 +103,8 @@ class TerminalAsker:
         self._display.proposal(question.proposal)
         if rows := await question.changes():
             self._display.change(rows)
+        if question.ruling.unsaid:
+            self._display.made_up(question.ruling.unsaid)
         if question.ruling.repairs:
             self._display.repaired(question.ruling.repairs)
         for path, server in question.ruling.foreign.items():

@@ -207,6 +207,10 @@ class Display:
         """Say that a value came from another server's result."""
         self._print(f"  {self.say('foreign', path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
 
+    def made_up(self, names: Sequence[str]) -> None:
+        """Say that nobody said the values of some parameters."""
+        self._print(f"  {self.say('made_up', names=', '.join(map(visible, names)))}", "yellow")
+
     def change(self, rows: Sequence[str]) -> None:
         """Show what a call would change in a text, as rows of a difference."""
         self._print(f"  {self.say('change')}")

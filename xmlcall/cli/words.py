@@ -71,6 +71,8 @@ EN = {
     "from_assistant": "{path} is what the model said before",
     "from_invented": "{path}: nobody has said this; the model made it up or worked it out",
     "foreign": "{path} was told by another server, {server}; what it tells may be meant to act here",
+    "made_up": "nobody said {names}: the model was told, and stays with it",
+    "nobody_unsaid": "{target} did not run: nobody said {names}, and there is no terminal to ask on. Say it in the request",
     "nobody_flow": "{target} did not run: {path} comes from a result of {server}, and there is no terminal to ask on. "
     "Allow values to go from server to server with --flow allow",
     "nobody": "{target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes",
@@ -255,6 +257,8 @@ ZH = {
     "from_assistant": "{path} 是模型之前说过的",
     "from_invented": "{path}：没有人说过，是模型编造或推算的",
     "foreign": "{path} 来自另一个服务器 {server}；它的内容可能意在借此行事",
+    "made_up": "没有人说过 {names}：已告知模型，模型仍坚持",
+    "nobody_unsaid": "{target} 没有运行：没有人说过 {names}，而没有可以询问的终端。请在请求中说明",
     "nobody_flow": "{target} 没有运行：{path} 来自 {server} 的结果，而没有可以询问的终端。用 --flow allow 允许值在服务器之间传递",
     "nobody": "{target} 没有运行：没有可以询问的终端。用 --allow {pattern} 允许它，或用 --yes 允许所有工具",
     "asks_to_fill_in": "服务器 {server} 问你：",

@@ -126,10 +126,11 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
 
     Args:
         kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `nobody` (to ask), `nobody_rule` (a rule
-            asks), `repeated` or `gone` (the tool).
+            asks), `unsaid` (values, and nobody to ask), `repeated` or `gone` (the tool).
         format: how the model is spoken to.
         count: how often a repeated call came.
-        why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, or the rule.
+        why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, the rule,
+            or the parameters.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
 

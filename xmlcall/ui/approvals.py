@@ -92,6 +92,7 @@ def _shown(question: Question, call: CallRecord) -> dict[str, Any]:
         "tool": tool_to_json(proposal.tool),
         "foreign": dict(ruling.foreign),
         "repairs": list(ruling.repairs),
+        "unsaid": list(ruling.unsaid),
         "definition_before": question.approved,
         "definition_now": question.definition,
         "times_in_a_row": proposal.times_in_a_row,

@@ -1,0 +1,61 @@
+"""Whether a tool changes something: it writes, sends, buys or deletes.
+
+A server may say so (MCP 2025-11-25, ToolAnnotations); most say nothing, and then the tool's name has to tell. The first verb
+counts: `get_order` reads, `order_pizza` does not. A server can lie, so that this alone allows nothing.
+"""
+
+import re
+from typing import Final
+
+from ..types.tool import Tool
+
+__all__ = ["may_write"]
+
+_WRITES: Final = frozenset(
+    [
+        *("accept", "add", "append", "apply", "approve", "assign", "book", "buy", "cancel", "charge", "clear", "close", "commit"),
+        *("copy", "create", "delete", "deploy", "disable", "drop", "edit", "enable", "execute", "forward", "insert", "install"),
+        *("invite", "kill", "lock", "mail", "make", "merge", "modify", "move", "notify", "order", "overwrite", "page"),
+        *("patch", "pay", "payment", "post", "publish", "purchase", "push", "put", "refund", "register", "remove", "rename"),
+        *("reply", "request", "reserve", "reset", "restart", "revoke", "run", "save", "schedule", "sell", "send", "set", "share"),
+        *("sign", "start", "stop", "submit", "subscribe", "terminate", "text", "trade", "transfer", "turn", "unlock", "update"),
+        *("upload", "withdraw", "write"),
+    ]
+)
+_READS: Final = frozenset(
+    [
+        *("analyze", "analyse", "calculate", "check", "compare", "compute", "convert", "count", "describe", "diff", "download"),
+        *("estimate", "explain", "fetch", "find", "get", "inspect", "list", "locate", "log", "look", "lookup", "open", "parse"),
+        *(
+            "preview",
+            "query",
+            "read",
+            "retrieve",
+            "search",
+            "show",
+            "status",
+            "summarize",
+            "tail",
+            "translate",
+            "validate",
+            "view",
+        ),
+    ]
+)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def may_write(tool: Tool) -> bool:
+    """Say whether a tool changes something, as its server or its name says.
+
+    Args:
+        tool: as offered.
+    """
+    hints = tool.annotations or {}
+    if isinstance(reads := hints.get("readOnlyHint"), bool):
+        return not reads
+    if isinstance(destroys := hints.get("destructiveHint"), bool) and destroys:
+        return True
+    words = [word.lower() for word in _WORD.findall(tool.name)]
+    verb = next((word for word in words if word in _READS or word in _WRITES), "")
+    return verb in _WRITES and verb not in _READS
