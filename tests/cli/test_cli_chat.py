@@ -39,7 +39,9 @@ def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:
 def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
-            assert "tiny, tools: 1; /help tells what else can be typed" in terminal.expect(PROMPT)
+            assert "tiny, tools: 1 (/servers off to talk without them); /help tells what else can be typed" in terminal.expect(
+                PROMPT
+            )
             terminal.send("Hällo, 世界!\r")
             terminal.expect("Grüß Gott.\n")
             terminal.expect(PROMPT)

@@ -58,7 +58,7 @@ def test_at_a_terminal_the_person_sees_it_first_and_may_change_it(library: tuple
     with model_server("Two pages.") as (url, fake):
         fake.props = llama_props()
         with Terminal("chat", "--model", url, "--mcp", library[0], home=tmp_path, size=(30, 80)) as terminal:
-            terminal.until("servers ")
+            terminal.until("| servers ")
             terminal.send("/prompt summarize title=Emma\r")
             terminal.until("> Summarize Emma, short.")
             assert fake.bodies == []
@@ -125,7 +125,7 @@ def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(libr
     with model_server("Long.") as (url, fake):
         fake.props = llama_props()
         with Terminal("chat", "--model", url, "--mcp", config, home=tmp_path, size=(30, 80)) as terminal:
-            terminal.until("servers ")
+            terminal.until("| servers ")
             for key in "/prompt summarize title=U":
                 terminal.send(key)
             terminal.until("> /prompt summarize title=Ulysses")
@@ -148,7 +148,7 @@ def test_without_colour_only_tab_completes_a_value(library: tuple[str, Path], tm
         fake.props = llama_props()
         plain = {"NO_COLOR": "1"}
         with Terminal("chat", "--model", url, "--mcp", config, home=tmp_path, env=plain, size=(30, 80)) as terminal:
-            terminal.until("servers ")
+            terminal.until("| servers ")
             terminal.send("/prompt summarize title=U")
             deadline = time.monotonic() + 20
             while not record.exists() and time.monotonic() < deadline:

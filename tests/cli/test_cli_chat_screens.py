@@ -35,7 +35,7 @@ def chat(
         fake.props = llama_props()
         options = [*configured(tmp_path, **modes), "--model", url]
         with Terminal("chat", *options, home=tmp_path, env=env, size=(30, 80)) as terminal:
-            terminal.until("servers ")
+            terminal.until("| servers ")
             yield terminal, fake
 
 
@@ -186,8 +186,9 @@ def test_what_a_command_cannot_do_costs_a_line(tmp_path: Path) -> None:
     assert [line.partition(" ")[0] for line in told.splitlines()] == ["xmlcall:"] * len(lines)
 
 
-def test_a_server_that_is_off_offers_nothing(tmp_path: Path) -> None:
-    _, _, fake = piped(tmp_path, "/servers off files\na\n/servers on files\nb\n", "A.", "B.")
+@pytest.mark.parametrize("name", [" files", ""], ids=["by name", "all"])
+def test_a_server_that_is_off_offers_nothing(tmp_path: Path, name: str) -> None:
+    _, _, fake = piped(tmp_path, f"/servers off{name}\na\n/servers on{name}\nb\n", "A.", "B.")
     first, second = (body["messages"][0]["content"] for body in fake.bodies)
     assert "echo" not in first
     assert "### echo" in second

@@ -43,6 +43,15 @@ def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path)
     assert done.stderr == 'Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n'
 
 
+def test_without_tools_the_model_alone_is_asked(tmp_path: Path) -> None:
+    with model_server("Rain.") as (url, fake):
+        done = run_cli("run", "--no-tools", "--model", url, "A haiku about rain?", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Rain.\n")
+    assert "calculator" not in json.dumps(fake.bodies)
+    done = run_cli("run", "--no-tools", "--mcp", configured(tmp_path), "Hello", home=tmp_path)
+    assert (done.returncode, "--no-tools leaves out every server" in done.stderr) == (2, True)
+
+
 @pytest.mark.full  # what it waits for is shown after two seconds
 def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_path: Path) -> None:
     said = [chunk({"content": text}) for text in ("\n\nIt is ", "\x1b", "[31m[b]3[/b] ", "or ")]

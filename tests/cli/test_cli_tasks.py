@@ -29,7 +29,7 @@ def killed_while_it_runs(home: Path) -> None:
     with model_server(call("slow", text="bread")) as (url, fake):
         fake.props = llama_props()
         with Terminal("chat", "--model", url, "--yes", "--mcp", tasking("endless", home), home=home) as terminal:
-            terminal.until("servers ")
+            terminal.until("| servers ")
             terminal.send("Bake bread.\r")
             record, deadline = home / "record", time.monotonic() + 20
             while not (record.exists() and "tasks/get" in record.read_text()):

@@ -71,9 +71,10 @@ async def _servers(chat: "Chat", argument: str) -> None:
     loop = chat.session.loop
     if argument:
         word, _, name = argument.partition(" ")
-        if word not in ("on", "off") or not name.strip():
+        if word not in ("on", "off"):
             raise UsageError(chat.say("servers_usage"))
-        loop.router.switch(name.strip(), on=word == "on")
+        for each in [name.strip()] if name.strip() else [host.name for host in loop.router.hosts]:
+            loop.router.switch(each, on=word == "on")
         await loop.catalog()
     for state in loop.router.states():
         problem = f": {shortened(visible(state.problem), lines=1, width=200)}" if state.kind == "failed" else ""
@@ -175,7 +176,7 @@ def _call_numbers(chat: "Chat") -> Iterable[str]:
 _ROWS: Final = (
     Command(name="/help", run=_help),
     Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
-    Command(name="/servers", run=_servers, takes="[on|off NAME]", words=_switches),
+    Command(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
     Command(name="/model", run=_model, takes="[NAME]", words=_models),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
     Command(name="/prompt", run=prompt_command, takes="[NAME ARG=VALUE]", words=prompt_completions),

@@ -178,6 +178,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
 
     add_server_options(tools)
+    tools.add_argument("--no-tools", action="store_true", help="no server, not the demo either: the model alone answers")
     _add_control_options(tools)
     tools.add_argument(
         "--root",

@@ -20,6 +20,7 @@ EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"
   xmlcall run --model ollama:gemma3:4b --mcp servers.json --allow 'files.read_*' "What is in notes.txt?"
   xmlcall run --mcp my_server.py "What can you do?"
+  xmlcall run --no-tools "Write a haiku about rain."
   echo "Is it raining in London?" | xmlcall run - > answer.txt
 
 A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.

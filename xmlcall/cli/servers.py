@@ -27,8 +27,12 @@ def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
     """Return the configured servers, or the demo server where none are configured.
 
     Raises:
-        UsageError: `--mcp` means no server.
+        UsageError: `--mcp` means no server, or is given beside `--no-tools`.
     """
+    if getattr(options, "no_tools", False):
+        if options.mcp:
+            raise UsageError("--no-tools leaves out every server: it does not go with --mcp")
+        return ()
     if not options.mcp:
         # -P: no file of the current folder takes the place of a module.
         return (StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.hosts.demo_server")),)

@@ -110,7 +110,7 @@ EN = {
     "tokens_out": "{count} out",
     "tokens_unknown": "not told by the server",
     "more_issues": "... and {count} more",
-    "greeting": "{model}, tools: {count}; /help tells what else can be typed",
+    "greeting": "{model}, tools: {count} (/servers off to talk without them); /help tells what else can be typed",
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "take an instruct version (names often end in -instruct, -it or -chat)",
     "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
@@ -160,7 +160,7 @@ EN = {
     "status_tokens": "{used} tokens",
     "status_cached": "{share}% cached",
     "status_speed": "{speed} tokens/s",
-    "help_servers": "how the servers are doing; off NAME leaves out its tools, on NAME takes them in again",
+    "help_servers": "how the servers are doing; off leaves out all tools, off NAME those of one server, on takes them in again",
     "help_model": "say which model answers; NAME goes on with another one, as --model takes it",
     "help_open": "show a call in full, the last one or number N: arguments, where each value is from, time, result",
     "help_retry": "ask the last question again, in place of its answer",
@@ -172,7 +172,7 @@ EN = {
     "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command; the "
     "right arrow takes what a server suggests behind the line. Ctrl-R searches earlier questions. Ctrl-C stops an answer, and "
     "what was said so far stays.",
-    "servers_usage": "expected /servers, /servers off NAME or /servers on NAME",
+    "servers_usage": "expected /servers, /servers off or /servers on, each with or without the name of a server",
     "server_answers": "answers, tools: {count}",
     "server_starting": "still starting",
     "server_failed": "failed",
@@ -293,7 +293,7 @@ ZH = {
     "tokens_out": "输出 {count}",
     "tokens_unknown": "服务器没有说明",
     "more_issues": "……还有 {count} 处",
-    "greeting": "{model}，工具：{count} 个；输入 /help 查看其他命令",
+    "greeting": "{model}，工具：{count} 个（/servers off 不用工具对话）；输入 /help 查看其他命令",
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
     "no_native": "服务器说这个模型没有自己的函数调用；--mode xml 适用于任何模型",
@@ -339,7 +339,7 @@ ZH = {
     "status_tokens": "{used} 个词元",
     "status_cached": "缓存 {share}%",
     "status_speed": "每秒 {speed} 个词元",
-    "help_servers": "显示服务器的状态；off 名称 不用它的工具，on 名称 再次使用",
+    "help_servers": "显示服务器的状态；off 不用任何工具，off 名称 不用这个服务器的工具，on 再次使用",
     "help_model": "显示正在回答的模型；名称 换成另一个模型（写法同 --model）",
     "help_open": "完整显示一次调用，最后一次或第 N 次：参数、每个值的来源、时间、结果",
     "help_retry": "重新问最后一个问题，取代它的回答",
@@ -351,7 +351,7 @@ ZH = {
     "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，"
     "右方向键采用服务器的建议，Ctrl-R 搜索以前的问题。"
     "Ctrl-C 停止回答，已说的内容保留。",
-    "servers_usage": "应输入 /servers、/servers off 名称 或 /servers on 名称",
+    "servers_usage": "应输入 /servers、/servers off 或 /servers on，后两个可以加服务器名称",
     "server_answers": "可用，工具：{count} 个",
     "server_starting": "仍在启动",
     "server_failed": "失败",
