@@ -48,15 +48,21 @@ FAULT_SECONDS = 600  # for all tests of a fault
 TEST_SECONDS = 30  # for one test: a fault may make a loop endless
 CHOSEN = ["-m", "not live and not full"]
 DEEP = ["--hypothesis-profile=deep", "-m", "not live and (not full or sweep)"]
+AROUND_BINDING = [
+    f"tests/{name}.py" for name in ("agent/test_dependent_calls", "agent/test_unsaid_values", "proxy/test_proxy_answers")
+]
 TURN = ("turn", "turn_setup", "attempts", "generate", "reply_end", "run_call", "forced_call", "native")
 # name -> the modules, and the folders and files of the tests that are there for them
 GROUPS: dict[str, tuple[list[str], list[str]]] = {
     "parsing": (["xmlcall/parsing/*.py"], ["tests/parsing", "tests/binding", "tests/dialects", "tests/turns"]),
     "binding": (
         ["xmlcall/binding/*.py"],
-        ["tests/binding", "tests/parsing", "tests/agent/test_dependent_calls.py", "tests/schema"],
+        ["tests/binding", "tests/parsing", "tests/schema", *AROUND_BINDING],
     ),
-    "turn": ([f"xmlcall/agent/{name}.py" for name in TURN], ["tests/agent", "tests/proxy"]),
+    "turn": (
+        [f"xmlcall/agent/{name}.py" for name in TURN],
+        ["tests/agent", "tests/proxy", "tests/parsing/test_leaked_calls.py"],
+    ),
 }
 
 

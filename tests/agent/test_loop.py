@@ -555,6 +555,7 @@ async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
 def test_limits_that_allow_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
         RepairPolicy(**wrong)
+    RepairPolicy(**{name: least + 1 for name, least in wrong.items()})
 
 
 ADD_TOOL = [Tool.from_function(add)]

@@ -160,3 +160,33 @@ def test_parameters_of_odd_schemas() -> None:
 
 def test_what_a_tool_may_leave_out() -> None:
     assert Tool.from_openai({"type": "function", "function": {"name": "f"}}).input_schema == {"type": "object", "properties": {}}
+
+
+OPEN = Tool(name="f", input_schema={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"arguments": {"a": 1}}, {"a": 1}),
+        ({"arguments": {"a": 1}, "b": 2}, {"arguments": {"a": 1}, "b": 2}),  # beside another it is no wrapper
+        ({"arguments": {}}, {"arguments": {}}),
+        ({"arguments": {"x": 1}}, {"arguments": {"x": 1}}),  # the tool has no such parameter
+    ],
+)
+def test_what_is_taken_out_of_a_wrapper(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+    given = tuple(RawArgument(name=name, text="", value=value) for name, value in arguments.items())
+    call = bind(RawCall(index=0, name="f", arguments=given), [OPEN])
+    assert isinstance(call, ToolCall)
+    assert call.arguments == expected
+
+
+def test_a_value_without_a_name_for_a_tool_without_parameters() -> None:
+    call = parse("```tool_code\nping('x')\n```", [Tool(name="ping", input_schema={"type": "object"})]).calls[0]
+    assert isinstance(call, InvalidCall)
+    assert [issue.code for issue in call.issues] == ["malformed-value"]
+
+
+def test_the_text_of_an_inner_value_is_as_it_was_written() -> None:
+    reply = parse('<tool_call>{"name": "f", "arguments": {"a": {"name": "Grüße"}}}</tool_call>', [OPEN])
+    assert reply.calls[0].raw.arguments[0].text == '{"name": "Grüße"}'
