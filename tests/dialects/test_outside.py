@@ -36,7 +36,7 @@ def file_of(folder: Path, text: str) -> Path:
 
 def test_the_example_of_the_page_is_read_and_written(tmp_path: Path) -> None:
     file = file_of(tmp_path, EXAMPLE)
-    assert parse(REPLY, TOOLS).calls == ()
+    assert not any(isinstance(call, ToolCall) for call in parse(REPLY, TOOLS).calls)
     for dialect in (str(file), "square", "auto"):
         [call] = parse(REPLY, TOOLS, dialect=dialect).calls
         assert isinstance(call, ToolCall)

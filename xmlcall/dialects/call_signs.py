@@ -14,7 +14,7 @@ import regex
 from .dialect import Dialect, with_tools
 from .tag_patterns import ARGUMENTS, NAMES
 
-__all__ = ["attempts_call", "opening_pattern"]
+__all__ = ["attempts_call", "call_marks", "opening_pattern"]
 
 _FOREIGN = ("<tool>", "<tools>")  # elements that models make up around JSON: part of a pattern, and no tags of a row
 _HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
@@ -59,6 +59,16 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
     if any(row.is_python for row in rows) and _PYTHON_LIST.search(text):
         return True
     return any(row.is_json for row in rows) and all(key.search(text) for key in _JSON_KEYS)
+
+
+def call_marks(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> str:
+    """Return a pattern of the marks of formats that mean a call for certain.
+
+    Args:
+        dialects: the formats.
+        names: of the tools, for formats in which a tool's name is a tag.
+    """
+    return "|".join(dict.fromkeys(_fragments(dialects, tuple(names), without=_EVERYDAY)))
 
 
 def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> Iterator[str]:

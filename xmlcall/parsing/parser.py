@@ -14,13 +14,14 @@ from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
 from ..types.completion import UNCUT
-from ..types.events import CallInReasoning, Event, ToolCallEnd
+from ..types.events import CallInReasoning, Event, ToolCallEnd, ToolCallStart
 from . import call_start, prose
 from .bare_call import BareCall
 from .body_call import BodyCall
 from .json_call import events_of
 from .scanner import ScanMode, Scanner, Token
 from .states import Place, ReplyState
+from .unread import unread_call
 
 __all__ = ["Parser", "call_meant"]
 
@@ -97,7 +98,17 @@ class Parser:
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
         self._closed = True
-        return events + self._read()
+        events += self._read()
+        return events + self._unread()
+
+    def _unread(self) -> list[Event]:
+        """Tell a call at the end of the text that could not be read."""
+        reply = self._reply
+        text, rows = "".join(reply.prose.last), reply.dialects.values()
+        call = unread_call(text, self._length, reply.catalog, rows, reply.calls)
+        if call is None:
+            return []
+        return [ToolCallStart(index=call.index, name=call.name, span=call.span), ToolCallEnd(raw=call, span=call.span)]
 
     def _tell_lost_call(self, thoughts: str) -> None:
         if name := call_meant(thoughts, self._reply.catalog):

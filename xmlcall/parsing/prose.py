@@ -26,6 +26,7 @@ __all__ = [
     "text_outside",
 ]
 
+UNREAD = 8192  # characters at the end of the text that may be a call which cannot be read
 THOUGHTS = 8192  # characters at the end of open reasoning in which a lost call is looked for
 _PIECES = 256  # that are kept apart before they are joined: a join for each would copy all of them
 _BYTE_ORDER_MARK = "\ufeff"
@@ -42,6 +43,7 @@ def text(reply: ReplyState, token: Token) -> None:
     reply.events.append(TextDelta(text=token.text, span=token.span))
     reply.prose.has_text = reply.prose.has_text or bool(token.text.strip())
     note(reply, token.text)
+    _remember(reply, token.text)
 
 
 def text_in_block(reply: ReplyState, token: Token) -> None:
@@ -57,6 +59,21 @@ def text_in_block(reply: ReplyState, token: Token) -> None:
         reply.block_text = True
         reply.repair("text-in-block", (middle, middle))
     reply.events.append(TextDelta(text=token.text[blank:], span=(middle, token.end)))
+    _remember(reply, token.text)
+
+
+def _remember(reply: ReplyState, written: str) -> None:
+    """Keep the end of the text, until code or a call follows."""
+    last = reply.prose
+    if reply.place is Place.CODE or last.fence:
+        if written.strip():
+            last.last.clear()
+            last.last_length = 0
+        return
+    last.last.append(written)
+    last.last_length += len(written)
+    while last.last_length - len(last.last[0]) > UNREAD:
+        last.last_length -= len(last.last.popleft())
 
 
 def text_outside(reply: ReplyState, token: Token) -> None:

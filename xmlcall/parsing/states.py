@@ -65,6 +65,8 @@ class ProseState:
     code_ticks: int = 0  # back-ticks with which the open inline code began
     fence: int = 0  # back-ticks of the open fence
     fence_dropped: bool = False  # the open fence is around calls and left out of the text
+    last: deque[str] = field(default_factory=deque)  # pieces of the text since a call or code: a call that cannot be read?
+    last_length: int = 0  # their characters
 
 
 @dataclass(slots=True, eq=False)
@@ -146,6 +148,8 @@ class ReplyState:
         self.place = self.outside
         if found:
             self.prose.after_call, self.prose.line_blank = True, True
+            self.prose.last.clear()
+            self.prose.last_length = 0
 
 
 class CallPlace(enum.StrEnum):

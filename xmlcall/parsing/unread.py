@@ -1,0 +1,69 @@
+"""A call that was meant and cannot be read: it is told, so that it is not lost in silence.
+
+Models damage their own formats inside a mark that means a call for certain: `<tool_call>f<arg_key>a</arg_value>`. Where no reading
+of that is certain, the text stays text, and a call that cannot run says so: the model writes it again, and people see it.
+
+Such a call is the end of a reply's text, outside code, and has three signs:
+
+| sign | why |
+|---|---|
+| a mark of a format, or a word with which formats name a call (`function=`, `call:`) | prose has none |
+| the name of an offered tool shortly after it, in the same sentence | a mark alone may be mentioned |
+| nothing but white space after what closes a call: `>`, `]`, `}`, a bracket of `call:f(...)` | an explanation goes on |
+
+Cost: linear in the last characters of the text, and only where they end in a closing sign and hold a tool's name.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import regex
+
+from ..dialects import Dialect
+from ..dialects.call_signs import call_marks
+from ..tools.catalog import Catalog
+from ..types.calls import Issue, RawCall
+
+__all__ = ["unread_call"]
+
+_NEAR: Final = 120  # characters between a mark and the name
+_CLOSERS: Final = (">", "]", "}", ")")
+_NAMED: Final = r"(?<![\w.])(?:function=|functions?[._](?=\w)|call:(?=\w))"
+_INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # a call of somebody else's that is repeated
+_SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
+_MESSAGE: Final = (
+    "This is written like a call of {name!r}, in a form that cannot be read with certainty, so nothing ran. Write the call again."
+)
+
+
+def unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialect], index: int) -> RawCall | None:
+    """Return the call that a text ends in and that could not be read.
+
+    Args:
+        text: the last of what a reply says outside of code and after its calls.
+        end: where it ends in the reply.
+        catalog: what was offered; without any tools nothing is certain.
+        dialects: the formats that are read.
+        index: of the call in the reply.
+    """
+    body, rows, offered = text.rstrip(), tuple(dialects), catalog.names()
+    if not body.endswith(_CLOSERS) or _INERT.search(body) or not any(name in body for name in offered):
+        return None
+    names = "|".join(map(regex.escape, sorted(offered, key=len, reverse=True)))
+    named = regex.compile(rf"(?<!\w)(?:{names})")
+    for mark in regex.finditer(f"{call_marks(rows, offered)}|{_NAMED}", body):
+        name = named.search(body, mark.start(), min(mark.end() + _NEAR, len(body)))
+        if name is None or _SENTENCE.search(body, mark.end(), max(name.start(), mark.end())):
+            continue
+        if body.endswith(")") and mark[0] != "call:":
+            continue
+        issue = Issue(code="unread-call", message=_MESSAGE.format(name=name[0]))
+        dialect = _dialect_of(body, mark.start(), rows, offered)
+        return RawCall(index=index, name=name[0], dialect=dialect, text=body[mark.start() :], span=(end, end), issues=(issue,))
+    return None
+
+
+def _dialect_of(text: str, at: int, rows: Iterable[Dialect], names: Iterable[str]) -> str:
+    """Return the first format of which a mark stands at a place."""
+    found = (row.name for row in rows if (marks := call_marks([row], names)) and regex.compile(marks).match(text, at))
+    return next(found, "function_calls")
