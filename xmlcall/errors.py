@@ -98,6 +98,7 @@ REPAIRS: dict[str, str] = {
     "json-python-literal": "None, True or False was read as null, true or false.",
     "json-tuple": "A Python tuple was read as an array.",
     "json-trailing-comma": "A comma before a closing bracket was dropped.",
+    "json-equals-sign": "An equals sign stood between a key and its value.",
     "json-missing-comma": "A comma between two members or two objects was missing.",
     "json-unquoted-key": "A key stood without quotes.",
     "json-comment": "A comment was dropped.",

@@ -13,7 +13,7 @@ _BEFORE_OBJECT = r"(?=\s{0,8}\{)"
 _GEMMA4 = Dialect(
     name="gemma4",
     tags={
-        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
+        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}(?:[\w.\-]{{1,64}}:){{0,3}}{_NAME}{_BEFORE_OBJECT}",
         "call_close": r"<tool_call\|>",
         "quote": r'<\|"\|>',
         "reasoning_open": r"<\|channel>(?:thought(?:\n|(?=[^\n]))|(?=[^t]|t[^h]|th[^o]|tho[^u]|thou[^g]|thoug[^h]|though[^t]))",
@@ -21,7 +21,7 @@ _GEMMA4 = Dialect(
         "mark": r"<turn\|>|<\|tool_response>|<eos>",
     },
     written={"call_open": "<|tool_call>call:{name}", "call_close": "<tool_call|>", "quote": '<|"|>'},
-    name_in_tag=r":\s*([\w.\-]+)",
+    name_in_tag=r"<\|tool_call>(?:call)?:\s*([\w.\-]+(?::[\w.\-]+)*)",
     body=Body.GEMMA,
     joint="",
     results=ResultForm(result_open='<|tool_response>response:{name}{value:<|"|>', result_close='<|"|>}<tool_response|>'),
@@ -87,8 +87,8 @@ _HARMONY = Dialect(
 _KIMI_K2 = Dialect(
     name="kimi_k2",
     tags={
-        "block_open": r"<\|tool_calls_section_begin\|>",
-        "block_close": r"<\|tool_calls_section_end\|>",
+        "block_open": r"<\|tool_calls?_section_begin\|>",
+        "block_close": r"<\|tool_calls?_section_end\|>",
         "call_open": rf"<\|tool_call_begin\|>\s{{0,8}}(?:functions\.)?{_NAME}(?::\d{{1,6}})?\s{{0,8}}"
         r"<\|tool_call_argument_begin\|>",
         "call_close": r"<\|tool_call_end\|>",
@@ -99,7 +99,8 @@ _KIMI_K2 = Dialect(
         "call_open": "<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>",
         "call_close": "<|tool_call_end|>",
     },
-    name_in_tag=r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.\-]+)",
+    # Without its separators an id keeps its beginning, by which `tools.names` knows the number at its end.
+    name_in_tag=r"<\|tool_call_begin\|>\s*(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
 )

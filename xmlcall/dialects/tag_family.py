@@ -63,10 +63,14 @@ _MINIMAX = Dialect(
 
 # DeepSeek V3.2 and later: every tag between full-width bars; each parameter says whether it is a string.
 _BARS = "\uff5cDSML\uff5c"
-_BARS_READ = "\uff5c{1,2}DSML\uff5c{1,2}"
+_BARS_READ = "[\uff5c|\u2016]{1,2}DSML[\uff5c|\u2016]{1,2} ?"  # detokenizers write other bars, V4.1 a blank
+_DSML_BLOCK = "(?:(?:function_|tool_?)?calls?)"
 _DSML = Dialect(
     name="dsml",
-    tags=_attribute_tags(f"{_BARS_READ}(?:function_calls|tool_calls)", _BARS_READ),
+    tags={
+        **_attribute_tags(f"{_BARS_READ}{_DSML_BLOCK}", _BARS_READ),
+        "block_open": tag(f"<{_BARS_READ}{_DSML_BLOCK}", "", r"(?:[>|]|(?=\r?\n))"),
+    },
     written=_attribute_written(f"{_BARS}function_calls", _BARS, ' string="true"'),
     json_mark=TypeMark(written=f'<{_BARS}parameter name="{{name}}" string="false">', attribute="string", value="false"),
     string_mark=TypeMark(written=f'<{_BARS}parameter name="{{name}}" string="true">', attribute="string", value="true"),
@@ -83,13 +87,13 @@ _FUNCTION_NAME = Dialect(
 )
 
 
-def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS) -> Dialect:
-    """Return a format in which the name stands in the tag, without an attribute."""
+def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_block: str = "") -> Dialect:
+    """Return a format in which the name stands in the tag, without an attribute; of its wrapper other names may be read."""
     return Dialect(
         name=name,
         tags={
-            "block_open": tag(f"<{block}"),
-            "block_close": tag(f"</{block}"),
+            "block_open": tag(f"<{read_block or block}"),
+            "block_close": tag(f"</{read_block or block}"),
             "call_open": tag("<function=", r"\s{0,4}[^\s<>=]{1,128}\s{0,4}"),
             "call_close": tag("</function"),
             # `<parameter=a=1</parameter>`: a second equals sign for the bracket.
@@ -109,17 +113,18 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS) -> Di
     )
 
 
-_QWEN = _name_in_tag("qwen", "tool_call", TOOL_RESPONSES)  # Qwen3-Coder; OpenHands writes no wrapper
+_QWEN = _name_in_tag("qwen", "tool_call", TOOL_RESPONSES, "(?:zyphra_)?tool_call")  # Qwen3-Coder; OpenHands without wrapper
 _SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
 
 # GLM 4.5 and later: the tool's name is text after the opener, keys and values are elements of their own.
 _GLM = Dialect(
     name="glm",
     tags={
-        "block_open": tag("<tool_call"),
-        "call_close": tag("</tool_call"),
+        "block_open": tag("<(?:iquest_)?tool_call"),
+        "call_close": tag("</(?:iquest_)?tool_call"),
         "name_end": "<tool_sep>",  # Hunyuan 3
-        "parameter_open": rf"<arg_key>[^<>]{{1,128}}(?:</arg_key>{SPACE})?<arg_value>",
+        # One tag in ten is lost or doubled by smaller copies: a key is certain by any two of its three tags.
+        "parameter_open": rf"(?:<arg_key>){{1,2}}[^<>]{{1,128}}(?:(?:</arg_key>{SPACE}){{1,2}}(?:<arg_value>|(?=[^<\s]))|<arg_value>)",
         "parameter_close": tag("</arg_value"),
     },
     written={
@@ -129,7 +134,7 @@ _GLM = Dialect(
         "parameter_close": "</arg_value>",
     },
     name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
-    name_after=tag("<tool_call"),
+    name_after=tag("<(?:iquest_)?tool_call"),
     is_exact=True,
     results=TOOL_RESPONSES,
 )

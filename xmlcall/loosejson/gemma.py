@@ -1,8 +1,9 @@
 """Objects in the notation of Gemma 4 and FunctionGemma -> values: `{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}`.
 
 A string stands between two marks (`<|"|>`, or `<escape>`) and has no escapes, so it may hold anything else; one in double quotes
-is JSON. Keys stand bare or as a string. A scalar without quotes is JSON, if it is; else it is a string that lacks its marks,
-which is told as a repair. Its text is kept, because a schema may ask for a string: `zip:02134`.
+is JSON. Keys stand bare or as a string; an equals sign for the colon, and no comma before a key, are repairs. A scalar without
+quotes is JSON, if it is; else it is a string that lacks its marks, which is told as a repair. Its text is kept, because a schema
+may ask for a string: `zip:02134`.
 
 Cost: linear; nesting is a list.
 """
@@ -29,6 +30,8 @@ _TOKEN = re.compile(
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_EQUALS = re.compile(r"(?P<key>[A-Za-z_][\w.\-]{0,127})\s{0,4}=")
+_KEY = re.compile(r"[A-Za-z_][\w.\-]{0,127}\s{0,4}[:=]")
 _STRINGS = frozenset({"marked", "escaped", "quoted"})
 _CLOSERS = {"{": "}", "[": "]"}
 
@@ -119,7 +122,11 @@ class _Reader:
                     self._key(frame)
                 return
         if not self._is(closer):
-            raise Refused(self._start, f"a comma or {closer}")
+            if frame.opener != "{" or not _KEY.match(self._text, self._start):
+                raise Refused(self._start, f"a comma or {closer}")
+            self._found.repairs.append("json-missing-comma")
+            self._key(frame)
+            return
         self._close(stack)
 
     def _close(self, stack: list[_Frame]) -> None:
@@ -133,9 +140,14 @@ class _Reader:
         if self._kind != "bare" and self._kind not in _STRINGS:
             raise Refused(self._start, "a key")
         start, frame.key = self._start, self._word
+        if self._kind == "bare" and (sign := _EQUALS.match(self._text, start)):
+            self._found.repairs.append("json-equals-sign")
+            frame.key, self._position = sign["key"], sign.end()
+            self._kind, self._word = "mark", ":"
+        else:
+            self._advance()
         if frame.key in frame.members:
             raise Refused(start, "a key once", "ambiguous")
-        self._advance()
         if not self._is(":"):
             raise Refused(self._start, "a colon after the key")
         self._advance()

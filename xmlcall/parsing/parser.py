@@ -95,6 +95,7 @@ class Parser:
             call_start.release_at_end(reply)
         if reply.place is Place.REASONING and reply.looks_into_thoughts:
             self._tell_lost_call("".join(reply.thoughts))
+        prose.release_left_over(reply, is_end=True)
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
         self._closed = True
@@ -150,6 +151,8 @@ def call_meant(reasoning: str, tools: Tools) -> str:
 
 def _outside_call(reply: ReplyState, token: Token) -> None:
     kind, place = token.kind, reply.place
+    if reply.left_over and prose.wait_for_end(reply, token):
+        return
     if reply.prose.fence and place in _OPEN_TO_REASONING and (kind in _MARKS or kind.startswith("reasoning")):
         kind = "text"
     elif place is Place.OPENING and kind != "ticks" and call_start.is_fence_line(reply.held):
@@ -266,6 +269,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.PROSE, "block_close"): prose.stray,
     (Place.PROSE, "call_close"): prose.stray,
     (Place.PROSE, "parameter_close"): prose.stray,
+    (Place.PROSE, "turn_end"): prose.turn_end,
     (Place.PROSE, "special"): prose.special,
     (Place.BLOCK, "special"): prose.special,
     **{(place, kind): prose.mark for place in (Place.PROSE, Place.BLOCK) for kind in ("mark", "text_open", "message_close")},

@@ -4,6 +4,8 @@ What is quotation is decided from the left alone: inline code ends at as many ba
 at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and what stands in it is never a call.
 """
 
+import re
+
 from ..types.events import Markup, ReasoningDelta, TextDelta
 from .scanner import Token
 from .states import Place, ReplyState
@@ -18,14 +20,19 @@ __all__ = [
     "reasoning_nested",
     "reasoning_open",
     "reasoning_text",
+    "release_left_over",
     "special",
     "stray",
     "stray_tag",
     "text",
     "text_in_block",
     "text_outside",
+    "turn_end",
+    "wait_for_end",
 ]
 
+_LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
+_WORD = re.compile(r"\w+")
 UNREAD = 8192  # characters at the end of the text that may be a call which cannot be read
 THOUGHTS = 8192  # characters at the end of open reasoning in which a lost call is looked for
 _PIECES = 256  # that are kept apart before they are joined: a join for each would copy all of them
@@ -130,8 +137,52 @@ def stray_tag(reply: ReplyState, token: Token) -> None:
 
 
 def stray(reply: ReplyState, token: Token) -> None:
-    """Read a closer without its opener: a left-over after a call, text anywhere else."""
-    (stray_tag if reply.prose.after_call else text)(reply, token)
+    """Read a closer without its opener: a left-over after a call or at the end of the reply, text anywhere else."""
+    if reply.prose.after_call:
+        stray_tag(reply, token)
+    elif reply.prose.fence:
+        text(reply, token)
+    else:
+        reply.left_over.append(token)
+
+
+def turn_end(reply: ReplyState, token: Token) -> None:
+    """Read a mark with which a turn ends: markup after a call or at the end of the reply, text anywhere else."""
+    if reply.prose.after_call:
+        reply.markup("mark", token)
+    elif reply.prose.fence:
+        text(reply, token)
+    else:
+        reply.left_over.append(token)
+
+
+def wait_for_end(reply: ReplyState, token: Token) -> bool:
+    """Keep white space after what may end the reply; anything else makes text of it. Return whether the token was kept."""
+    if token.kind == "text" and not token.text.strip():
+        reply.left_over.append(token)
+        return True
+    if token.kind not in _LEFT_OVER:
+        release_left_over(reply)
+    return False
+
+
+def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
+    """Read what was kept: as text, or as markup at the end of the reply.
+
+    One closer alone may be what is talked about, and closers whose openers are text stay beside them.
+    """
+    kept, reply.left_over = reply.left_over, []
+    closers = [token for token in kept if token.kind.endswith("_close")]
+    said = "".join(reply.prose.last)
+    is_left_over = len(closers) > 1 and not any(word in said for token in closers for word in _WORD.findall(token.text))
+    for token in kept:
+        is_of_html = token.text == "</s>" and "<s>" in said
+        if not is_end or is_of_html or (token in closers and not is_left_over):
+            text_outside(reply, token)
+        elif token in closers:
+            stray_tag(reply, token)
+        else:
+            reply.events.append(Markup(kind="space" if token.kind == "text" else "mark", span=token.span))
 
 
 def reasoning_open(reply: ReplyState, token: Token) -> None:

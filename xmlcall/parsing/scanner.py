@@ -58,11 +58,16 @@ class Token:
 
 
 _REASONING = "think|thinking|reasoning|seed:think"
+# With which families end a turn, or begin the next: words between `<|` and `|>`. A row's own marks go before these.
+_ROLES = (
+    "im_end|im_start|end|eot|eot_id|eom_id|end_of_text|endoftext|eos|return|user|assistant|system|observation|END_OF_TURN_TOKEN"
+)
 
 # Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
 _COMMON = {
     "reasoning_open": rf"<(?i:{_REASONING})>",
     "reasoning_close": rf"</(?i:{_REASONING})>",
+    "turn_end": rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>",
     "ticks": r"`{1,64}",
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",
@@ -72,7 +77,7 @@ _COMMON = {
 
 # Mode -> the common kinds that count, and whether the dialects' tags do.
 _MODES: dict[ScanMode, tuple[tuple[str, ...], bool]] = {
-    ScanMode.PROSE: (("reasoning_open", "reasoning_close", "ticks"), True),
+    ScanMode.PROSE: (("reasoning_open", "reasoning_close", "turn_end", "ticks"), True),
     ScanMode.CODE: (("ticks", "blank_line"), False),
     ScanMode.VALUE: (("cdata_open", "other_tag"), True),
     ScanMode.CDATA: (("cdata_close",), False),

@@ -82,6 +82,7 @@ class ReplyState:
     events: list[Event] = field(default_factory=list)
     queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
     prose: ProseState = field(default_factory=ProseState)
+    left_over: list[Token] = field(default_factory=list)  # marks and closers that are text, unless the reply ends with them
     held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
     no_json_before: int = 0  # JSON that starts before this offset was read once and is text
     looks_into_thoughts: bool = True  # for a call that is lost there
@@ -162,6 +163,7 @@ class CallPlace(enum.StrEnum):
     CLOSER = "after a </parameter> that may be text"
     WRONG_CLOSER = "after a closing tag that may stand for </parameter>"
     CALL_CLOSE = "after a </invoke> that may be text"
+    AFTER_CALL = "in text after a </invoke> that may have ended the call"
     BLOCK_CLOSE = "after a </function_calls> in an open value"
     FORK = "after a sibling's opener that may be text"
 

@@ -201,6 +201,12 @@ CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
     (CallPlace.CALL_CLOSE, "block_open"): value_end.end_pending,
     (CallPlace.CALL_CLOSE, "block_close"): value_end.end_pending,
     (CallPlace.CALL_CLOSE, "end"): value_end.end_pending,
+    (CallPlace.CALL_CLOSE, "text"): value_end.text_after_call_close,
+    **{
+        (CallPlace.AFTER_CALL, kind): value_end.pending_is_text
+        for kind in ("parameter_open", "parameter_close", "call_open", "call_close", "block_open")
+    },
+    (CallPlace.AFTER_CALL, "end"): value_end.end_after_call,
     (CallPlace.BLOCK_CLOSE, "end"): _truncate,
 }
 # Where the table has no row, the token is text of its place.
@@ -212,6 +218,7 @@ CALL_OTHERWISE: dict[CallPlace, Callable[[CallState, Token], None]] = {
     CallPlace.CLOSER: value_end.pending_is_text,
     CallPlace.WRONG_CLOSER: value_end.pending_is_text,
     CallPlace.CALL_CLOSE: value_end.pending_is_text,
+    CallPlace.AFTER_CALL: value_end.hold_after_call,
     CallPlace.BLOCK_CLOSE: value_end.pending_is_text,
     CallPlace.FORK: value_end.in_fork,
 }

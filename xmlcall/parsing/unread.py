@@ -1,7 +1,7 @@
 """A call that was meant and cannot be read: it is told, so that it is not lost in silence.
 
-Models damage their own formats inside a mark that means a call for certain: `<tool_call>f<arg_key>a</arg_value>`. Where no reading
-of that is certain, the text stays text, and a call that cannot run says so: the model writes it again, and people see it.
+Models damage their own formats inside a mark that means a call for certain: `<tool_call>f<arg_key>a</arg_value>`. Where no
+reading of that is certain, the text stays text, and a call that cannot run says so: the model writes it again, people see it.
 
 Such a call is the end of a reply's text, outside code, and has three signs:
 

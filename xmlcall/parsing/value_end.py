@@ -5,6 +5,8 @@ space aside:
 
 * `</parameter>` ends the value before a parameter's opener, the call's end or the reply's end; else it is text.
 * `</invoke>` ends the call before another call, the wrapper's end or the reply's end, or where no wrapper was opened; else text.
+  After `</parameter></invoke>` text may stand before the wrapper's end: that is known at the reply's end, if neither closer came
+  again.
 * Inner pairs that balance are text. A declared sibling's opener that was not given yet is held (FORK) until it is known whether
   reading it as text would leave the parameter unclosed; if so it begins that sibling.
 * Where a value ended without its closing tag although it holds structural tags, where a closer was doubled, or where an
@@ -37,8 +39,10 @@ __all__ = [
     "close_value",
     "closer_in_value",
     "count",
+    "end_after_call",
     "end_cdata",
     "end_pending",
+    "hold_after_call",
     "hold_call_close",
     "hold_closer",
     "in_fork",
@@ -51,6 +55,7 @@ __all__ = [
     "pending_is_text",
     "store",
     "text",
+    "text_after_call_close",
     "text_after_cdata",
 ]
 
@@ -235,6 +240,26 @@ def hold_call_close(call: CallState, token: Token) -> None:
     _hold(call, token, CallPlace.CALL_CLOSE)
     if not call.wrapped:
         end_pending(call)
+
+
+def text_after_call_close(call: CallState, token: Token) -> None:
+    """Hold text after the closers of the value and of the call: of the value, or between the call and the wrapper's end."""
+    closer = call.pending[0]
+    if closer.kind == "parameter_close" and closer.pair == call.value.opener.pair:
+        _hold(call, token, CallPlace.AFTER_CALL)
+    else:
+        pending_is_text(call, token)
+
+
+def hold_after_call(call: CallState, token: Token) -> None:
+    """Hold what stands between a call and the end of the reply."""
+    call.pending.append(token)
+
+
+def end_after_call(call: CallState, token: Token) -> None:
+    """End the call before the text, if the wrapper was closed after it; else the value has no end."""
+    is_closed = any(held.kind == "block_close" for held in call.pending)
+    (end_pending if is_closed and not call.cut else pending_is_text)(call, token)
 
 
 def opener_after_closer(call: CallState, token: Token) -> None:

@@ -2,8 +2,8 @@
 
 The rules form a ladder: each rung allows one liberty more. The first rung on which a name fits decides; if two names fit there,
 none is meant. `get_weather` is meant by `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER`;
-`weather__get` by `get` where no other tool ends in it. A hyphen separates words and not a server from its tool: `delete` is not
-`undo-delete`.
+`functions_get_weather_1`; `weather__get` by `get` where no other tool ends in it. A hyphen separates words and not a server
+from its tool: `delete` is not `undo-delete`.
 
 Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
 """
@@ -17,6 +17,8 @@ __all__ = ["ToolNames", "match_name"]
 _SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
+# Kimi K2 counts its calls, `functions.f:0`; fine-tuned copies and stripped tokens leave the separators out.
+_COUNTED = regex.compile(r"(?:functions?[._:]?)?(?P<name>.+?):\d{1,6}|functions?[._:]?(?P<name>.+?)_?\d{1,6}")
 _MAX_LENGTH = 256
 _MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail of each is looked up
 
@@ -49,6 +51,7 @@ class ToolNames:
             self._folded.get(_fold(name), set()) | self._folded.get(_fold(bare), set()),
             {tool for tail in _tails(bare) for tool in self._folded.get(_fold(tail), ())},
             self._tails.get(_fold(bare), set()),
+            self._folded.get(_fold(counted["name"]), set()) if (counted := _COUNTED.fullmatch(name)) else set(),
         )
         found = next((rung for rung in rungs if rung), set())
         return next(iter(found)) if len(found) == 1 else None

@@ -32,7 +32,7 @@ const JSON_TEXT = {
   "json-single-quotes": "字符串或键用了单引号。", "json-curly-quotes": "字符串或键用了弯引号。", "json-inner-quote": "字符串内的引号没有转义。",
   "json-control-character": "字符串含有未转义的换行、制表符或其他控制字符。", "json-invalid-escape": "不构成 JSON 转义的反斜杠保留为反斜杠。",
   "json-escaped-apostrophe": "转义了撇号，JSON 没有这种转义；去掉了反斜杠。", "json-python-literal": "None、True 或 False 读作 null、true 或 false。",
-  "json-tuple": "Python 元组读作数组。", "json-trailing-comma": "丢弃了右括号前的逗号。", "json-missing-comma": "两项之间缺少逗号。", "json-unquoted-key": "键没有引号。",
+  "json-tuple": "Python 元组读作数组。", "json-trailing-comma": "丢弃了右括号前的逗号。", "json-equals-sign": "键和值之间写成了等号。", "json-missing-comma": "两项之间缺少逗号。", "json-unquoted-key": "键没有引号。",
   "json-comment": "丢弃了注释。", "json-missing-closer": "结尾缺少右括号。", "json-extra-closer": "结尾多了一个右括号。", "json-double-encoding": "内含 JSON 的字符串读作该 JSON。",
   "json-byte-order-mark": "丢弃了字节顺序标记。", "json-white-space": "丢弃了 JSON 不认识的空白。", "json-code-fence": "丢弃了值外面的 Markdown 围栏。",
 };
