@@ -63,6 +63,7 @@ LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond m
 MOST_NUMBER: Final = 6.0
 USUAL_NUMBER: Final = 3.0  # where it is not known
 AFTER_TOOL: Final = 0.4  # by which the threshold is lower right after a turn that used a tool
+DOUBT: Final = 1.8  # above the threshold, within which half of the ordinary requests that are above it lie
 SHORT_AFTER_TOOL: Final = 1.7  # the same for a few words, "and in Oslo?", which say little by themselves
 FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
 LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
@@ -95,6 +96,11 @@ class ToolNeed:
     def needs_tool(self) -> bool:
         """Whether the message needs a tool."""
         return self.score > self.threshold
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it needs one by so little that the call itself has to show it: its values stand in the person's words."""
+        return self.needs_tool and self.score <= self.threshold + DOUBT
 
     @property
     def score(self) -> float:

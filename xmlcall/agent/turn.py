@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded
+from ..binding.grounds import Said, groundless, is_grounded, stands_on
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
@@ -273,6 +273,8 @@ class Turn:
             name: of the parameter.
             value: of it.
         """
+        if self._is_in_doubt:
+            return True
         is_open = ((tool.name, name) not in self._asked_for and not self._is_last) or self._never_runs_unsaid(tool)
         return is_open and not is_grounded(name, value, tool, self._heard)
 
@@ -335,12 +337,25 @@ class Turn:
         has to be asked.
         """
         calls, bare = generated.reply.calls, self.first.bare
-        if bare is None or self.added or not calls or not all(_is_echo(call) or _has_issue(call, "not-said") for call in calls):
+        if bare is None or self.added or not calls or not all(map(self._is_baseless, calls)):
             return False
         issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
         unsaid = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues if issue.code == "not-said")
         self.first = FirstRequest(request=replace(bare, messages=with_reminder(self._aside(list(unsaid)), bare.messages)))
         return True
+
+    def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
+        if isinstance(call, InvalidCall):
+            return _is_echo(call) or _has_issue(call, "not-said")
+        tool = self.offer.catalog.get(call.name)
+        if tool is None or not self._is_in_doubt:
+            return False
+        return not stands_on(call.arguments, tool, self._heard, self._words.request)
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        need = self.first.need
+        return need is not None and need.is_doubtful and self.first.bare is not None and not self.added
 
     def _aside(self, unsaid: Sequence[str] = (), *, has_failed: bool = False) -> str:
         """Return what asks for plain words, in the person's language."""

@@ -34,7 +34,7 @@ from .spellings import Atom, atoms
 from .stand_ins import placeholders
 from .waiting import OWN_WORDS, words_of_name
 
-__all__ = ["Said", "groundless", "groundless_call", "is_grounded", "may_be_groundless"]
+__all__ = ["Said", "groundless", "groundless_call", "is_grounded", "may_be_groundless", "stands_on"]
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
@@ -131,6 +131,33 @@ def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
     return not _is_groundless(name, value, None, tool, said)
 
 
+def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str) -> bool:
+    """Say whether each value that a call needs comes from what was said, also those in words of the model's own.
+
+    For calls that were begun in doubt: a model that is made to call a text analyzer for "Write a function" gives it
+    "Hello, world!", or the request itself.
+
+    Args:
+        arguments: of a call that fits the schema.
+        tool: that is called.
+        said: what was said before.
+        request: the person's last words.
+    """
+    required = tool.input_schema.get("required")
+    names = [name for name in arguments if isinstance(required, list) and name in required and not _has_choice(name, tool)]
+    return all(_is_of_words(arguments[name], said, request) for name in names)
+
+
+def _is_of_words(value: Any, said: Said, request: str) -> bool:
+    parts = [part for _, _, part in values_in({"": value}) if _counts(part)]
+    is_request = any(isinstance(part, str) and _folded(part) == _folded(request) for part in parts)
+    return not is_request and (not parts or any(_is_said(part, said, False) for part in parts))
+
+
+def _folded(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
 def may_be_groundless(text: str) -> bool:
     """Say whether a text that is still being written can become a value that counts as made up.
 
@@ -181,9 +208,15 @@ def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
     required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
     if not isinstance(required, list) or name not in required or not isinstance(schema, Mapping):
         return False
-    if any("enum" in node or "const" in node for node in nodes(schema)) or ("default" in schema and schema["default"] == value):
+    if _has_choice(name, tool) or ("default" in schema and schema["default"] == value):
         return False
     return not words_of_name(name) & (OWN_WORDS | _LIMITS)
+
+
+def _has_choice(name: str, tool: Tool) -> bool:
+    """Say whether a parameter's schema lists its values."""
+    schema = property_schema(tool.input_schema, name)
+    return isinstance(schema, Mapping) and any("enum" in node or "const" in node for node in nodes(schema))
 
 
 def _used(arguments: Mapping[str, Any]) -> set[str]:
