@@ -45,7 +45,7 @@ _FUNCTION_CALLS = Dialect(
 _PREFIX = r"[A-Za-z]{1,16}:"
 _PREFIXED = Dialect(
     name="prefixed",
-    tags=_attribute_tags(f"{_PREFIX}function_calls", _PREFIX),
+    tags=_attribute_tags(f"(?:{_PREFIX}function_calls|steptml:toolcalls?)", _PREFIX),
     written=_attribute_written("ns:function_calls", "ns:"),
     json_mark=TypeMark(written='<ns:parameter name="{name}" type="json">', attribute="type", value="json"),
     string_mark=TypeMark(written='<ns:parameter name="{name}" type="string">', attribute="type", value="string"),
@@ -94,10 +94,11 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
         tags={
             "block_open": tag(f"<{read_block or block}"),
             "block_close": tag(f"</{read_block or block}"),
-            "call_open": tag("<function=", r"\s{0,4}[^\s<>=]{1,128}\s{0,4}"),
+            # `<function=f={"a": 1}</function>`, as Groq writes Llama's calls: the object begins where the tag would end.
+            "call_open": tag("<function=", r"\s{0,4}[^\s<>={]{1,128}\s{0,4}", r"(?:>|=?(?=\{))"),
             "call_close": tag("</function"),
             # `<parameter=a=1</parameter>`: a second equals sign for the bracket.
-            "parameter_open": tag("<parameter=", r"\s{0,4}[^<>=]{1,128}\s{0,4}", "[>=]"),
+            "parameter_open": tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=]{1,128}\s{0,4}", "[>=]"),
             "parameter_close": tag("</parameter"),
         },
         written={
@@ -108,7 +109,7 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
             "parameter_open": "<parameter={name}>",
             "parameter_close": "</parameter>",
         },
-        name_in_tag=r"=\s*([^<>=]+?)\s*[>=]",
+        name_in_tag=r"""=\s*["']?([^<>="']+)["']?\s*(?:[>=]|\Z)""",
         results=results,
     )
 
@@ -120,11 +121,12 @@ _SEED = _name_in_tag("seed", "seed:tool_call")  # Seed-OSS
 _GLM = Dialect(
     name="glm",
     tags={
-        "block_open": tag("<(?:iquest_)?tool_call"),
-        "call_close": tag("</(?:iquest_)?tool_call"),
+        "block_open": tag("<(?:iquest(?:coder)?_)?tool_call"),
+        "call_close": tag("</(?:iquest(?:coder)?_)?tool_call"),
         "name_end": "<tool_sep>",  # Hunyuan 3
-        # One tag in ten is lost or doubled by smaller copies: a key is certain by any two of its three tags.
-        "parameter_open": rf"(?:<arg_key>){{1,2}}[^<>]{{1,128}}(?:(?:</arg_key>{SPACE}){{1,2}}(?:<arg_value>|(?=[^<\s]))|<arg_value>)",
+        # A tag may be lost or doubled: a key is certain by its opener and one of the other two.
+        "parameter_open": r"(?:<arg_key>){1,2}[^<>]{1,128}"
+        rf"(?:(?:</arg_key>{SPACE}){{1,2}}(?:<arg_value>|(?=[^<\s]))|<arg_value>)",
         "parameter_close": tag("</arg_value"),
     },
     written={
@@ -134,7 +136,7 @@ _GLM = Dialect(
         "parameter_close": "</arg_value>",
     },
     name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
-    name_after=tag("<(?:iquest_)?tool_call"),
+    name_after=tag("<(?:iquest(?:coder)?_)?tool_call"),
     is_exact=True,
     results=TOOL_RESPONSES,
 )

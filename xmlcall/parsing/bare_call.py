@@ -86,7 +86,7 @@ class BareCall:
 
     def _follow(self, token: Token) -> list[Token] | None:
         if token.kind != "text":
-            return self._decide(token.kind in ("json_open", "ticks") or token.kind.endswith("_close"), token.text)
+            return self._decide(token.kind in ("json_open", "ticks", "turn_end") or token.kind.endswith("_close"), token.text)
         self._after += token.text
         closer = self._closer.match(self._after, partial=True) if self._closer else None
         if closer is not None:

@@ -174,10 +174,10 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
     kept, reply.left_over = reply.left_over, []
     closers = [token for token in kept if token.kind.endswith("_close")]
     said = "".join(reply.prose.last)
-    is_left_over = len(closers) > 1 and not any(word in said for token in closers for word in _WORD.findall(token.text))
+    is_talked_of = len(closers) == 1 or any(word in said for token in closers for word in _WORD.findall(token.text))
+    is_text = not is_end or is_talked_of or ("<s>" in said and any(token.text == "</s>" for token in kept))
     for token in kept:
-        is_of_html = token.text == "</s>" and "<s>" in said
-        if not is_end or is_of_html or (token in closers and not is_left_over):
+        if is_text:
             text_outside(reply, token)
         elif token in closers:
             stray_tag(reply, token)
@@ -188,17 +188,23 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
 def reasoning_open(reply: ReplyState, token: Token) -> None:
     """Read the tag that begins reasoning."""
     reply.markup("reasoning", token)
-    reply.place, reply.depth, reply.thinks_in = Place.REASONING, 1, token.dialect
+    reply.place, reply.depth, reply.thinks_in, reply.thinks_tag = Place.REASONING, 1, token.dialect, token.text
     reply.thoughts.clear()
 
 
 def reasoning_nested(reply: ReplyState, token: Token) -> None:
-    """Read such a tag in reasoning: tags nest, and of a format's own marks the first closes all."""
+    """Read such a tag in reasoning: tags of one name nest, and of a format's own marks the first closes all."""
     if token.dialect and _is_of_reasoning(reply, token):
         reply.markup("mark", token)
         return
-    reply.depth += not token.dialect and _is_of_reasoning(reply, token)
+    reply.depth += not token.dialect and _is_of_reasoning(reply, token) and _nests(reply, token)
     reasoning_text(reply, token)
+
+
+def _nests(reply: ReplyState, token: Token) -> bool:
+    """Say whether thoughts begin in thoughts: not where the opener was doubled, nor where a tag of another name is mentioned."""
+    has_begun = any(part.strip() for part in reply.thoughts)
+    return has_begun and reply.thinks_tag in ("", token.text)
 
 
 def reasoning_close(reply: ReplyState, token: Token) -> None:

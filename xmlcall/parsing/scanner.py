@@ -67,7 +67,7 @@ _ROLES = (
 _COMMON = {
     "reasoning_open": rf"<(?i:{_REASONING})>",
     "reasoning_close": rf"</(?i:{_REASONING})>",
-    "turn_end": rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>",
+    "turn_end": rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>|<seed:eos>",
     "ticks": r"`{1,64}",
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",

@@ -79,6 +79,7 @@ class ReplyState:
     place: Place
     depth: int  # of reasoning
     thinks_in: str | None = None  # the format whose mark opened the reasoning, "" for a tag; None where the template did
+    thinks_tag: str = ""  # that opened the reasoning; "" where the template did
     events: list[Event] = field(default_factory=list)
     queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
     prose: ProseState = field(default_factory=ProseState)
