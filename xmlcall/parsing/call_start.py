@@ -182,7 +182,12 @@ def _belongs(reply: ReplyState, token: Token, call: Token) -> bool:
     """Whether a tag, which may be the same in several dialects, is one of the call's."""
     if " " in token.pair:
         return token.kind == "parameter_open" or token.pair == call.pair
-    return regex.fullmatch(reply.dialects[call.dialect].tags.get(token.kind, ""), token.text) is not None
+    return _is_tag_of(reply.dialects[call.dialect], token)
+
+
+def _is_tag_of(dialect: Dialect, token: Token) -> bool:
+    """Say whether a format has a tag; what the tag's pattern looks ahead for stands after it, in the next token."""
+    return regex.fullmatch(dialect.tags.get(token.kind, ""), token.text, partial=True) is not None
 
 
 def _name_dialect(reply: ReplyState) -> Dialect | None:
@@ -214,7 +219,7 @@ def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
     """A key makes it a call; without any, only a declared name does."""
     if token.kind in ("block_close", "call_close"):
         return reply.declares(_name_in(reply.held))
-    return regex.fullmatch(dialect.tags.get(token.kind, ""), token.text) is not None
+    return _is_tag_of(dialect, token)
 
 
 # How it ends: as a call, or as text.
