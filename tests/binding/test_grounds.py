@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless
+from xmlcall.binding.grounds import Said, groundless, stands_on
 from xmlcall.types.tool import Tool
 
 CASES = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))["case"]
@@ -19,3 +19,26 @@ def test_case(case: dict[str, Any]) -> None:
     required = [name for name, schema in schemas.items() if not schema.get("optional")]
     tool = Tool(name="do", input_schema={"type": "object", "properties": schemas, "required": required})
     assert list(groundless(case["arguments"], tool, Said(case["said"]))) == case.get("made_up", [])
+
+
+ANALYZE = Tool(name="text_analyzer", input_schema={"type": "object", "properties": {"text": {}}, "required": ["text"]})
+WEATHER = Tool(name="weather", input_schema={"type": "object", "properties": {"city": {}}, "required": ["city"]})
+GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("earlier", "request_", "tool", "arguments", "expected"),
+    [
+        ("", "Write a function that reverses a string.", ANALYZE, {"text": "Hello, world!"}, False),
+        ("", "How do I list files in bash?", ANALYZE, {"text": "How do I list files in bash?"}, False),
+        ("", "How many words has 'good morning, Ann'?", ANALYZE, {"text": "good morning, Ann"}, True),
+        ("", "Do I need an umbrella in London today?", WEATHER, {"city": "London"}, True),
+        ("", "What is the capital of France?", WEATHER, {"city": "Paris"}, False),
+        ("Is it warm in Berlin?", "What is the capital of Germany?", WEATHER, {"city": "Berlin"}, False),
+        ("Is it warm in Berlin?", "Is it raining there?", WEATHER, {"city": "Berlin"}, True),
+        ("巴黎天气怎么样？", "那里下雨吗？", WEATHER, {"city": "Paris"}, True),
+        ("", "Show me what you remember.", GRAPH, {}, True),
+    ],
+)
+def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool, arguments: Any, expected: bool) -> None:
+    assert stands_on(arguments, tool, Said([earlier, request_]), request_) is expected

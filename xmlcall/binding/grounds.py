@@ -54,6 +54,11 @@ _TIME_SAID: Final = re.compile(
     r"|april|may|june|july|august|september|october|november|december)(?:s|ly|day|days)?\b|[今明昨周月日时点年]",
     re.IGNORECASE,
 )
+_POINTS_BACK: Final = re.compile(
+    r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
+    r"|[它他她这那再呢]|刚才|上面|结果|一样",
+    re.IGNORECASE,
+)
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
 _WHOLE: Final = (
     re.compile(r"[^\s@<>,;]{1,64}@[^\s@<>,;]{1,190}\.[^\W\d_]{2,24}"),
@@ -132,10 +137,11 @@ def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
 
 
 def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str) -> bool:
-    """Say whether each value that a call needs comes from what was said, also those in words of the model's own.
+    """Say whether the values that a call needs come from what was said, one of them from the request itself.
 
-    For calls that were begun in doubt: a model that is made to call a text analyzer for "Write a function" gives it
-    "Hello, world!", or the request itself.
+    For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
+    "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn. A request
+    that points back ("read it to me") has its values from there.
 
     Args:
         arguments: of a call that fits the schema.
@@ -144,8 +150,15 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
         request: the person's last words.
     """
     required = tool.input_schema.get("required")
-    names = [name for name in arguments if isinstance(required, list) and name in required and not _has_choice(name, tool)]
-    return all(_is_of_words(arguments[name], said, request) for name in names)
+    values = [
+        value
+        for name, value in arguments.items()
+        if isinstance(required, list) and name in required and not _has_choice(name, tool)
+    ]
+    own = Said([request])
+    if not all(_is_of_words(value, said, request) for value in values):
+        return False
+    return not values or bool(_POINTS_BACK.search(request)) or any(_is_of_words(value, own, request) for value in values)
 
 
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
