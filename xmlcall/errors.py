@@ -46,6 +46,7 @@ ISSUES: dict[str, str] = {
     "malformed-value": "The text of a value cannot be read as the JSON that the schema asks for.",
     "ambiguous": "The call can be read in two ways that differ in its arguments.",
     "truncated-call": "The reply ended before the call did.",
+    "mentioned-call": "The call stands in a sentence, where it may only be mentioned.",
     "unread-call": "The text is written like a call, in a form that cannot be read with certainty.",
     "echo": "The call repeats text that somebody else had written, or a value of the prompt's example that nobody said.",
     "not-said": "Nobody said a value that the call needs, and no result has it.",

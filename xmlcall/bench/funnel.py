@@ -40,7 +40,7 @@ METRICS = (*STAGES, "task_correct", *_TALK, "refused_rightly", "false_call", "ma
 turns of conversations that need a tool, those that need none, all, and those that need a tool for the next four, cases that need
 no call for the four after them, first replies without a valid call for `recovered` (only in runs with feedback)."""
 
-UNREADABLE = frozenset({"truncated-call", "unread-call", "ambiguous"})
+UNREADABLE = frozenset({"truncated-call", "unread-call", "mentioned-call", "ambiguous"})
 """Issues that mean that the text could not be read as a call, and not that the call is wrong."""
 
 # What a failure is called: of issues, of the judge's errors.
@@ -55,6 +55,7 @@ _ISSUE_CODES = {
     "ambiguous": "ambiguous",
     "truncated-call": "unclosed_tag",
     "unread-call": "unread_call",
+    "mentioned-call": "mentioned_call",
     "echo": "echo",
     "not-said": "not_said",
 }

@@ -9,7 +9,7 @@ from .bind import bind_argument
 
 __all__ = ["as_written"]
 
-_NEVER: Final = frozenset({"echo", "not-said", "truncated-call"})
+_NEVER: Final = frozenset({"echo", "mentioned-call", "not-said", "truncated-call", "unread-call"})
 
 
 def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:

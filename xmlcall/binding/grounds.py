@@ -140,8 +140,8 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     """Say whether the values that a call needs come from what was said, one of them from the request itself.
 
     For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
-    "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn. A request
-    that points back ("read it to me") has its values from there.
+    "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn.
+    A request that points back ("read it to me") has its values from there.
 
     Args:
         arguments: of a call that fits the schema.

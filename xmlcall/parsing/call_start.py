@@ -257,6 +257,7 @@ def begin_call(reply: ReplyState, token: Token) -> None:
             index=reply.calls, row=dialect, positional=reply.positional, opener=token, plain_closers=reply.plain_closers
         )
         return
+    reply.in_sentence = not wrapper and not reply.prose.line_blank and prose.is_open_sentence(reply)
     reader = TagCall(
         index=reply.calls,
         opener=token,

@@ -95,6 +95,7 @@ class Parser:
             call_start.release_at_end(reply)
         if reply.place is Place.REASONING and reply.looks_into_thoughts:
             self._tell_lost_call("".join(reply.thoughts))
+        prose.end_in_sentence(reply)
         prose.release_left_over(reply, is_end=True)
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
@@ -151,6 +152,8 @@ def call_meant(reasoning: str, tools: Tools) -> str:
 
 def _outside_call(reply: ReplyState, token: Token) -> None:
     kind, place = token.kind, reply.place
+    if reply.in_doubt is not None and prose.waits_in_sentence(reply, token):
+        return
     if reply.left_over and prose.wait_for_end(reply, token):
         return
     if reply.prose.fence and place in _OPEN_TO_REASONING and (kind in _MARKS or kind.startswith("reasoning")):
@@ -170,6 +173,8 @@ def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     elif isinstance(reader, BareCall):
         found = _settle_bare(reply, reader)
         rest = reader.rest(found)
+    elif reply.in_sentence and isinstance(reply.events[-1], ToolCallEnd):
+        reply.in_doubt = reply.events.pop()
     reply.leave_call(rest, found=found)
 
 

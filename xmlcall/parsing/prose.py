@@ -5,7 +5,9 @@ at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, a
 """
 
 import re
+from dataclasses import replace
 
+from ..types.calls import Issue
 from ..types.events import Markup, ReasoningDelta, TextDelta
 from .scanner import Token
 from .states import Place, ReplyState
@@ -14,6 +16,8 @@ __all__ = [
     "end_code",
     "end_code_at_blank_line",
     "end_fence",
+    "end_in_sentence",
+    "is_open_sentence",
     "mark",
     "note",
     "reasoning_close",
@@ -29,9 +33,14 @@ __all__ = [
     "text_outside",
     "turn_end",
     "wait_for_end",
+    "waits_in_sentence",
 ]
 
 _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
+_MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
+_TAIL = 20  # characters in which a sentence shows that it goes on
+_OPEN = re.compile(r"[\w,;(][ \t]{1,8}\Z")
+_GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
 UNREAD = 8192  # characters at the end of the text that may be a call which cannot be read
 THOUGHTS = 8192  # characters at the end of open reasoning in which a lost call is looked for
@@ -183,6 +192,35 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
             stray_tag(reply, token)
         else:
             reply.events.append(Markup(kind="space" if token.kind == "text" else "mark", span=token.span))
+
+
+def waits_in_sentence(reply: ReplyState, token: Token) -> bool:
+    """Keep white space after a call in a sentence; anything else decides whether it is only mentioned. Return whether kept."""
+    line, newline, _ = token.text.partition("\n")
+    if token.kind == "text" and not newline and not line.strip():
+        reply.blank.append(token)
+        return True
+    before = "".join(blank.text for blank in reply.blank)
+    end_in_sentence(reply, is_mention=token.kind == "text" and _GOES_ON.match(before + line) is not None)
+    return False
+
+
+def is_open_sentence(reply: ReplyState) -> bool:
+    """Say whether the text so far ends in a sentence without its end: "Never write" is one, "Let me see:" is not."""
+    return _OPEN.search("".join(reply.prose.last)[-_TAIL:]) is not None
+
+
+def end_in_sentence(reply: ReplyState, *, is_mention: bool = False) -> None:
+    """Tell the end of a call that waited. One with text before and after it on its line may be quoted: it must not run."""
+    if reply.in_doubt is None:
+        return
+    raw = reply.in_doubt.raw
+    if is_mention:
+        raw = replace(raw, issues=(*raw.issues, Issue(code="mentioned-call", message=_MENTIONED)))
+    reply.events.append(replace(reply.in_doubt, raw=raw))
+    reply.in_doubt, kept, reply.blank = None, reply.blank, []
+    for token in kept:
+        text_outside(reply, token)
 
 
 def reasoning_open(reply: ReplyState, token: Token) -> None:

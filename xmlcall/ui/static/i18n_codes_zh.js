@@ -3,7 +3,7 @@
 const ISSUES = {
   "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
   "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
-  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "unread-call": "文字写得像一个调用，但其形式无法确定地读取。",
+  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字写得像一个调用，但其形式无法确定地读取。",
   echo: "调用重复了别人写的文本，或者提示示例中没有人说过的值。", "not-said": "调用需要的一个值没有人说过，结果里也没有。",
 };
 
