@@ -36,6 +36,8 @@ GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
         ("", "What is the capital of France?", WEATHER, {"city": "Paris"}, False),
         ("Is it warm in Berlin?", "What is the capital of Germany?", WEATHER, {"city": "Berlin"}, False),
         ("Is it warm in Berlin?", "Is it raining there?", WEATHER, {"city": "Berlin"}, True),
+        ("", "那伦敦呢？", WEATHER, {"city": "London"}, True),
+        ("伦敦天气怎么样？ London: 14", "大本钟有多高？", WEATHER, {"city": "London"}, False),
         ("巴黎天气怎么样？", "那里下雨吗？", WEATHER, {"city": "Paris"}, True),
         ("", "Show me what you remember.", GRAPH, {}, True),
     ],

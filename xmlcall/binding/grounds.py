@@ -158,7 +158,18 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     own = Said([request])
     if not all(_is_of_words(value, said, request) for value in values):
         return False
-    return not values or bool(_POINTS_BACK.search(request)) or any(_is_of_words(value, own, request) for value in values)
+    return not values or bool(_POINTS_BACK.search(request)) or any(_is_own(value, own, said) for value in values)
+
+
+def _is_own(value: Any, own: Said, said: Said) -> bool:
+    """Say whether a part of a value is in the request. What stands in the conversation as it is was not translated from it."""
+    for _, _, part in values_in({"": value}):
+        if not _counts(part) or not _is_said(part, own, False):
+            continue
+        is_translated = isinstance(part, str) and _may_be_translated(part, own) and part.casefold().strip() not in own.text
+        if not is_translated or part.casefold().strip() not in said.text:
+            return True
+    return False
 
 
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
