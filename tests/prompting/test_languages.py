@@ -77,6 +77,8 @@ WRONG = {
     "JSON of another form": ('<tool_call>{"name": "f", "tool": "f", "arguments": {}}</tool_call>', "malformed-value"),
     "two ends of a value": (f('<parameter name="a">The </parameter> ends it, and </invoke> ends\n'), "ambiguous"),
     "a call without end": ('<function_calls><invoke name="f"><parameter name="a">x', "truncated-call"),
+    "a call that cannot be read": ("<tool_call>f<arg_key>a>x</tool_call>", "unread-call"),
+    "a call in a sentence": ('Never write <invoke name="f"></invoke>, please.', "mentioned-call"),
     "JSON that was cut": ('<tool_call>{"name": "f", "arguments": {"a": "x', "truncated-call"),
 }
 

@@ -181,17 +181,22 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
     One closer alone may be what is talked about, and closers whose openers are text stay beside them.
     """
     kept, reply.left_over = reply.left_over, []
-    closers = [token for token in kept if token.kind.endswith("_close")]
-    said = "".join(reply.prose.last)
-    is_talked_of = len(closers) == 1 or any(word in said for token in closers for word in _WORD.findall(token.text))
-    is_text = not is_end or is_talked_of or ("<s>" in said and any(token.text == "</s>" for token in kept))
+    is_text = not is_end or _is_talked_of(reply, kept)
     for token in kept:
         if is_text:
             text_outside(reply, token)
-        elif token in closers:
+        elif token.kind.endswith("_close"):
             stray_tag(reply, token)
         else:
             reply.events.append(Markup(kind="space" if token.kind == "text" else "mark", span=token.span))
+
+
+def _is_talked_of(reply: ReplyState, kept: list[Token]) -> bool:
+    """Say whether the text is about the marks at its end: one closer alone, or an opener of them is in the text."""
+    said, marks = "".join(reply.prose.last), {token.text for token in kept}
+    closers = [token.text for token in kept if token.kind.endswith("_close")]
+    is_opened = any(word in said for closer in set(closers) for word in _WORD.findall(closer))
+    return len(closers) == 1 or is_opened or ("</s>" in marks and "<s>" in said)
 
 
 def waits_in_sentence(reply: ReplyState, token: Token) -> bool:

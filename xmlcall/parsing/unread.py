@@ -28,7 +28,7 @@ __all__ = ["unread_call"]
 
 _NEAR: Final = 120  # characters between a mark and the name
 _CLOSERS: Final = (">", "]", "}", ")")
-_NAMED: Final = r"(?<![\w.])(?:function=|functions?[._](?=\w)|call:(?=\w))"
+_NAMED: Final = r"(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
 _INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # a call of somebody else's that is repeated
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
