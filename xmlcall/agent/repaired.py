@@ -30,8 +30,8 @@ MADE_OUT: Final = _codes(
     """
     unclosed-parameter positional-argument bare-string xml-elements tool-name parameter-name empty-argument number-format
     boolean-word null-word enum-spelling single-item comma-list line-list
-    json-inner-quote json-invalid-escape json-escaped-apostrophe json-missing-comma json-missing-closer json-extra-closer
-    json-double-encoding
+    json-inner-quote json-invalid-escape json-escaped-apostrophe json-equals-sign json-missing-comma json-missing-closer
+    json-extra-closer json-double-encoding
     """
 )
 """Codes of repairs by which a name, a value or its end was made out."""

@@ -55,7 +55,7 @@ _ISSUE_CODES = {
     "ambiguous": "ambiguous",
     "truncated-call": "unclosed_tag",
     "unread-call": "unread_call",
-    "mentioned-call": "mentioned_call",
+    "mentioned-call": "unread_call",
     "echo": "echo",
     "not-said": "not_said",
 }
