@@ -330,12 +330,12 @@ ASKED = len(ANCHORS)
 
 
 async def test_auto_takes_what_parts_messages_of_which_the_answer_is_known() -> None:
-    backend = ScriptedBackend([*ANCHORS, *odds(4, -9)])
+    backend = ScriptedBackend([*ANCHORS, *odds(4, -12)])
     needs = ToolNeeds("auto")
     first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, FORMAT) for _ in range(2)]
     assert first is not None
     assert second is not None
-    assert (first.threshold, second.threshold) == (-2.5, -2.5)
+    assert (first.threshold, second.threshold) == (-4.3, -4.3)
     assert (first.needs_tool, second.needs_tool) == (True, False)
     words = [request.messages[-1].content for request in backend.requests]
     assert words[:ASKED:2] == [*NEEDS_NONE, *NEEDS_TOOL]
@@ -361,7 +361,7 @@ async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() ->
     backend = ScriptedBackend([*ANCHORS, LIKELY, LIKELY])
     needs = ToolNeeds("auto")
     found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, FORMAT) for text in ("Hi", "1 + 2?")))
-    assert [need.threshold for need in found if need] == [-2.5, -2.5]
+    assert [need.threshold for need in found if need] == [-4.3, -4.3]
     assert len(backend.requests) == ASKED + 2
 
 
@@ -399,7 +399,7 @@ async def test_a_failure_that_may_pass_is_no_reason_to_decide_nothing_from_then_
     busy = BackendStatusError("loading", status_code=503)
     backend, needs = ScriptedBackend([busy, *ANCHORS, LIKELY]), ToolNeeds("auto")
     found = [await needs.ask(backend, request_of("1 + 2?"), TWO, FORMAT) for _ in range(2)]
-    assert [need and need.threshold for need in found] == [None, -2.5]
+    assert [need and need.threshold for need in found] == [None, -4.3]
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------
@@ -778,11 +778,11 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     about = {"ways": ["xml"], "settings": settings.to_json(), "model": "m", "suite": "s"}
     run = create_or_resume(tmp_path / "run", about, CASES)
     anchors = anchored(-9, 5)
-    backend = ScriptedBackend([*anchors, *odds(5), REST, *odds(-9), "no."], capabilities=CONTINUES)
+    backend = ScriptedBackend([*anchors, *odds(5), REST, *odds(-12), "no."], capabilities=CONTINUES)
     assert await runner.execute(run, [way_of("xml")], model_subject(backend), concurrency=1) == 0
     first, second = (reply["rounds"][0] for reply in create_or_resume(tmp_path / "run", about, CASES).replies)
-    assert (first["threshold"], first["begun"], first["text"]) == (-2.0, True, ADD)
-    assert (second["threshold"], "begun" in second) == (-2.0, False)
+    assert (first["threshold"], first["begun"], first["text"]) == (-3.8, True, ADD)
+    assert (second["threshold"], "begun" in second) == (-3.8, False)
     generating = [request.messages for request in backend.requests if not request.top_logprobs]
     shown = [sent(way_of("xml"), case, settings, [kept]) for case, kept in zip(CASES, (first, second), strict=True)]
     assert (*shown[0], Message(role="assistant", content=BEGUN)) == generating[0]
