@@ -717,7 +717,7 @@ async def test_an_invented_result_is_no_answer(lang: str, chunk_size: int | None
 async def test_a_model_that_has_no_answer_is_asked_only_so_often(reply: str, reason: str) -> None:
     loop, backend = make([reply] * 9)
     answer = answer_of(await run(loop))
-    assert (answer.text, answer.stop_reason, answer.turns, len(backend.requests)) == ("", reason, 3, 3)
+    assert (answer.text, answer.stop_reason, answer.turns, len(backend.requests)) == ("", reason, 4, 4)
     assert [message.role for message in answer.messages] == ["user", "assistant"]
     assert answer.messages[-1].content == ""
     assert "last reply" not in answer.messages[0].content
@@ -866,8 +866,9 @@ EMPTY, OURS = "", INSTRUCTION
     [
         ([EMPTY, OURS, "It is 3."], ["AskedAgain", "RetryAsked"], "end", "It is 3."),
         ([OURS, EMPTY, "It is 3."], ["RetryAsked", "AskedAgain"], "end", "It is 3."),
-        ([OURS, OURS, OURS], ["RetryAsked", "RetryAsked"], "own_words", ""),  # empty, too, but asked for often enough
-        ([EMPTY, OURS, OURS, OURS], ["AskedAgain", "RetryAsked", "RetryAsked"], "own_words", ""),
+        ([OURS] * 4, ["RetryAsked"] * 3, "own_words", ""),  # empty, too, but asked for often enough
+        ([EMPTY, *[OURS] * 4], ["AskedAgain", *["RetryAsked"] * 3], "own_words", ""),
+        ([OURS, OURS, OURS, "It is 3."], ["RetryAsked"] * 3, "end", "It is 3."),
     ],
 )
 async def test_an_empty_reply_that_is_refused_is_asked_for_once(

@@ -23,6 +23,7 @@ def test_case(case: dict[str, Any]) -> None:
 
 ANALYZE = Tool(name="text_analyzer", input_schema={"type": "object", "properties": {"text": {}}, "required": ["text"]})
 WEATHER = Tool(name="weather", input_schema={"type": "object", "properties": {"city": {}}, "required": ["city"]})
+SEARCH = Tool(name="search", input_schema={"type": "object", "properties": {"query": {}}, "required": ["query"]})
 GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
 
 
@@ -39,6 +40,8 @@ GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
         ("", "那伦敦呢？", WEATHER, {"city": "London"}, True),
         ("伦敦天气怎么样？ London: 14", "大本钟有多高？", WEATHER, {"city": "London"}, False),
         ("巴黎天气怎么样？", "那里下雨吗？", WEATHER, {"city": "Paris"}, True),
+        ("", "What is the chemical symbol of gold?", SEARCH, {"query": "gold"}, False),
+        ("", "Search for 'gold'.", SEARCH, {"query": "gold"}, True),
         ("", "Show me what you remember.", GRAPH, {}, True),
     ],
 )

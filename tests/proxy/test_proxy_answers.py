@@ -785,7 +785,7 @@ async def test_a_model_that_has_no_answer_is_an_error(reply: str, code: str) -> 
     backend = ScriptedBackend([reply] * 9)
     with pytest.raises(ApiError, match="no answer") as raised:
         await ask(backend, body())
-    assert (raised.value.status, raised.value.code, len(backend.requests)) == (502, code, 3)
+    assert (raised.value.status, raised.value.code, len(backend.requests)) == (502, code, 4)
 
 
 async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame() -> None:
@@ -846,3 +846,11 @@ async def test_a_value_without_end_is_told_to_the_model() -> None:
     turn = await ask(backend, body())
     assert (calls(turn), turn.finish_reason) == ([("echo", {"text": "hi"})], "tool_calls")
     assert len(texts(backend)[-2][1]) < 200
+
+
+async def test_a_model_without_an_answer_is_asked_without_the_tools() -> None:
+    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    backend = ScriptedBackend([sure, *[INVENTED] * 3, "Paris."], capabilities=Capabilities(server="llama.cpp", most_logprobs=9))
+    turn = await ask(backend, body("What is the capital of France?"), call_threshold=0.0)
+    assert turn.text == "Paris."
+    assert [message.content for message in backend.requests[-1].messages] == ["What is the capital of France?"]

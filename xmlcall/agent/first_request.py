@@ -5,6 +5,7 @@ All requests of a turn grow from this one. It is decided once, by what the model
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from ..backends.base import Backend
@@ -30,6 +31,7 @@ class FirstRequest:
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
         bare: the conversation without a word of ours, from which plain words are asked for if the call that was begun turns out
             to be none; None if nothing is begun.
+        unoffered: the conversation without the tool prompt, for a model that has no answer after it; None where there is none.
         one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
             each of them.
         need: what was decided; None if nothing was asked.
@@ -39,13 +41,15 @@ class FirstRequest:
     begun: str = ""
     otherwise: CompletionRequest | None = None
     bare: CompletionRequest | None = None
+    unoffered: CompletionRequest | None = None
     one_tool: bool = False
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
         """Return it with each of its requests changed in the same way."""
-        otherwise, bare = self.otherwise and change(self.otherwise), self.bare and change(self.bare)
-        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare)
+        forms = {name: getattr(self, name) for name in ("otherwise", "bare", "unoffered")}
+        changed = {name: form and change(form) for name, form in forms.items()}
+        return replace(self, request=change(self.request), **changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +90,17 @@ async def decided(
         BackendError: from the stream.
     """
     bare, shown = forms.bare, forms.shown
+    ask = partial(FirstRequest, unoffered=forms.unoffered)
     need = await needs.ask(backend, bare, catalog, format, shown=shown) if needs is not None and bare is not None else None
     if need is None or bare is None or not need.is_sure:
-        return FirstRequest(request=forms.reminded, need=need)
+        return ask(request=forms.reminded, need=need)
     if need.begun:
         request = shown or bare
         one_tool = bool(need.tool) and request.messages != bare.messages
-        return FirstRequest(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
+        return ask(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
     if need.needs_tool:
-        return FirstRequest(request=forms.reminded, need=need)
+        return ask(request=forms.reminded, need=need)
     if forms.unoffered is not None and sum(len(message.content) for message in forms.unoffered.messages) <= READ_AGAIN:
-        return FirstRequest(request=forms.unoffered, need=need)
+        return ask(request=forms.unoffered, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
-    return FirstRequest(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)
+    return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)

@@ -108,7 +108,7 @@ class Turn:
         self._kept: Message | None = None  # the last reply as it stands in the conversation
         self._has_handed_over = False
         self._is_demanded = False  # the model was told to call a tool
-        self._is_pressed = False  # plain words were asked for because of the same call again and again
+        self._is_pressed = False  # plain words were asked for because nothing else came to an end
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
         self._asked_for: set[tuple[str, str]] = set()  # tools and parameters whose values nobody had said in earlier replies
@@ -322,7 +322,7 @@ class Turn:
             return []
         if not self._is_last and self._refuses(generated):
             limit = self._limits.repair.max_format_retries
-            return [RetryAsked(retry=self._attempts.retries, limit=limit, refusal=generated.refusal)]
+            return [RetryAsked(retry=min(self._attempts.retries, limit), limit=limit, refusal=generated.refusal)]
         if doubt := self._doubts(generated):
             return [RetryAsked(retry=1, limit=1, refusal=doubt)]
         self._keep(generated)
@@ -366,9 +366,22 @@ class Turn:
 
     def _refuses(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer, and the model may try again."""
-        if not generated.refusal or not self._attempts.refuse():
+        if not generated.refusal:
             return False
-        self._told = refusal(generated.refusal, self._generation.format)
+        if self._attempts.refuse():
+            self._told = refusal(generated.refusal, self._generation.format)
+            return True
+        return self._limits.repair.max_format_retries > 0 and self._gives_up_tools()
+
+    def _gives_up_tools(self) -> bool:
+        """Ask for plain words, once in a turn, where no reply was an answer: without the tool prompt if nothing was called."""
+        if self._is_pressed or self.offer.is_required:
+            return False
+        self._is_pressed = True
+        if self.first.unoffered is None or self.added:
+            self._told = self._aside()
+        else:
+            self.first = FirstRequest(request=self.first.unoffered)
         return True
 
     @property

@@ -59,6 +59,7 @@ _POINTS_BACK: Final = re.compile(
     r"|[它他她这那再呢]|刚才|上面|结果|一样",
     re.IGNORECASE,
 )
+_QUOTED: Final = re.compile(r"[\"'“”‘’「」《》`:：]")
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
 _WHOLE: Final = (
     re.compile(r"[^\s@<>,;]{1,64}@[^\s@<>,;]{1,190}\.[^\W\d_]{2,24}"),
@@ -141,7 +142,8 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
 
     For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
     "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn.
-    A request that points back ("read it to me") has its values from there.
+    A request that points back ("read it to me") has its values from there. Words of the model's own (`query`) show nothing by
+    being the request's, unless it quotes them.
 
     Args:
         arguments: of a call that fits the schema.
@@ -150,15 +152,13 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
         request: the person's last words.
     """
     required = tool.input_schema.get("required")
-    values = [
-        value
-        for name, value in arguments.items()
-        if isinstance(required, list) and name in required and not _has_choice(name, tool)
-    ]
-    own = Said([request])
-    if not all(_is_of_words(value, said, request) for value in values):
+    names = [name for name in arguments if isinstance(required, list) and name in required and not _has_choice(name, tool)]
+    if not all(_is_of_words(arguments[name], said, request) for name in names):
         return False
-    return not values or bool(_POINTS_BACK.search(request)) or any(_is_own(value, own, said) for value in values)
+    if not names or _POINTS_BACK.search(request):
+        return True
+    telling, own = [name for name in names if not words_of_name(name) & OWN_WORDS], Said([request])
+    return any(_is_own(arguments[name], own, said) for name in telling) if telling else bool(_QUOTED.search(request))
 
 
 def _is_own(value: Any, own: Said, said: Said) -> bool:
