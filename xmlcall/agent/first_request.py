@@ -31,7 +31,8 @@ class FirstRequest:
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
         bare: the conversation without a word of ours, from which plain words are asked for if the call that was begun turns out
             to be none; None if nothing is begun.
-        unoffered: the conversation without the tool prompt, for a model that has no answer after it; None where there is none.
+        unoffered: the conversation without the tool prompt, for a model that shows no tool to be needed, or has no answer after
+            that prompt; None where nothing was to be decided, or it is too long to be read again.
         one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
             each of them.
         need: what was decided; None if nothing was asked.
@@ -90,7 +91,10 @@ async def decided(
         BackendError: from the stream.
     """
     bare, shown = forms.bare, forms.shown
-    ask = partial(FirstRequest, unoffered=forms.unoffered)
+    alone = forms.unoffered
+    if alone is not None and sum(len(message.content) for message in alone.messages) > READ_AGAIN:
+        alone = None
+    ask = partial(FirstRequest, unoffered=alone)
     need = await needs.ask(backend, bare, catalog, format, shown=shown) if needs is not None and bare is not None else None
     if need is None or bare is None or not need.is_sure:
         return ask(request=forms.reminded, need=need)
@@ -100,7 +104,7 @@ async def decided(
         return ask(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
     if need.needs_tool:
         return ask(request=forms.reminded, need=need)
-    if forms.unoffered is not None and sum(len(message.content) for message in forms.unoffered.messages) <= READ_AGAIN:
-        return ask(request=forms.unoffered, need=need)
+    if alone is not None:
+        return ask(request=alone, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
     return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)

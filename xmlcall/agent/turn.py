@@ -222,7 +222,7 @@ class Turn:
                 else:
                     yield event
         if self.generated and self.generated.fell_back and self.first.otherwise:
-            self.first = FirstRequest(request=self.first.otherwise)
+            self.first = FirstRequest(request=self.first.otherwise, unoffered=self.first.unoffered)
 
     def _generate(self) -> AsyncGenerator[Any]:
         generation, request = self._generation, self._with_added(self.first.request)
@@ -341,8 +341,15 @@ class Turn:
             return False
         issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
         unsaid = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues if issue.code == "not-said")
-        self.first = FirstRequest(request=replace(bare, messages=with_reminder(self._aside(list(unsaid)), bare.messages)))
+        alone = self.first.unoffered
+        if unsaid or alone is None:
+            self.first = FirstRequest(request=self._reminded(bare, self._aside(list(unsaid))), unoffered=alone)
+        else:
+            self.first = FirstRequest(request=alone)
         return True
+
+    def _reminded(self, request: CompletionRequest, reminder: str) -> CompletionRequest:
+        return replace(request, messages=with_reminder(reminder, request.messages))
 
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
         if isinstance(call, InvalidCall):
