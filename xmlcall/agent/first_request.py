@@ -48,9 +48,8 @@ class FirstRequest:
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
         """Return it with each of its requests changed in the same way."""
-        forms = {name: getattr(self, name) for name in ("otherwise", "bare", "unoffered")}
-        changed = {name: form and change(form) for name, form in forms.items()}
-        return replace(self, request=change(self.request), **changed)
+        otherwise, bare, unoffered = (form and change(form) for form in (self.otherwise, self.bare, self.unoffered))
+        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,8 +173,9 @@ def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     elif isinstance(reader, BareCall):
         found = _settle_bare(reply, reader)
         rest = reader.rest(found)
-    elif reply.in_sentence and isinstance(reply.events[-1], ToolCallEnd):
-        reply.in_doubt = reply.events.pop()
+    elif reply.in_sentence and isinstance(end := reply.events[-1], ToolCallEnd):
+        reply.in_doubt = end
+        del reply.events[-1]
     reply.leave_call(rest, found=found)
 
 
