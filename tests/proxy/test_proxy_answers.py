@@ -848,9 +848,10 @@ async def test_a_value_without_end_is_told_to_the_model() -> None:
     assert len(texts(backend)[-2][1]) < 200
 
 
-async def test_a_model_without_an_answer_is_asked_without_the_tools() -> None:
+@pytest.mark.parametrize("first", [INVENTED, block(("subtract", {"a": 1}))], ids=["no call", "a call that cannot run"])
+async def test_a_model_without_an_answer_is_asked_without_the_tools(first: str) -> None:
     sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
-    backend = ScriptedBackend([sure, *[INVENTED] * 3, "Paris."], capabilities=Capabilities(server="llama.cpp", most_logprobs=9))
+    backend = ScriptedBackend([sure, first, INVENTED, INVENTED, "Paris."], capabilities=Capabilities(server="llama.cpp"))
     turn = await ask(backend, body("What is the capital of France?"), call_threshold=0.0)
     assert turn.text == "Paris."
     assert [message.content for message in backend.requests[-1].messages] == ["What is the capital of France?"]

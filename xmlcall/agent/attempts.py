@@ -117,6 +117,10 @@ class Attempts:
             return "invalid_calls"
         return "tool_errors" if self._errors > self.policy.max_tool_errors else ""
 
+    def begin_again(self) -> None:
+        """Forget where failed attempts stand: all of the turn was taken out of the conversation."""
+        self._failed_from = None
+
     def forget(self, messages: list[Message], calls: Sequence[ToolCall | InvalidCall]) -> None:
         """Take failed attempts out of the conversation, once a reply is none.
 

@@ -381,14 +381,16 @@ class Turn:
         return self._limits.repair.max_format_retries > 0 and self._gives_up_tools()
 
     def _gives_up_tools(self) -> bool:
-        """Ask for plain words, once in a turn, where no reply was an answer: without the tool prompt if nothing was called."""
+        """Ask for plain words, once in a turn, where no reply was an answer: without the tool prompt if nothing ran."""
         if self._is_pressed or self.offer.is_required:
             return False
         self._is_pressed = True
-        if self.first.unoffered is None or self.added:
+        if self.first.unoffered is None or self.has_run or self._has_handed_over:
             self._told = self._aside()
-        else:
-            self.first = FirstRequest(request=self.first.unoffered)
+            return True
+        self.first, self._empty_at = FirstRequest(request=self.first.unoffered), None
+        self.added.clear()
+        self._attempts.begin_again()
         return True
 
     @property
