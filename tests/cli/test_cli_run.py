@@ -150,8 +150,8 @@ def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Pat
             "ended it early and gave as its reason 'content_filter'",
         ),
         ([" \n", ""], [], "", "the model's answer is empty"),
-        (["<function_results>\n9"] * 3, [], "", "no answer: the model wrote results that no tool gave"),
-        (["(Answer in plain words, without a tool.)"] * 3, [], "", "no answer: the model only repeated its instructions"),
+        (["<function_results>\n9"] * 4, [], "", "no answer: the model wrote results that no tool gave"),
+        (["(Answer in plain words, without a tool.)"] * 4, [], "", "no answer: the model only repeated its instructions"),
         (["I am quite sure of it.\n" * 99], [], "I am quite sure of it.\n", "the model repeated itself and was stopped"),
     ],
 )
