@@ -5,7 +5,7 @@ beginning of the conversation. Either is asked for again, once in a turn; the se
 
 | the turn's calls | an answer that | is asked for again |
 |---|---|---|
-| all failed, could not run or returned nothing | has a number, a date, an address or a full name that nobody said | yes |
+| all failed or returned nothing | has a number, a date, an address or a full name that nobody said | yes |
 | gave a new result | is an earlier answer word for word, and has nothing of the result | yes |
 | any other | | no |
 
@@ -38,7 +38,7 @@ def found_nothing(outcomes: Sequence[str | None]) -> bool:
     """Say whether calls were made, and none gave a result that says anything.
 
     Args:
-        outcomes: of each call of a turn, the text of its result; None if it failed or could not run.
+        outcomes: of each call of a turn that could run, the text of its result; None if it failed.
     """
     return bool(outcomes) and all(text is None or _is_empty(text) for text in outcomes)
 

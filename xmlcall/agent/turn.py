@@ -40,7 +40,7 @@ from ..prompting.placement import with_reminder
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
-from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
@@ -117,7 +117,7 @@ class Turn:
         self._bound: list[str] = []  # tools of the calls of the reply under way
         self._ran: list[str] = []  # calls as they were written
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
-        self._outcomes: list[str | None] = []  # of all calls, the text of the result; None for a failure
+        self._outcomes: list[str | None] = []  # of calls that could run, the text of the result; None for a failure
         self._has_doubted = False  # an answer was asked for again because of what it says
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
@@ -512,7 +512,8 @@ class Turn:
         """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
-        self._outcomes += [self._outcome_of(result) for call, result in told if not self.offer.calling.is_own(call.name)]
+        ran = (result for call, result in told if result is not None and not self.offer.calling.is_own(call.name))
+        self._outcomes += [None if result.is_error else result_text(result, self._generation.format) for result in ran]
         self._under_way = ()
         reason, retry = self._attempts.after(told), self._attempts.retries
         if reason:
@@ -521,9 +522,6 @@ class Turn:
             return None
         forced = self._forced()
         return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
-
-    def _outcome_of(self, result: ToolResult | None) -> str | None:
-        return None if result is None or result.is_error else result_text(result, self._generation.format)
 
     def _presses(self, reason: str) -> bool:
         """Ask for plain words, once in a turn, where calls lead nowhere: they cannot run, or the model has their result."""

@@ -25,7 +25,8 @@ def is_unhurt(page: Any) -> bool:
 
 
 def test_everybody_in_a_chat_is_hostile(opened: Open, chatting: Program, model: ScriptedModel) -> None:
-    model.says(f"{HOSTILE}\n{call('get_weather', location=HOSTILE)}", f"{HOSTILE} [x](javascript:window.hit=9) **The end.**")
+    answer = f"{HOSTILE} [x](javascript:window.hit=9) **The end.**"  # asked for again, since the call failed and nobody said 9
+    model.says(f"{HOSTILE}\n{call('get_weather', location=HOSTILE)}", answer, answer)
     window = opened(chatting, "#/chat")
     page = window.page
     send(window, HOSTILE)
