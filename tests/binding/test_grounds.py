@@ -32,7 +32,7 @@ GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
     [
         ("", "Write a function that reverses a string.", ANALYZE, {"text": "Hello, world!"}, False),
         ("", "How do I list files in bash?", ANALYZE, {"text": "How do I list files in bash?"}, False),
-        ("", "How many words has 'good morning, Ann'?", ANALYZE, {"text": "good morning, Ann"}, True),
+        ("", "How many words has the text 'good morning, Ann'?", ANALYZE, {"text": "good morning, Ann"}, True),
         ("", "Do I need an umbrella in London today?", WEATHER, {"city": "London"}, True),
         ("", "What is the capital of France?", WEATHER, {"city": "Paris"}, False),
         ("Is it warm in Berlin?", "What is the capital of Germany?", WEATHER, {"city": "Berlin"}, False),
@@ -40,6 +40,7 @@ GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
         ("", "那伦敦呢？", WEATHER, {"city": "London"}, True),
         ("伦敦天气怎么样？ London: 14", "大本钟有多高？", WEATHER, {"city": "London"}, False),
         ("巴黎天气怎么样？", "那里下雨吗？", WEATHER, {"city": "Paris"}, True),
+        ("", "Translate 'good morning' into French.", ANALYZE, {"text": "good morning"}, False),
         ("", "What is the chemical symbol of gold?", SEARCH, {"query": "gold"}, False),
         ("", "Search for 'gold'.", SEARCH, {"query": "gold"}, True),
         ("", "Show me what you remember.", GRAPH, {}, True),

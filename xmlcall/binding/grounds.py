@@ -143,7 +143,7 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
     "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn.
     A request that points back ("read it to me") has its values from there. Words of the model's own (`query`) show nothing by
-    being the request's, unless it quotes them.
+    being the request's, unless it quotes them and speaks of what the tool does.
 
     Args:
         arguments: of a call that fits the schema.
@@ -158,7 +158,13 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     if not names or _POINTS_BACK.search(request):
         return True
     telling, own = [name for name in names if not words_of_name(name) & OWN_WORDS], Said([request])
-    return any(_is_own(arguments[name], own, said) for name in telling) if telling else bool(_QUOTED.search(request))
+    return any(_is_own(arguments[name], own, said) for name in telling) if telling else _asks_about(request, own, tool)
+
+
+def _asks_about(request: str, own: Said, tool: Tool) -> bool:
+    """Say whether a request quotes what a tool may be given, and has a word of what the tool says it does."""
+    does = Said([tool.name, tool.description or ""])
+    return bool(_QUOTED.search(request)) and bool(own.has_other_script or own.stems & does.stems)
 
 
 def _is_own(value: Any, own: Said, said: Said) -> bool:
