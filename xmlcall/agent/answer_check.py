@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ..binding.grounds import Said
+from ..binding.grounds import Said, addresses
 from ..binding.provenance import keys_of_text
 from ..binding.spellings import atoms
 
@@ -26,7 +26,6 @@ __all__ = ["found_nothing", "repeats", "unfounded"]
 
 _LIST_NUMBER: Final = re.compile(r"^[ \t>*#-]{0,9}[0-9]{1,3}[.)、](?=\s)", re.MULTILINE)
 _NAME: Final = re.compile(r"(?<![\w'])[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30}){1,3}\b")
-_ADDRESS: Final = re.compile(r"[^\s@<>,;()]{1,64}@[^\s@<>,;()]{1,190}\.[^\W\d_]{2,24}|https?://[^\s<>()\"']{1,200}")
 _NOTHING: Final = re.compile(
     r"(?:no|not|nothing|none|0)\b.{0,60}\b(?:found|results?|match(?:es)?|data)\b.{0,60}|(?:未|没有|无).{0,30}(?:找到|结果|数据).{0,30}",
     re.IGNORECASE,
@@ -52,7 +51,7 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
     """
     read = _LIST_NUMBER.sub("", text)
     named = [match[0] for match in _NAME.finditer(read) if len({*match[0].casefold().split()} - said.words) > 1]
-    named += [match[0] for match in _ADDRESS.finditer(read) if match[0].casefold() not in said.text]
+    named += [address for address in addresses(read) if address.casefold() not in said.text]
     numbers = [
         atom.text
         for atom in atoms(read)

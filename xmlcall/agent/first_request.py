@@ -104,6 +104,6 @@ async def decided(
     if need.needs_tool:
         return ask(request=forms.reminded, need=need)
     if alone is not None:
-        return ask(request=alone, need=need)
+        return FirstRequest(request=alone, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
     return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)

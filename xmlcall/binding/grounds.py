@@ -27,14 +27,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from ..schema.references import nodes
+from ..tools.names import words_of_name
 from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
 from .stand_ins import placeholders
-from .waiting import OWN_WORDS, words_of_name
+from .waiting import OWN_WORDS
 
-__all__ = ["Said", "groundless", "groundless_call", "is_grounded", "may_be_groundless", "stands_on"]
+__all__ = ["Said", "addresses", "groundless", "groundless_call", "is_grounded", "may_be_groundless", "stands_on"]
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
@@ -157,7 +158,7 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
         return False
     if not names or _POINTS_BACK.search(request):
         return True
-    telling, own = [name for name in names if not words_of_name(name) & OWN_WORDS], Said([request])
+    telling, own = [name for name in names if OWN_WORDS.isdisjoint(words_of_name(name))], Said([request])
     return any(_is_own(arguments[name], own, said) for name in telling) if telling else _asks_about(request, own, tool)
 
 
@@ -186,6 +187,15 @@ def _is_of_words(value: Any, said: Said, request: str) -> bool:
 
 def _folded(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+def addresses(text: str) -> list[str]:
+    """Return the addresses of mail, hosts of the web and universal ids in a text: each is said as a whole or not at all.
+
+    Args:
+        text: of anybody.
+    """
+    return [match[0] for pattern in _WHOLE for match in pattern.finditer(text)]
 
 
 def may_be_groundless(text: str) -> bool:
@@ -229,7 +239,7 @@ def _stands_for_another(text: str, said: Said) -> bool:
     """Say whether a text holds a placeholder, or an address or id that stands nowhere."""
     if not may_be_groundless(text):
         return False
-    found = [*placeholders(text), *(match[0] for pattern in _WHOLE for match in pattern.finditer(text))]
+    found = [*placeholders(text), *addresses(text)]
     return any(each.casefold() not in said.text for each in found)
 
 
@@ -240,7 +250,7 @@ def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
         return False
     if _has_choice(name, tool) or ("default" in schema and schema["default"] == value):
         return False
-    return not words_of_name(name) & (OWN_WORDS | _LIMITS)
+    return (OWN_WORDS | _LIMITS).isdisjoint(words_of_name(name))
 
 
 def _has_choice(name: str, tool: Tool) -> bool:

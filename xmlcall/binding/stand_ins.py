@@ -1,7 +1,6 @@
 """Texts that stand for a value which the writer does not have yet: placeholders, and words about a result that is to come.
 
-Small models write `{{result}}`, `your_city` or "2% of the exact population value you find" where a value belongs. In 25,088
-recorded arguments of BFCL runs no text was taken for such words that was none.
+Small models write `{{result}}`, `your_city` or "2% of the exact population value you find" where a value belongs.
 """
 
 import re

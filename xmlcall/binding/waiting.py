@@ -23,11 +23,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..tools.names import words_of_name
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 from .stand_ins import describes_result, placeholders
 
-__all__ = ["OWN_WORDS", "waiting_values", "words_of_name"]
+__all__ = ["OWN_WORDS", "waiting_values"]
 
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
@@ -44,7 +45,6 @@ _IDS: Final = frozenset(
         *("user", "username", "uuid"),
     ]
 )
-_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
@@ -81,22 +81,13 @@ def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
     return any(sign.casefold() not in text() for sign in signs)
 
 
-def words_of_name(name: str) -> set[str]:
-    """Return the words of a parameter's name, in lower case.
-
-    Args:
-        name: `orderId` or `order_id`.
-    """
-    return {word.lower() for word in _WORDS.findall(name)}
-
-
 def _folded(value: Any) -> Any:
     return value.casefold().strip() if isinstance(value, str) else repr(value)
 
 
 def _may_be_result(name: str, value: Any) -> bool:
     """Say whether a value is of a kind that results have, and that a model does not write by itself."""
-    words = words_of_name(name)
+    words = {*words_of_name(name)}
     if isinstance(value, bool) or words & OWN_WORDS:
         return False
     if isinstance(value, int | float):

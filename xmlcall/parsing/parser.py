@@ -106,7 +106,7 @@ class Parser:
     def _unread(self) -> list[Event]:
         """Tell a call at the end of the text that could not be read."""
         reply = self._reply
-        text, rows = "".join(reply.prose.last), reply.dialects.values()
+        text, rows = "".join(reply.prose.last)[-prose.LAST :], reply.dialects.values()
         call = unread_call(text, self._length, reply.catalog, rows, reply.calls)
         if call is None:
             return []
@@ -145,7 +145,7 @@ def call_meant(reasoning: str, tools: Tools) -> str:
     catalog = Catalog.of(tools)
     parser = Parser(catalog)
     parser._reply.looks_into_thoughts = False  # thoughts in thoughts would be read again and again
-    events = [*parser.feed(reasoning[-prose.THOUGHTS :]), *parser.close()]
+    events = [*parser.feed(reasoning[-prose.LAST :]), *parser.close()]
     names = [event.raw.name for event in events if isinstance(event, ToolCallEnd) and event.raw.complete]
     return next((name for name in reversed(names) if len(catalog) and catalog.meant_by(name)), "")
 
@@ -275,7 +275,8 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.PROSE, "block_close"): prose.stray,
     (Place.PROSE, "call_close"): prose.stray,
     (Place.PROSE, "parameter_close"): prose.stray,
-    (Place.PROSE, "turn_end"): prose.turn_end,
+    (Place.PROSE, "turn_end"): prose.stray,
+    (Place.BLOCK, "turn_end"): prose.stray,
     (Place.PROSE, "special"): prose.special,
     (Place.BLOCK, "special"): prose.special,
     **{(place, kind): prose.mark for place in (Place.PROSE, Place.BLOCK) for kind in ("mark", "text_open", "message_close")},

@@ -31,7 +31,6 @@ __all__ = [
     "text",
     "text_in_block",
     "text_outside",
-    "turn_end",
     "wait_for_end",
     "waits_in_sentence",
 ]
@@ -42,9 +41,8 @@ _TAIL = 20  # characters in which a sentence shows that it goes on
 _OPEN = re.compile(r"[\w,;(][ \t]{1,8}\Z")
 _GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
-UNREAD = 8192  # characters at the end of the text that may be a call which cannot be read
-THOUGHTS = 8192  # characters at the end of open reasoning in which a lost call is looked for
-_PIECES = 256  # that are kept apart before they are joined: a join for each would copy all of them
+LAST = 8192  # characters at the end of a text or of open reasoning in which a call that was not read is looked for
+_PIECES = 32  # that are kept apart before they are joined: a join for each would copy all of them
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -80,16 +78,17 @@ def text_in_block(reply: ReplyState, token: Token) -> None:
 
 def _remember(reply: ReplyState, written: str) -> None:
     """Keep the end of the text, until code or a call follows."""
-    last = reply.prose
-    if reply.place is Place.CODE or last.fence:
-        if written.strip():
-            last.last.clear()
-            last.last_length = 0
-        return
-    last.last.append(written)
-    last.last_length += len(written)
-    while last.last_length - len(last.last[0]) > UNREAD:
-        last.last_length -= len(last.last.popleft())
+    if reply.place is not Place.CODE and not reply.prose.fence:
+        _keep_end(reply.prose.last, written)
+    elif written.strip():
+        reply.prose.last.clear()
+
+
+def _keep_end(pieces: list[str], written: str) -> None:
+    """Keep the end of a text in few pieces, which hold its last characters whatever pieces it came in."""
+    pieces.append(written[-LAST:])
+    if len(pieces) == _PIECES:
+        pieces[:] = ["".join(pieces)[-LAST:]]
 
 
 def text_outside(reply: ReplyState, token: Token) -> None:
@@ -146,23 +145,17 @@ def stray_tag(reply: ReplyState, token: Token) -> None:
 
 
 def stray(reply: ReplyState, token: Token) -> None:
-    """Read a closer without its opener: a left-over after a call or at the end of the reply, text anywhere else."""
+    """Read a closer without its opener, or a turn's end: left over after a call or at the end of the reply, else text."""
     if reply.prose.after_call:
-        stray_tag(reply, token)
+        _drop(reply, token)
     elif reply.prose.fence:
         text(reply, token)
     else:
         reply.left_over.append(token)
 
 
-def turn_end(reply: ReplyState, token: Token) -> None:
-    """Read a mark with which a turn ends: markup after a call or at the end of the reply, text anywhere else."""
-    if reply.prose.after_call:
-        reply.markup("mark", token)
-    elif reply.prose.fence:
-        text(reply, token)
-    else:
-        reply.left_over.append(token)
+def _drop(reply: ReplyState, token: Token) -> None:
+    (special if token.kind == "turn_end" else stray_tag)(reply, token)
 
 
 def wait_for_end(reply: ReplyState, token: Token) -> bool:
@@ -185,10 +178,10 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
     for token in kept:
         if is_text:
             text_outside(reply, token)
-        elif token.kind.endswith("_close"):
-            stray_tag(reply, token)
+        elif token.kind == "text":
+            reply.events.append(Markup(kind="space", span=token.span))
         else:
-            reply.events.append(Markup(kind="space" if token.kind == "text" else "mark", span=token.span))
+            _drop(reply, token)
 
 
 def _is_talked_of(reply: ReplyState, kept: list[Token]) -> bool:
@@ -212,7 +205,7 @@ def waits_in_sentence(reply: ReplyState, token: Token) -> bool:
 
 def is_open_sentence(reply: ReplyState) -> bool:
     """Say whether the text so far ends in a sentence without its end: "Never write" is one, "Let me see:" is not."""
-    return _OPEN.search("".join(reply.prose.last)[-_TAIL:]) is not None
+    return _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
 
 
 def end_in_sentence(reply: ReplyState, *, is_mention: bool = False) -> None:
@@ -270,7 +263,5 @@ def _is_of_reasoning(reply: ReplyState, token: Token) -> bool:
 
 def reasoning_text(reply: ReplyState, token: Token) -> None:
     """Read a token as reasoning."""
-    reply.thoughts.append(token.text[-THOUGHTS:])
-    if len(reply.thoughts) == _PIECES:
-        reply.thoughts[:] = ["".join(reply.thoughts)[-THOUGHTS:]]
+    _keep_end(reply.thoughts, token.text)
     reply.events.append(ReasoningDelta(text=token.text, span=token.span))

@@ -65,8 +65,7 @@ class ProseState:
     code_ticks: int = 0  # back-ticks with which the open inline code began
     fence: int = 0  # back-ticks of the open fence
     fence_dropped: bool = False  # the open fence is around calls and left out of the text
-    last: deque[str] = field(default_factory=deque)  # pieces of the text since a call or code: a call that cannot be read?
-    last_length: int = 0  # their characters
+    last: list[str] = field(default_factory=list)  # the end of the text since a call or code, in pieces
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +153,6 @@ class ReplyState:
         if found:
             self.prose.after_call, self.prose.line_blank = True, True
             self.prose.last.clear()
-            self.prose.last_length = 0
 
 
 class CallPlace(enum.StrEnum):

@@ -4,10 +4,10 @@ A server may say so (MCP 2025-11-25, ToolAnnotations); most say nothing, and the
 counts: `get_order` reads, `order_pizza` does not. A server can lie, so that this alone allows nothing.
 """
 
-import re
 from typing import Final
 
 from ..types.tool import Tool
+from .names import words_of_name
 
 __all__ = ["may_write"]
 
@@ -26,23 +26,10 @@ _READS: Final = frozenset(
     [
         *("analyze", "analyse", "calculate", "check", "compare", "compute", "convert", "count", "describe", "diff", "download"),
         *("estimate", "explain", "fetch", "find", "get", "inspect", "list", "locate", "log", "look", "lookup", "open", "parse"),
-        *(
-            "preview",
-            "query",
-            "read",
-            "retrieve",
-            "search",
-            "show",
-            "status",
-            "summarize",
-            "tail",
-            "translate",
-            "validate",
-            "view",
-        ),
+        *("preview", "query", "read", "retrieve", "search", "show", "status", "summarize", "tail", "translate", "validate"),
+        "view",
     ]
 )
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def may_write(tool: Tool) -> bool:
@@ -56,6 +43,5 @@ def may_write(tool: Tool) -> bool:
         return not reads
     if isinstance(destroys := hints.get("destructiveHint"), bool) and destroys:
         return True
-    words = [word.lower() for word in _WORD.findall(tool.name)]
-    verb = next((word for word in words if word in _READS or word in _WRITES), "")
-    return verb in _WRITES and verb not in _READS
+    verbs = (word for word in words_of_name(tool.name) if word in _READS or word in _WRITES)
+    return next(verbs, "") in _WRITES

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 
 import regex
 
-__all__ = ["ToolNames", "match_name"]
+__all__ = ["ToolNames", "match_name", "words_of_name"]
 
 _SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
 # Kimi K2 counts its calls, `functions.f:0`; fine-tuned copies and stripped tokens leave the separators out.
 _COUNTED = regex.compile(r"(?:functions?[._:]?)?(?P<name>.+?):\d{1,6}|functions?[._:]?(?P<name>.+?)_?\d{1,6}")
+_WORDS = regex.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _MAX_LENGTH = 256
 _MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail of each is looked up
 
@@ -66,6 +67,15 @@ def match_name(name: str, declared: Iterable[str]) -> str | None:
     """
     found = [known for known in declared if _fold(known) == _fold(name)]
     return found[0] if len(found) == 1 else None
+
+
+def words_of_name(name: str) -> list[str]:
+    """Return the words of a tool's or a parameter's name, in lower case.
+
+    Args:
+        name: `orderId` or `order_id`.
+    """
+    return [word.lower() for word in _WORDS.findall(name)]
 
 
 def _tails(name: str) -> list[str]:
