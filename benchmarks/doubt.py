@@ -1,0 +1,53 @@
+"""How many calls and plain answers a threshold finds: `python benchmarks/doubt.py`, without a model.
+
+`results/doubt.jsonl` has what two models said of requests from the tuning halves of `ordinary` and `needed`, each message asked
+about alone: the log-odds of a call, and of the tool's number. The turns of `talk` are those of the run `talk-tuning-strict-1.5b`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from xmlcall.bench.store import read_run
+from xmlcall.bench.talk import talk_cases
+
+RESULTS = Path(__file__).parent / "results"
+THRESHOLDS = {"1.5b": (1.5, 2.0, 2.4, 3.0, 3.7), "0.5b": (-3.0, -2.6, -2.0, -1.2)}
+
+Decision = tuple[bool, float]  # whether a tool is needed, and the score
+
+
+def suites(model: str) -> list[Decision]:
+    """Return what a model said of requests of `ordinary` and `needed`."""
+    rows = map(json.loads, (RESULTS / "doubt.jsonl").read_text(encoding="utf-8").splitlines())
+    return [(row["needs_tool"], row["log_odds"] + row["number"]) for row in rows if row["model"] == model]
+
+
+def talk(run: str) -> Iterator[Decision]:
+    """Yield what was decided in the turns of a run, where it is known whether they need a tool."""
+    cases = {case.id: case for case in talk_cases()}
+    for reply in read_run(RESULTS / "runs" / run).replies:
+        for turn, played in zip(cases[reply["case"]].turns, reply["outcome"]["turns"], strict=True):
+            if (need := played.get("need")) and not turn.get("may"):
+                yield bool(turn.get("tools")), need["log_odds"] + (need["number"] or 0)
+
+
+def found(decisions: Iterable[Decision], threshold: float) -> str:
+    """Say how many calls and how many plain answers are found."""
+    sides = {needs: [score > threshold for is_needed, score in decisions if is_needed == needs] for needs in (True, False)}
+    return f"{sum(sides[True])} of {len(sides[True])} | {sides[False].count(False)} of {len(sides[False])}"
+
+
+def main() -> None:
+    """Print a table for each model."""
+    for model, thresholds in THRESHOLDS.items():
+        columns = {"needed | ordinary": suites(model)}
+        if model == "1.5b":
+            columns["talk: tool needed | none"] = list(talk("talk-tuning-strict-1.5b"))
+        print(f"\n| {model}: threshold | {' | '.join(columns)} |")
+        for threshold in thresholds:
+            print(f"| {threshold} | {' | '.join(found(decisions, threshold) for decisions in columns.values())} |")
+
+
+if __name__ == "__main__":
+    main()
