@@ -22,7 +22,7 @@ import regex
 from ..dialects import INVISIBLE, Dialect, element_tags
 from ..dialects.tag_patterns import OTHER, attributes_of, beginnings
 
-__all__ = ["ScanMode", "Scanner", "Token"]
+__all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
 
 
 class ScanMode(enum.StrEnum):
@@ -62,12 +62,13 @@ _REASONING = "think|thinking|reasoning|seed:think"
 _ROLES = (
     "im_end|im_start|end|eot|eot_id|eom_id|end_of_text|endoftext|eos|return|user|assistant|system|observation|END_OF_TURN_TOKEN"
 )
+TURN_END = rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>|<seed:eos>"
 
 # Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
 _COMMON = {
     "reasoning_open": rf"<(?i:{_REASONING})>",
     "reasoning_close": rf"</(?i:{_REASONING})>",
-    "turn_end": rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>|<seed:eos>",
+    "turn_end": TURN_END,
     "ticks": r"`{1,64}",
     "blank_line": r"\n[ \t]{0,64}\r?\n",
     "cdata_open": r"<!\[CDATA\[",

@@ -5,8 +5,8 @@ space aside:
 
 * `</parameter>` ends the value before a parameter's opener, the call's end or the reply's end; else it is text.
 * `</invoke>` ends the call before another call, the wrapper's end or the reply's end, or where no wrapper was opened; else text.
-  After `</parameter></invoke>` text may stand before the wrapper's end: that is known at the reply's end, if neither closer came
-  again.
+  After `</parameter></invoke>` text may stand before the wrapper's end, or a mark of the turn's: that is known at the reply's
+  end, if neither closer came again.
 * Inner pairs that balance are text. A declared sibling's opener that was not given yet is held (FORK) until it is known whether
   reading it as text would leave the parameter unclosed; if so it begins that sibling.
 * Where a value ended without its closing tag although it holds structural tags, where a closer was doubled, or where an
@@ -27,7 +27,7 @@ import regex
 from ..dialects import is_escaped
 from ..tools.names import match_name
 from ..types.events import Markup
-from .scanner import Token
+from .scanner import TURN_END, Token
 from .states import CallPlace, CallState, Fork
 from .value_text import Value
 
@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
+_TURN_ENDS = regex.compile(rf"(?:\s*(?:{TURN_END}))+\s*")
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close"})
 
 
@@ -257,9 +258,11 @@ def hold_after_call(call: CallState, token: Token) -> None:
 
 
 def end_after_call(call: CallState, token: Token) -> None:
-    """End the call before the text, if the wrapper was closed after it; else the value has no end."""
-    is_closed = any(held.kind == "block_close" for held in call.pending)
-    (end_pending if is_closed and not call.cut else pending_is_text)(call, token)
+    """End the call before the text, if the wrapper or the turn was ended after it; else the value has no end."""
+    at = _call_close_at(call)
+    after = call.pending[at + 1 :]
+    is_ended = any(held.kind == "block_close" for held in after) or _TURN_ENDS.fullmatch("".join(held.text for held in after))
+    (end_pending if is_ended and not call.cut else pending_is_text)(call, token)
 
 
 def opener_after_closer(call: CallState, token: Token) -> None:
@@ -318,9 +321,13 @@ def _release_closer(call: CallState) -> None:
     call.pending = []
 
 
+def _call_close_at(call: CallState) -> int:
+    return next(place for place, held in enumerate(call.pending) if held.kind == "call_close")
+
+
 def end_pending(call: CallState, *following: Token) -> None:
     """End the value and the call: the `</invoke>` that waits was structural, what came after it is not part of the call."""
-    at = next(place for place, held in enumerate(call.pending) if held.kind == "call_close")
+    at = _call_close_at(call)
     after = call.pending[at:]
     call.pending = call.pending[:at]
     if call.pending:
