@@ -506,6 +506,27 @@ async def test_a_begun_call_of_nothing_but_the_example_is_taken_back() -> None:
     assert [message.content for message in backend.requests[2].messages] == ["Tell me a joke."], "as without tools"
 
 
+@pytest.mark.parametrize(
+    ("log_odds_", "said", "values", "is_kept"),
+    [
+        (-1.0, "What is 17 and 4?", {"a": 17, "b": 4}, True),
+        (-1.0, "Write a poem.", {"a": 2, "b": 4}, False),
+        (-1.0, "Write a poem.", {"a": "the sea"}, False),
+        (-1.0, "What is 17 and 4?", {"a": 17}, True),
+        (4.0, "Write a poem.", {"a": "a poem"}, True),
+    ],
+    ids=["of the request", "of nobody", "no call that can run", "half a call of the request", "without a doubt"],
+)
+async def test_in_doubt_a_begun_call_stands_on_the_request(
+    log_odds_: float, said: str, values: dict[str, Any], is_kept: bool
+) -> None:
+    call = block(("plus", values)).removeprefix(BEGUN)
+    backend = ScriptedBackend([*odds(log_odds_), call, "Plain.", "Plain."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=1.0) as loop:
+        await loop.ask(said)
+    assert any(BEGUN in message.content for message in backend.requests[-1].messages) is is_kept
+
+
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
     """What is shown of replies and calls, without their ids, which are random."""
     kinds = (Markup, TextDelta, ToolArgumentDelta, ToolCallStart, ToolCallEnd)

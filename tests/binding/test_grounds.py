@@ -25,6 +25,10 @@ ANALYZE = Tool(name="text_analyzer", input_schema={"type": "object", "properties
 WEATHER = Tool(name="weather", input_schema={"type": "object", "properties": {"city": {}}, "required": ["city"]})
 SEARCH = Tool(name="search", input_schema={"type": "object", "properties": {"query": {}}, "required": ["query"]})
 GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
+READ = Tool(name="read_file", input_schema={"type": "object", "properties": {"path": {}, "tail": {}}, "required": ["path"]})
+SHARES = Tool(
+    name="stock_price", input_schema={"type": "object", "properties": {"symbol": {}, "date": {}}, "required": ["symbol"]}
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,15 @@ GRAPH = Tool(name="read_graph", input_schema={"type": "object"})
         ("", "Translate 'good morning' into French.", ANALYZE, {"text": "good morning"}, False),
         ("", "What is the chemical symbol of gold?", SEARCH, {"query": "gold"}, False),
         ("", "Search for 'gold'.", SEARCH, {"query": "gold"}, True),
+        ("", "What do you remember about Anna?", SEARCH, {"query": "Anna"}, True),
+        ("", "关于 Anna 你记得什么？", SEARCH, {"query": "Anna"}, True),
+        ("", "“床前明月光”这句诗是谁写的？", SEARCH, {"query": "床前明月光"}, False),
+        ("list /home/ada", "Write an SQL query that gets all users.", READ, {"path": "/home/ada/users.sql"}, False),
+        ("list /home/ada", "Please read /home/ada/trip.txt", READ, {"path": "/home/ada/trip.txt", "tail": 10}, True),
+        ("/home/ada/todo.txt", "Read it to me.", READ, {"path": "/home/ada/todo.txt"}, True),
+        ("", "水在标准大气压下多少度沸腾？", SHARES, {"symbol": "水", "date": "2023-04-15"}, False),
+        ("", "What does a share of Apple cost?", SHARES, {"symbol": "Apple"}, True),
+        ("", "Suggest three names for a cat.", SHARES, {}, False),
         ("", "Show me what you remember.", GRAPH, {}, True),
     ],
 )

@@ -352,12 +352,15 @@ class Turn:
         return replace(request, messages=with_reminder(reminder, request.messages))
 
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
-        if isinstance(call, InvalidCall):
-            return _is_echo(call) or _has_issue(call, "not-said")
-        tool = self.offer.catalog.get(call.name)
-        if tool is None or not self._is_in_doubt:
+        if isinstance(call, InvalidCall) and (_is_echo(call) or _has_issue(call, "not-said")):
+            return True
+        if not self._is_in_doubt or (isinstance(call, InvalidCall) and _has_issue(call, "truncated-call")):
             return False
-        return not stands_on(call.arguments, tool, self._heard, self._words.request)
+        written = as_written(call, self.offer.catalog) if isinstance(call, InvalidCall) else call
+        if written is None:
+            return True
+        tool = self.offer.catalog.get(written.name)
+        return tool is not None and not stands_on(written.arguments, tool, self._heard, self._words.request)
 
     @property
     def _is_in_doubt(self) -> bool:

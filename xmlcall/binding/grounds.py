@@ -48,6 +48,7 @@ _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
+_PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
@@ -58,6 +59,11 @@ _TIME_SAID: Final = re.compile(
 _POINTS_BACK: Final = re.compile(
     r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
     r"|[它他她这那再呢]|刚才|上面|结果|一样",
+    re.IGNORECASE,
+)
+_SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
+_ASKS_TO_SEARCH: Final = re.compile(
+    r"\b(?:search|find|look(?:ing)? (?:up|for|in)|remember|recall|notes?|memory|saved|stored)\b|[搜查找]|记[得住录忆]|笔记|资料",
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"[\"'“”‘’「」《》`:：]")
@@ -147,24 +153,37 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     being the request's, unless it quotes them and speaks of what the tool does.
 
     Args:
-        arguments: of a call that fits the schema.
+        arguments: of a call, as bound or as written.
         tool: that is called.
         said: what was said before.
         request: the person's last words.
     """
     required = tool.input_schema.get("required")
-    names = [name for name in arguments if isinstance(required, list) and name in required and not _has_choice(name, tool)]
-    if not all(_is_of_words(arguments[name], said, request) for name in names):
+    given = [name for name in arguments if isinstance(required, list) and name in required]
+    open_ = [name for name in arguments if not _has_choice(name, tool)]
+    if (required and not given) or not all(
+        _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
+    ):
         return False
-    if not names or _POINTS_BACK.search(request):
-        return True
+    names = [name for name in open_ if name in given]
     telling, own = [name for name in names if OWN_WORDS.isdisjoint(words_of_name(name))], Said([request])
-    return any(_is_own(arguments[name], own, said) for name in telling) if telling else _asks_about(request, own, tool)
+    if names and not telling:
+        return _asks_about(request, own, tool)
+    return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
+
+
+def _tells(name: str, value: Any, tool: Tool) -> bool:
+    """Say whether a value that may be left out has to come from somebody: a date does, a number of lines does not."""
+    schema = property_schema(tool.input_schema, name)
+    is_default = isinstance(schema, Mapping) and "default" in schema and schema["default"] == value
+    return isinstance(value, str) and not is_default and (OWN_WORDS | _LIMITS).isdisjoint(words_of_name(name))
 
 
 def _asks_about(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request quotes what a tool may be given, and has a word of what the tool says it does."""
+    """Say whether a request asks to look something up, of a tool that does; or quotes a text, and has a word of the tool's."""
     does = Said([tool.name, tool.description or ""])
+    if _SEARCHES.search(does.text):
+        return bool(_ASKS_TO_SEARCH.search(request))
     return bool(_QUOTED.search(request)) and bool(own.has_other_script or own.stems & does.stems)
 
 
@@ -181,8 +200,15 @@ def _is_own(value: Any, own: Said, said: Said) -> bool:
 
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
     parts = [part for _, _, part in values_in({"": value}) if _counts(part)]
-    is_request = any(isinstance(part, str) and _folded(part) == _folded(request) for part in parts)
-    return not is_request and (not parts or any(_is_said(part, said, False) for part in parts))
+    texts = [part for part in parts if isinstance(part, str)]
+    if any(_folded(text) == _folded(request) or _is_new_path(text, said) for text in texts):
+        return False
+    return not parts or any(_is_said(part, said, False) for part in parts)
+
+
+def _is_new_path(text: str, said: Said) -> bool:
+    """Say whether a text is a path whose last name nobody said; a model takes the folder of an earlier turn for it."""
+    return bool(_PATH.fullmatch(text)) and re.split(r"[/\\]", text.rstrip("/\\"))[-1].casefold() not in said.text
 
 
 def _folded(text: str) -> str:
