@@ -688,6 +688,15 @@ async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() ->
     assert texts(backend) == [("user", "Hi"), ("assistant", "Hello."), ("user", "Tell me a joke.")], "as without tools"
 
 
+async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -> None:
+    copied = add(3, 3).removeprefix(beginning(DIALECT, "add")).removesuffix("</function_calls>")
+    cut = [Chunk(text=copied + '<invoke name="add">\n<parameter name="a">5'), Chunk(finish_reason="length")]
+    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    backend = ScriptedBackend([LIKELY, *choosing, cut, "Why did the chicken ..."], capabilities=CONTINUES)
+    turn = await ask(backend, body("Tell me a joke.", max_tokens=80), call_threshold=0.0)
+    assert (turn.text, texts(backend)) == ("Why did the chicken ...", [("user", "Tell me a joke.")]), "as without tools"
+
+
 async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> None:
     backend = ScriptedBackend([LIKELY, REFUSED, REFUSED, add(1, 2)], capabilities=CONTINUES)
     turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)

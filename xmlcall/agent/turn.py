@@ -334,9 +334,10 @@ class Turn:
         """Ask for plain words in place of a call that was begun for the model, if it has values of our example or made up ones.
 
         A model that has nothing else to call with shows that no tool is needed, whatever its first token said, or that the person
-        has to be asked.
+        has to be asked. A call that was cut off after such calls shows nothing.
         """
-        calls, bare = generated.reply.calls, self.first.bare
+        calls = [call for call in generated.reply.calls if not _has_issue(call, "truncated-call")]
+        bare = self.first.bare
         if bare is None or self.added or not calls or not all(map(self._is_baseless, calls)):
             return False
         issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
@@ -354,7 +355,7 @@ class Turn:
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
         if isinstance(call, InvalidCall) and (_is_echo(call) or _has_issue(call, "not-said")):
             return True
-        if not self._is_in_doubt or (isinstance(call, InvalidCall) and _has_issue(call, "truncated-call")):
+        if not self._is_in_doubt:
             return False
         written = as_written(call, self.offer.catalog) if isinstance(call, InvalidCall) else call
         if written is None:
