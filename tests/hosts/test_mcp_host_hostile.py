@@ -18,6 +18,7 @@ from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp import restarts
 from xmlcall.hosts.mcp.filter import ORIGINAL, Filter
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.mcp.messages import Halves
 from xmlcall.types.calls import OtherContent, TextContent
 
 HOSTILE = Path(__file__).parents[1] / "servers" / "hostile.py"
@@ -242,6 +243,52 @@ async def test_a_result_that_breaks_its_output_schema_is_kept(files: ProcessFile
     assert files.received().count("tools/list") == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [("half_pair", "a \ufffd b \U0001f600 \\ud800"), ("raw_control", "a\tb"), ("result_text", "plain")],
+)
+async def test_a_result_that_the_sdk_cannot_read_is_kept(mode: str, text: str, files: ProcessFiles) -> None:
+    async with McpHost(server(mode, files, timeout=5)) as host:
+        assert (await host.call("echo", {})).content == (TextContent(text=text),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("result_null", "outside the protocol while running 'echo': its result is null, not an object"),
+        ("result_number", "its result is 7, not an object"),
+        ("result_missing", "it has no result"),
+        ("error_text", "error -32603 while running 'echo': out of ink"),
+        ("error_code_text", "out of ink"),
+        ("error_empty", "its error is not an object with a message"),
+    ],
+)
+async def test_an_answer_that_holds_no_result_is_an_error_at_once(mode: str, words: str, files: ProcessFiles) -> None:
+    async with McpHost(server(mode, files, timeout=5)) as host:
+        with pytest.raises(ToolHostProtocolError, match=words):
+            await host.call("echo", {})
+    assert len(files.pids()) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 100])
+@pytest.mark.parametrize(
+    ("json_text", "mended"),
+    [
+        (r'"\ud83d\ude00"', r'"\ud83d\ude00"'),
+        (r'"\ud83d\ud83d\ude00"', r'"\ufffd\ud83d\ude00"'),
+        (r'"\uDE00\ud83d"', r'"\ufffd\ufffd"'),
+        (r'"\\ud800 \\\ud800 \n\u0041"', r'"\\ud800 \\\ufffd \n\u0041"'),
+        (r'"\ud83d\u0041\ud83dx"', r'"\ufffd\u0041\ufffdx"'),
+        ("\\ud83d", r"\ufffd"),
+        ("\\ud83", "\\ud83"),
+    ],
+)
+def test_halves_of_pairs_are_replaced_wherever_a_stream_is_cut(json_text: str, mended: str, size: int) -> None:
+    halves, data = Halves(), json_text.encode()
+    pieces = [halves.mend(data[start : start + size]) for start in range(0, len(data), size)]
+    assert b"".join([*pieces, halves.rest()]) == mended.encode()
+
+
 async def test_a_kind_of_result_that_does_not_exist_is_a_protocol_error(files: ProcessFiles) -> None:
     async with McpHost(server("unknown_result", files)) as host:
         with pytest.raises(ToolHostProtocolError, match=r"outside the protocol.*resultType"):
@@ -273,6 +320,7 @@ def test_nothing_is_printed_where_no_logging_is_set_up(files: ProcessFiles) -> N
 import asyncio
 from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.mcp.messages import Halves
 server = StdioServer(name="srv", command={sys.executable!r}, args=("-I", {str(HOSTILE)!r}, "chatty"), env={files.env!r})
 async def main():
     async with McpHost(server) as host:

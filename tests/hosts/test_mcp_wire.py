@@ -71,7 +71,7 @@ def test_a_block_that_lacks_what_its_kind_needs_is_kept_whole(block: dict[str, A
     assert result_from_mcp({"content": [block]}).content == (OtherContent(raw=block),)
 
 
-@pytest.mark.parametrize("block", [None, 5, "text", ["text"]])
+@pytest.mark.parametrize("block", [None, 5, ["text"]])
 def test_a_block_that_is_no_object_is_kept(block: Any) -> None:
     assert result_from_mcp({"content": [block]}).content == (OtherContent(raw={"value": block}),)
 
@@ -81,7 +81,16 @@ def test_a_block_that_is_no_object_is_kept(block: Any) -> None:
     [
         ({}, ToolResult()),
         ({"content": None}, ToolResult()),
-        ({"content": "text"}, ToolResult()),
+        ({"content": "text"}, ToolResult(content=(TextContent(text="text"),))),
+        ({"content": ""}, ToolResult()),
+        ({"content": ["text", 7]}, ToolResult(content=(TextContent(text="text"), OtherContent(raw={"value": 7})))),
+        ({"content": {"type": "text", "text": "a"}}, ToolResult(content=(TextContent(text="a"),))),
+        ({"content": 7}, ToolResult(content=(OtherContent(raw={"value": 7}),))),
+        (
+            {"output": "x", "_meta": {"a": 1}, "isError": True},
+            ToolResult(content=(OtherContent(raw={"output": "x"}),), is_error=True),
+        ),
+        ({"content": [], "isError": False, "_meta": {"a": 1}}, ToolResult()),
         ({"content": [], "isError": True}, ToolResult(is_error=True)),
         ({"content": [], "structuredContent": None}, ToolResult(structured_content=None)),
         ({"content": [], "structuredContent": {"a": 1}}, ToolResult(structured_content={"a": 1})),

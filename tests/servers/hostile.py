@@ -31,6 +31,16 @@ def listing(*tools: Any, **fields: Any) -> Handler:
     return lambda params: {"tools": list(tools)} | fields
 
 
+def raw(members: str) -> Handler:
+    """Answer with members of JSON as they are written, which no library would."""
+
+    def handler(params: dict[str, Any]) -> None:
+        sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {json.dumps(CURRENT["id"])}, {members}}}\n')
+        sys.stdout.flush()
+
+    return handler
+
+
 def answer(**result: Any) -> Handler:
     return lambda params: result
 
@@ -234,6 +244,15 @@ MODES: dict[str, dict[str, Handler]] = {
     "odd_blocks": {"tools/call": answer(content=ODD_BLOCKS)},
     "no_content": {"tools/call": answer(structuredContent={"a": 1})},
     "ill_typed": {"tools/list": listing(TYPED), "tools/call": answer(content=text("n is many"), structuredContent={"n": "many"})},
+    "half_pair": {"tools/call": raw(r'"result": {"content": [{"type": "text", "text": "a \ud800 b \ud83d\ude00 \\ud800"}]}')},
+    "raw_control": {"tools/call": raw('"result": {"content": [{"type": "text", "text": "a\tb"}]}')},
+    "result_null": {"tools/call": raw('"result": null')},
+    "result_number": {"tools/call": raw('"result": 7')},
+    "result_text": {"tools/call": raw('"result": "plain"')},
+    "result_missing": {"tools/call": raw('"done": true')},
+    "error_text": {"tools/call": raw('"error": "out of ink"')},
+    "error_code_text": {"tools/call": raw('"error": {"code": "E7", "message": "out of ink"}')},
+    "error_empty": {"tools/call": raw('"error": {}')},
     "unknown_result": {"tools/call": answer(resultType="riddle", content=[])},
     "huge": {"tools/call": huge},
     "flood": {"tools/call": flood_without_end(notice)},

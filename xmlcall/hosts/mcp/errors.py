@@ -17,6 +17,7 @@ from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolH
 from ..config import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
 from .limits import HttpTrouble, TooLarge
+from .messages import Unreadable
 
 __all__ = [
     "Repeatable",
@@ -147,7 +148,7 @@ def request_error(server: ServerConfig, doing: str, error: Exception, connection
         return _http_error(server, doing, error, error.data)
     if connection.closed or is_lost(error):
         return _lost_error(server, doing, error, connection)
-    if not isinstance(error, MCPError):
+    if not isinstance(error, MCPError) or isinstance(error.data, Unreadable):
         return protocol_error(server, f"an answer outside the protocol while {doing}: {_detail(error)}")
     said = _detail(error)
     return protocol_error(server, f"error {error.code} while {doing}: {said}", error.code, "error", said)

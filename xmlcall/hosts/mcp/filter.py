@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self
 
 import anyio
+from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from ...schema.mending import mended, sentence
 from ...schema.validation import check_schema
 from .limits import Flood
+from .messages import read_refused
 from .plain_text import hidden_value, plain_tool
 from .wire import requires_task
 
@@ -84,16 +86,26 @@ class Filter:
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
 
-    def received(self, item: Any) -> None:
-        """Rewrite an answer in place.
+    def received(self, item: Any) -> Any:
+        """Rewrite an answer, in place unless the SDK could not read it.
+
+        Returns:
+            The item, or the message in its place.
 
         Raises:
             ConnectionError: too much has come that is no answer.
         """
         if isinstance(item, Exception):
-            self._on_noise(item)
-            self._flood.add()
-            return
+            answer = read_refused(item)
+            if answer is None or str(answer.id) not in self._methods:
+                self._on_noise(item)
+                self._flood.add()
+                return item
+            item = SessionMessage(answer)
+        self._rewrite(item)
+        return item
+
+    def _rewrite(self, item: SessionMessage) -> None:
         message = item.message
         if isinstance(message, JSONRPCRequest):
             self._on_request(message.method)
@@ -209,9 +221,7 @@ class _Reader:
         return getattr(self._inner, name)  # `last_context`, which the SDK reads after each item
 
     async def receive(self) -> Any:
-        item = await self._inner.receive()
-        self._filter.received(item)
-        return item
+        return self._filter.received(await self._inner.receive())
 
     def __aiter__(self) -> Self:
         return self

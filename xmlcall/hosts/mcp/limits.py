@@ -18,6 +18,8 @@ from typing import Final
 
 import httpx2
 
+from .messages import Halves
+
 __all__ = ["MAX_MESSAGE_BYTES", "Flood", "HttpTrouble", "HttpTroubles", "TooLarge", "lines"]
 
 MAX_MESSAGE_BYTES: Final = 32 << 20
@@ -106,9 +108,8 @@ class HttpTroubles:
         if response.status_code >= 400:
             after = _seconds(response.headers.get("retry-after", ""))
             self.note(response.request, HttpTrouble(status=response.status_code, retry_after=after))
-        elif _is_event_stream(response):
-            return  # it may last as long as the connection; the SDK bounds its events
-        response.stream = _Body(response, self)
+        is_bounded = response.status_code >= 400 or not _is_event_stream(response)
+        response.stream = _Body(response, self) if is_bounded else _Events(response)  # the SDK bounds events
         response.headers = httpx2.Headers([(name, text) for name, text in response.headers.items() if name not in _OF_THE_WIRE])
 
     def note(self, request: httpx2.Request, trouble: HttpTrouble) -> None:
@@ -131,17 +132,33 @@ class _Body(httpx2.AsyncByteStream):
         self._plain = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        size, halves = 0, Halves()
         try:
             async for piece in self._plain.aiter_bytes():
                 size += len(piece)
                 if size > MAX_MESSAGE_BYTES:
                     self._troubles.note(self._request, HttpTrouble(is_too_large=True))
                     raise httpx2.StreamError(str(TooLarge()))
-                yield piece
+                yield halves.mend(piece)
+            yield halves.rest()
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             self._troubles.note(self._request, HttpTrouble(is_cut=True))
             raise httpx2.StreamError(str(error)) from error
+
+    async def aclose(self) -> None:
+        await self._plain.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of events, decoded; it may last as long as the connection."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._plain = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        halves = Halves()
+        async for piece in self._plain.aiter_bytes():
+            yield halves.mend(piece)
 
     async def aclose(self) -> None:
         await self._plain.aclose()

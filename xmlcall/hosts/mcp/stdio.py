@@ -24,6 +24,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 
 from ..config import StdioServer
 from .limits import lines
+from .messages import whole_escapes
 
 __all__ = ["open_process"]
 
@@ -99,7 +100,7 @@ async def _read(process: Process, inbox: Inbox, reading: anyio.CancelScope, have
 def _message(line: bytes) -> SessionMessage | Exception:
     """Read a line; one that is no message is handed on as what is wrong with it."""
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(whole_escapes(line).decode(errors="replace"), by_name=False))
     except ValueError as error:
         return error
 

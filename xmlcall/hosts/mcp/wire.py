@@ -38,6 +38,8 @@ __all__ = [
 ROLES: Final = ("user", "assistant")
 """Of annotations, and of the messages of prompts."""
 
+_OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultType", "_meta")
+
 
 def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
     """Read a CallToolResult.
@@ -46,14 +48,22 @@ def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
         result: `{"content": [...], "structuredContent"?, "isError"?}`; `toolResult` is the form before 2024-11-05.
 
     Returns:
-        The result; a missing or misshapen `content` is an empty one.
+        The result. A `content` that is one block or a string is read as that block or as text; what came in place of any is kept.
     """
-    blocks = result.get("content")
-    return ToolResult(
-        content=tuple(map(content_from_mcp, blocks)) if isinstance(blocks, list) else (),
-        structured_content=result.get("structuredContent", result.get("toolResult", MISSING)),
-        is_error=bool(result.get("isError")),
-    )
+    content = _contents(result.get("content"))
+    structured = result.get("structuredContent", result.get("toolResult", MISSING))
+    other = {key: value for key, value in result.items() if key not in _OF_RESULTS}
+    if not content and structured is MISSING and other:
+        content = (OtherContent(raw=other),)
+    return ToolResult(content=content, structured_content=structured, is_error=bool(result.get("isError")))
+
+
+def _contents(blocks: Any) -> tuple[Content, ...]:
+    if isinstance(blocks, str | dict):
+        blocks = [blocks] if blocks else []
+    if not isinstance(blocks, list):
+        return () if blocks is None else (OtherContent(raw={"value": blocks}),)
+    return tuple(TextContent(text=block) if isinstance(block, str) else content_from_mcp(block) for block in blocks)
 
 
 def content_from_mcp(block: Any) -> Content:

@@ -1,0 +1,122 @@
+"""Read answers of servers that the SDK's reader of messages refuses, so that a call ends at once and keeps what came.
+
+A text with half a surrogate pair, a raw control character, a result of null or an error that is a bare string is refused as a
+whole, and the request that it answers would wait until its time is over. Nothing here raises; what cannot be read stays refused.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp.types import INTERNAL_ERROR, PARSE_ERROR
+from mcp.types.jsonrpc import ErrorData, JSONRPCError, JSONRPCResponse
+from pydantic import ValidationError
+
+__all__ = ["Halves", "Unreadable", "read_refused", "whole_escapes"]
+
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_BEGUN = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?\Z|\\(?:u[0-9a-fA-F]{0,3})?\Z"
+_HALF = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+# In this order: a pair that is whole, what the next piece may complete, a half, and any other escape, `\\` among them.
+_ESCAPE = re.compile(rb"(?P<pair>%b)|(?P<begun>%b|%b\Z)|(?P<half>%b)|\\." % (_PAIR, _BEGUN, _HALF, _HALF), re.DOTALL)
+_REPLACED: Final = rb"\ufffd"
+
+
+class Halves:
+    """Replaces halves of surrogate pairs by U+FFFD in JSON that comes in pieces; at most an escape is held back."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def mend(self, piece: bytes) -> bytes:
+        """Return what can be told of so far.
+
+        Args:
+            piece: the next of the stream.
+        """
+        data, self._held = self._held + piece, b""
+        return _ESCAPE.sub(self._one, data) if b"\\" in data else data
+
+    def rest(self) -> bytes:
+        """Return what was held back, as nothing follows."""
+        rest, self._held = self._held, b""
+        return re.sub(_HALF, lambda match: _REPLACED, rest)
+
+    def _one(self, match: re.Match[bytes]) -> bytes:
+        if match["begun"]:
+            self._held = match[0]
+            return b""
+        return _REPLACED if match["half"] else match[0]
+
+
+def whole_escapes(line: bytes) -> bytes:
+    """Replace halves of surrogate pairs in one JSON text by U+FFFD.
+
+    Args:
+        line: of JSON, or anything else.
+    """
+    halves = Halves()
+    return halves.mend(line) + halves.rest()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The `data` of an error that stands for an answer outside the protocol."""
+
+
+def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:
+    """Read the answer to a request out of the SDK's refusal of it.
+
+    Args:
+        error: of the SDK's reader of messages.
+
+    Returns:
+        The answer, or an error in its place that says what is wrong with it; None if it is no answer.
+    """
+    message = _refused(error)
+    number = _number(message.get("id")) if isinstance(message, Mapping) and "method" not in message else None
+    if number is None:
+        return None
+    if isinstance(message.get("result"), dict):
+        return JSONRPCResponse(jsonrpc="2.0", id=number, result=message["result"])
+    if isinstance(message.get("result"), str | list) and message["result"]:  # its content, most likely
+        return JSONRPCResponse(jsonrpc="2.0", id=number, result={"content": message["result"]})
+    return JSONRPCError(jsonrpc="2.0", id=number, error=_error_in(message))
+
+
+def _refused(error: Exception) -> Any:
+    """Return the message that was refused, as JSON's values; None if it was not JSON."""
+    if not isinstance(error, ValidationError):
+        return None
+    value = error.errors(include_url=False, include_context=False)[0]["input"]
+    if isinstance(value, str | bytes) and value.lstrip()[:1] in ("{", b"{"):
+        try:
+            value = json.loads(value, strict=False)  # raw control characters in strings
+        except (ValueError, RecursionError):
+            return None
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _number(value: Any) -> int | str | None:
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _error_in(message: Mapping[str, Any]) -> ErrorData:
+    error = message.get("error")
+    said = error.get("message") if isinstance(error, Mapping) else error
+    if isinstance(said, str) and said:
+        code = error.get("code") if isinstance(error, Mapping) else None
+        return ErrorData(code=code if type(code) is int else INTERNAL_ERROR, message=said)
+    if error is not None:
+        return ErrorData(code=PARSE_ERROR, message="its error is not an object with a message", data=Unreadable())
+    what = f"its result is {_shape(message['result'])}, not an object" if "result" in message else "it has no result"
+    return ErrorData(code=PARSE_ERROR, message=what, data=Unreadable())
+
+
+def _shape(value: Any) -> str:
+    return json.dumps(value)[:40]
