@@ -40,6 +40,19 @@ def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
         ({"command": "x", "roots": ["/a/../b"]}, StdioServer(name="srv", command="x", roots=("/b",))),
         ({"command": "x", "alwaysAllow": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
         ({"command": "x", "enabled": True, "disabled": False}, StdioServer(name="srv", command="x")),
+        ({"command": "x", "enabled": "True", "disabled": "false"}, StdioServer(name="srv", command="x")),
+        (
+            {"command": "x", "args": ["--port", 3000, True], "env": {"PORT": 3000, "DEBUG": True, "RATE": 0.5, "NONE": None}},
+            StdioServer(
+                name="srv", command="x", args=("--port", "3000", "true"), env={"PORT": "3000", "DEBUG": "true", "RATE": "0.5"}
+            ),
+        ),
+        ({"url": "http://h", "headers": {"X-Level": 3}}, HttpServer(name="srv", url="http://h", headers={"X-Level": "3"})),
+        (
+            dict.fromkeys(("url", "type", "env", "args", "headers", "disabled", "timeout", "oauth", "cwd", "roots", "note"))
+            | {"command": "x"},
+            StdioServer(name="srv", command="x"),
+        ),
         ({"command": "x", "dev": {"a": 1}}, StdioServer(name="srv", command="x", extra={"dev": {"a": 1}})),
     ],
 )
@@ -90,7 +103,8 @@ def test_variables_are_expanded_where_they_may_be_and_nowhere_else() -> None:
         ({"url": "http://h", "headers": {"A": "${input:token}"}}, ["srv.headers.A", "${input:token}", "asks the person"]),
         ({"command": "${A%b}"}, ["srv.command", "${A%b}"]),
         ({"command": "x", "args": ["${TOKEN"]}, ["srv.args", "without its"]),
-        ({"command": "x", "env": {"PORT": 8080}}, ["srv.env.PORT", "a string in quotes", "8080"]),
+        ({"command": "x", "env": {"PORT": [8080]}}, ["srv.env.PORT", "a string", "a list"]),
+        ({"command": "x", "args": [None]}, ["srv.args", "a list of strings"]),
         ({"command": "x", "args": "-m y"}, ["srv.args", "a list of strings", "a string"]),
         ({"command": ["x"]}, ["srv.command", "a string", "a list"]),
         ({"command": ""}, ["srv.command", "a string"]),

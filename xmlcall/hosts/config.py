@@ -69,6 +69,7 @@ _OAUTH_SPELLINGS = {
     "signingAlgorithm": "signing_algorithm",
 }
 _GRANTS = ("authorization_code", "client_credentials")
+_FLAGS = {"true": True, "false": False}
 _SHAPES = {str: "a string", list: "a list", type(None): "nothing"}
 _MAX_MILLISECONDS = 1e10  # 115 days
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -260,6 +261,11 @@ def _outline(value: Any) -> str:
     return _SHAPES[type(value)] if type(value) in _SHAPES else json.dumps(value)[:20]
 
 
+def _scalar(value: Any) -> Any:
+    """Write a number or a truth value as JSON does, which a person meant as a text; anything else stays."""
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
+
+
 class _Reader:
     """Reads one server's entry; every message names `server.field`."""
 
@@ -269,6 +275,7 @@ class _Reader:
             raise UsageError(f"{source}: a server has an empty name")
         if not isinstance(entry, dict):
             raise self._wrong("", "an object", entry)
+        entry = {key: value for key, value in entry.items() if value is not None}  # null says that nothing is given
         known = {spelling: ours for ours, spellings in _SPELLINGS.items() for spelling in spellings}
         self._keys: dict[str, str] = {}  # our name -> as written, for messages
         for written in entry:
@@ -298,7 +305,7 @@ class _Reader:
                 raise UsageError(
                     f'{self._where("oauth")}: only servers with a "url" are signed in to; give secrets to this one by "env"'
                 )
-            args = tuple(self._expand(value, "args") for value in self._strings("args"))
+            args = tuple(self._expand(value, "args") for value in self._strings("args", scalars=True))
             cwd = self._text("cwd") if "cwd" in self._entry else None
             return StdioServer(command=self._text("command"), args=args, env=self._mapping("env"), cwd=cwd, **common)
         return HttpServer(url=self._url(), headers=self._headers(), transport=transport, oauth=self._oauth(), **common)
@@ -382,6 +389,8 @@ class _Reader:
 
     def _flag(self, key: str, default: bool) -> bool:
         value = self._entry.get(key, default)
+        if isinstance(value, str):
+            value = _FLAGS.get(value.strip().lower(), value)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false", value)
         return value
@@ -392,8 +401,10 @@ class _Reader:
             raise self._wrong(key, "a string", value)
         return self._expand(value, key)
 
-    def _strings(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def _strings(self, key: str, default: tuple[str, ...] = (), *, scalars: bool = False) -> tuple[str, ...]:
         value = self._entry.get(key, list(default))
+        if scalars and isinstance(value, list):
+            value = [_scalar(item) for item in value]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._wrong(key, "a list of strings", value)
         return tuple(value)
@@ -405,10 +416,11 @@ class _Reader:
         value = self._entry.get(key, {})
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of strings", value)
-        for name, item in value.items():
+        given = {name: _scalar(item) for name, item in value.items() if item is not None}
+        for name, item in given.items():
             if not isinstance(item, str):
-                raise self._wrong(key, "a string in quotes", item, name)
-        return {name: self._expand(item, key, name) for name, item in value.items()}
+                raise self._wrong(key, "a string", item, name)
+        return {name: self._expand(item, key, name) for name, item in given.items()}
 
     def _expand(self, text: str, key: str, name: str = "") -> str:
         """Replace each `${...}`; an unset variable is an error, never a silent literal."""
