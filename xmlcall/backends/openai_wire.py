@@ -10,7 +10,6 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,6 +18,7 @@ from ..errors import BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
 from ..types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
 from .finish_reason import finish_reason_of
+from .overflow import is_overflow, told_context, told_prompt
 
 __all__ = [
     "ServerError",
@@ -39,18 +39,6 @@ __all__ = [
 ]
 
 MESSAGE_LIMIT: Final = 2000  # characters of a server's words; they are searched with patterns whose cost is not linear
-
-# How servers say that the prompt is too long: llama.cpp and OpenAI as a code, vLLM and SGLang in words only.
-_OVERFLOW = re.compile(
-    "exceed_context_size_error|context_length_exceeded|exceeds the available context size"
-    "|maximum context length|longer than the model's context length"
-)
-# Their figures, where they are in words only: "request (5031 tokens) exceeds the available context size (2048 tokens)", "maximum
-# context length is 4096 tokens. However, your messages resulted in 5031 tokens".
-_CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is| of)? \(?(\d{1,15}) tokens")
-_PROMPT_TOKENS = re.compile(
-    r"(?:request|input) \((\d{1,15}) tokens|(?:resulted in|request has) (\d{1,15}) (?:input )?tokens|\((\d{1,15}) in the messages"
-)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -244,19 +232,14 @@ def read_error(body: Any) -> ServerError:
     inner = _inner_error(body)
     fields = mapping(inner)
     message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
-    overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
+    overflow = is_overflow(f"{fields.get('type')} {fields.get('code')} {message}")
     told, length = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
     return ServerError(
         message=message,
         overflow=overflow,
-        prompt_tokens=_figure(_PROMPT_TOKENS, message) if overflow and told is None else told,
-        context_length=_figure(_CONTEXT_LENGTH, message) if overflow and length is None else length,
+        prompt_tokens=told_prompt(message) if overflow and told is None else told,
+        context_length=told_context(message) if overflow and length is None else length,
     )
-
-
-def _figure(pattern: re.Pattern[str], message: str) -> int | None:
-    match = pattern.search(message)
-    return int(match[match.lastindex or 0]) if match else None
 
 
 def _json_or_text(text: str) -> Any:
