@@ -119,6 +119,18 @@ async def test_a_request_beside_its_format_is_answered() -> None:
     assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
+async def test_a_conversation_with_a_document_and_foreign_blocks_goes_on() -> None:
+    document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+    call = {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1, "b": 2}}
+    history = [
+        HI,
+        {"role": "assistant", "content": [{"type": "fallback", "model": "m"}, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [document]}, document]},
+    ]
+    answer = await asked("/v1/messages", {"model": "m", "max_tokens": 100, "messages": history}, "Hello.")
+    assert (answer.status_code, answer.json()["content"]) == (200, [{"type": "text", "text": "Hello."}])
+
+
 # path -> fields that cannot change the answer, each set put into a small request
 HARMLESS = json.loads((Path(__file__).with_name("harmless.json")).read_text(encoding="utf-8"))
 SMALL: dict[str, dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
 A mend is a row: the wire formats whose clients need it, and a function that takes a body and says what it changed, "" if nothing.
 All were reported of real clients (2026-11-22). Everything else is read strictly, so that a mistake is reported, not guessed at.
-Here are the mends of fields and tools; those of the history are in `tolerance_history`.
+Here are the mends of fields and tools; those of the history are in `tolerance_history` and `tolerance_files`.
 
 The body that came is not changed: what is mended is copied first.
 """
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from .tolerance_files import files
 from .tolerance_history import Body, blocks, calls, contents, developer, items, kind_of, nothing_said, over, texts_alone
 
 __all__ = ["mended"]
@@ -260,6 +261,7 @@ _MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
     (_ALL, _without_twins),
     (frozenset({MESSAGES, RESPONSES}), nothing_said),
     (_ALL, texts_alone),
+    (_ALL, files),
     (frozenset({CHAT}), calls),
     (frozenset({CHAT}), contents),
     (frozenset({RESPONSES}), items),

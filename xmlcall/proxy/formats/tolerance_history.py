@@ -10,7 +10,19 @@ from typing import Any, Final
 
 from ...loosejson import reader as loosejson
 
-__all__ = ["Body", "blocks", "calls", "contents", "developer", "items", "kind_of", "nothing_said", "over", "texts_alone"]
+__all__ = [
+    "Body",
+    "blocks",
+    "calls",
+    "contents",
+    "developer",
+    "items",
+    "kind_of",
+    "nothing_said",
+    "over",
+    "text_part",
+    "texts_alone",
+]
 
 Body = dict[str, Any]
 
@@ -18,6 +30,7 @@ _BLOCKS: Final = frozenset(
     {
         "bash_code_execution_tool_result",
         "code_execution_tool_result",
+        "compaction",
         "container_upload",
         "mcp_tool_result",
         "mcp_tool_use",
@@ -28,7 +41,10 @@ _BLOCKS: Final = frozenset(
         "web_search_tool_result",
     }
 )
-"""Anthropic's blocks of tools that run on its own servers."""
+"""Anthropic's blocks of tools that run on its own servers, as users' messages may hold them."""
+
+_READ: Final = frozenset({"", "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"})
+"""Blocks that are read, or refused for a reason of their own."""
 
 _SHOWN: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image", "image", "document"})
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -57,7 +73,8 @@ def kind_of(value: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _text(value: Any) -> dict[str, Any]:
+def text_part(value: Any) -> Body:
+    """Make a part of a content out of a text, or of the JSON of another value."""
     return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
 
 
@@ -86,7 +103,7 @@ def texts_alone(body: Body) -> str:
         content = given.get("content")
         if not isinstance(content, list) or not any(isinstance(part, str) for part in content):
             return
-        given["content"] = [_text(part) if isinstance(part, str) else part for part in content]
+        given["content"] = [text_part(part) if isinstance(part, str) else part for part in content]
         notes.add("content: read a text as a part")
 
     over(body, "messages", message)
@@ -162,7 +179,7 @@ def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
     if all(kind_of(part) in _SHOWN for part in parts):
         return parts
     notes.add("content: wrote a part of another kind as text")
-    return [part if kind_of(part) in _SHOWN else _text(part) for part in parts]
+    return [part if kind_of(part) in _SHOWN else text_part(part) for part in parts]
 
 
 # -- OpenAI's responses ------------------------------------------------------------------------------------------------
@@ -194,13 +211,14 @@ def items(body: Body) -> str:
 
 
 def blocks(body: Body) -> str:
-    """Leave out what Anthropic's own tools left in a history; write inputs as objects, and results and references as text."""
+    """Leave out what Anthropic's own servers left in a history; write inputs as objects, and results and references as text."""
     notes: set[str] = set()
 
     def holder(given: Body) -> None:
         if isinstance(content := given.get("content"), list):
-            notes.update(f"content: left out {kind_of(each)}" for each in content if kind_of(each) in _BLOCKS)
-            given["content"] = [each for each in content if kind_of(each) not in _BLOCKS]
+            foreign = [kind_of(each) for each in content if _is_foreign(kind_of(each), given.get("role"))]
+            notes.update(f"content: left out {kind[:60]}" for kind in foreign)
+            given["content"] = [_summary(each) for each in content if kind_of(each) not in foreign or _summary(each) is not each]
         over(given, "content", block)
 
     def block(given: Body) -> None:
@@ -209,7 +227,7 @@ def blocks(body: Body) -> str:
                 notes.add("content: wrote tool_reference as text")
                 name = given.get("tool_name", "")
                 given.clear()
-                given.update(_text(f"Tool: {name}"))
+                given.update(text_part(f"Tool: {name}"))
             case "tool_use":
                 _write_input(given, notes)
             case "tool_result":
@@ -218,6 +236,18 @@ def blocks(body: Body) -> str:
 
     over(body, "messages", holder)
     return "; ".join(sorted(notes))
+
+
+def _is_foreign(kind: str, role: Any) -> bool:
+    """Tell whether a block says nothing to a local model; in an answer each that is not known, for only a server made it."""
+    return kind in _BLOCKS or (kind not in _READ and (role == "assistant" or kind.endswith(("_tool_result", "_tool_use"))))
+
+
+def _summary(block: Any) -> Any:
+    """Read what a server wrote in place of older messages as a text."""
+    if kind_of(block) != "compaction" or not isinstance(block.get("content"), str) or not block["content"]:
+        return block
+    return text_part(f"{block['content']}\n")  # texts of an answer are joined without anything between
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
