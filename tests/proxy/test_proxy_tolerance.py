@@ -2,10 +2,15 @@
 
 import contextlib
 import copy
+import gzip
+import io
 import json
 import logging
+import sys
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -129,6 +134,54 @@ async def test_a_conversation_with_a_document_and_foreign_blocks_goes_on() -> No
     ]
     answer = await asked("/v1/messages", {"model": "m", "max_tokens": 100, "messages": history}, "Hello.")
     assert (answer.status_code, answer.json()["content"]) == (200, [{"type": "text", "text": "Hello."}])
+
+
+PLAIN_BODY = json.dumps({"messages": [HI]}).encode()
+BARE = zlib.compressobj(wbits=-15)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "status", "words"),
+    [
+        ("gzip", gzip.compress(PLAIN_BODY), 200, "Hello."),
+        ("GZIP", gzip.compress(PLAIN_BODY[:9]) + gzip.compress(PLAIN_BODY[9:]), 200, "Hello."),
+        ("deflate", zlib.compress(PLAIN_BODY), 200, "Hello."),
+        ("deflate", BARE.compress(PLAIN_BODY) + BARE.flush(), 200, "Hello."),
+        ("deflate, gzip", gzip.compress(zlib.compress(PLAIN_BODY)), 200, "Hello."),
+        ("identity", PLAIN_BODY, 200, "Hello."),
+        ("gzip", gzip.compress(PLAIN_BODY)[:-12], 400, "ends too early"),
+        ("gzip", PLAIN_BODY, 400, "packed as gzip"),
+        ("gzip", gzip.compress(b"") * 17, 400, "more than 16 members"),
+        ("deflate", b"", 400, "packed as deflate"),
+        ("gzip", gzip.compress(b" " * (33 << 20)), 413, "unpacks to at most"),
+        ("gzip, gzip", gzip.compress(gzip.compress(b" " * (33 << 20))), 413, "unpacks to at most"),
+        ("br", PLAIN_BODY, 415, "got 'br'"),
+        ("gzip, gzip, gzip, gzip", PLAIN_BODY, 415, "Content-Encoding"),
+    ],
+)
+async def test_packed_bodies(encoding: str, content: bytes, status: int, words: str) -> None:
+    async with client_of(ScriptedBackend(["Hello."])) as client:
+        answer = await client.post("/v1/chat/completions", content=content, headers={"content-encoding": encoding})
+    assert (answer.status_code, words in answer.text) == (status, True)
+
+
+async def test_zstd_is_read_where_a_library_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = SimpleNamespace(ZstdError=ValueError, ZstdDecompressor=lambda max_window_size: _Unpacked(PLAIN_BODY))
+    for installed, status in ((library, 200), (None, 415)):
+        monkeypatch.setitem(sys.modules, "compression.zstd", None)
+        monkeypatch.setitem(sys.modules, "zstandard", installed)
+        async with client_of(ScriptedBackend(["Hello."])) as client:
+            answer = await client.post("/v1/chat/completions", content=b"\x28\xb5\x2f\xfd", headers={"content-encoding": "zstd"})
+        assert answer.status_code == status
+        assert ("zstandard" in answer.text) is (installed is None)
+
+
+class _Unpacked:
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def stream_reader(self, source: io.BytesIO) -> io.BytesIO:
+        return io.BytesIO(self._text)
 
 
 # path -> fields that cannot change the answer, each set put into a small request

@@ -40,6 +40,7 @@ from .counting import counted, counted_bytes, refunded
 from .ending import Ending
 from .exchange import Exchange, api_error
 from .limits import Taken
+from .unpacking import is_packed, unpacked
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
@@ -311,6 +312,8 @@ async def _content(request: Request) -> bytes:
                     raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
     except TimeoutError:
         raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
+    if is_packed(encoding := request.headers.get("content-encoding", "")):
+        return await asyncio.to_thread(unpacked, bytes(content), encoding, BODY_LIMIT)
     return bytes(content)
 
 
