@@ -60,6 +60,21 @@ def test_a_url_is_a_server(url: str, name: str) -> None:
     assert "s3cret" not in repr(server)
 
 
+def test_files_of_other_formats_are_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.toml").write_text('[mcp_servers.a]\ncommand = "x"\n[mcp_servers.b]\ntype = "ws"\n')
+    (tmp_path / "config.yaml").write_text("extensions: {c: {type: stdio, cmd: x}}\n")
+    given = [str(tmp_path / name) for name in ("config.toml", "config.yaml")]
+    for _ in range(2):
+        assert [server.name for server in servers_given(given)] == ["a", "c"]
+    assert capsys.readouterr().err.count("b.type: expected one of") == 1  # a file may be read more than once, and is told of once
+    [server] = servers_given([f"cat --config {given[0]}"])
+    assert isinstance(server, StdioServer)
+    assert server.command == "cat"
+    (tmp_path / "config.ini").write_text("[a]\n")
+    with pytest.raises(UsageError, match=r"a file that cannot be run, and no configuration, which ends in \.json, .*\.toml"):
+        servers_given([str(tmp_path / "config.ini")])
+
+
 @pytest.mark.parametrize("name", ["servers.json", "servers"])
 def test_a_json_file_is_a_configuration(name: str, tmp_path: Path) -> None:
     path = tmp_path / name

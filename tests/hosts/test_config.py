@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xmlcall.errors import UsageError
-from xmlcall.hosts.config import HttpServer, StdioServer, load_servers, parse_servers
+from xmlcall.hosts.config import HttpServer, OAuth, StdioServer, load_servers, parse_servers
 
 ENVIRON = {"TOKEN": "s3cret", "HOME": "/home/me", "EMPTY": "", "NESTED": "${TOKEN}", "NEWLINE": "s3cret\n"}
 
@@ -33,6 +33,29 @@ def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
         ({"transport": "sse", "url": "https://h/sse"}, HttpServer(name="srv", url="https://h/sse", transport="sse")),
         ({"url": "http://h", "headers": {"A": "b"}}, HttpServer(name="srv", url="http://h", headers={"A": "b"})),
         ({"command": "x", "timeout": 1500}, StdioServer(name="srv", command="x", timeout=1.5)),
+        ({"command": "x", "timeout": 999}, StdioServer(name="srv", command="x", timeout=999)),  # Cline's seconds
+        ({"command": "x", "timeout": 0.5}, StdioServer(name="srv", command="x", timeout=0.5)),
+        ({"command": "x", "tool_timeout_sec": 1200}, StdioServer(name="srv", command="x", timeout=1200)),
+        ({"type": "STDIO", "command": "x"}, StdioServer(name="srv", command="x")),
+        ({"type": "HTTP", "url": "https://h"}, HttpServer(name="srv", url="https://h", transport="http")),
+        ({"type": "SSE", "url": "https://h"}, HttpServer(name="srv", url="https://h", transport="sse")),
+        ({"type": "streamablehttp", "url": "https://h"}, HttpServer(name="srv", url="https://h", transport="http")),
+        ({"type": "Streamable_HTTP ", "url": "https://h"}, HttpServer(name="srv", url="https://h", transport="http")),
+        ({"transport": {"type": "sse", "url": "https://h"}}, HttpServer(name="srv", url="https://h", transport="sse")),
+        ({"type": "remote", "url": "https://h"}, HttpServer(name="srv", url="https://h")),
+        ({"url": "https://h", "oauth": {"enabled": False}}, HttpServer(name="srv", url="https://h", oauth=None)),
+        (
+            {"url": "https://h", "oauth": {"enabled": True, "scopes": ["a"], "clientId": None, "audiences": ["b"]}},
+            HttpServer(name="srv", url="https://h", oauth=OAuth(scopes=("a",))),
+        ),
+        ({"command": "x", "tools": ["a"]}, StdioServer(name="srv", command="x", include_tools=("a",))),
+        ({"command": "x", "tools": "*"}, StdioServer(name="srv", command="x")),
+        ({"command": "x", "allowedTools": ["a"]}, StdioServer(name="srv", command="x", include_tools=("a",))),
+        (
+            {"command": "x", "enabled_tools": ["a*"], "disabled_tools": ["ab"]},
+            StdioServer(name="srv", command="x", include_tools=("a*",), exclude_tools=("ab",)),
+        ),
+        ({"command": "x", "isActive": True, "enabled": True}, StdioServer(name="srv", command="x")),
         ({"command": "x", "includeTools": ["a*"]}, StdioServer(name="srv", command="x", include_tools=("a*",))),
         ({"command": "x", "excludeTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
         ({"command": "x", "disabledTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
@@ -76,7 +99,13 @@ def test_spellings(entry: dict[str, Any], expected: object, root: str) -> None:
         ("${env:MISSING | env:TOKEN}", "s3cret"),
         ("${env:MISSING | value:plain}", "plain"),
         ("${NESTED}", "${TOKEN}"),  # one pass: a value is never expanded again
-        ("$TOKEN", "$TOKEN"),
+        ("$TOKEN", "s3cret"),
+        ("Bearer-$TOKEN", "Bearer-s3cret"),
+        ("pa$word$", "pa$word$"),
+        ("pa$TOKEN", "pa$TOKEN"),  # within a word it may be part of a password
+        ("${value:$TOKEN}", "$TOKEN"),
+        ("${{ secrets.TOKEN }}", "s3cret"),
+        ("${userHome}${/}x${pathSeparator}", "/home/me/x/"),
         ("{TOKEN}", "{TOKEN}"),
     ],
 )
@@ -92,6 +121,42 @@ def test_variables_are_expanded_where_they_may_be_and_nowhere_else() -> None:
     local = read({"command": "${HOME}/x", "cwd": "${HOME}", "includeTools": ["${TOKEN}"], "note": "${TOKEN}"})
     assert (local.command, local.cwd, local.include_tools) == ("/home/me/x", "/home/me", ("${TOKEN}",))
     assert local.extra == {"note": "${TOKEN}"}
+    gemini = read({"httpUrl": "https://h/$TOKEN", "headers": {"Authorization": "Bearer $TOKEN"}})
+    assert (gemini.url, gemini.headers) == ("https://h/s3cret", {"Authorization": "Bearer s3cret"})
+    assert read({"command": "sh", "args": ["-c", "echo $TOKEN $MISSING"]}).args == ("-c", "echo $TOKEN $MISSING")  # the shell's
+
+
+def test_a_tilde_is_the_folder_of_the_person() -> None:
+    server = read({"command": "~/bin/x", "cwd": "~", "args": ["~/a"], "roots": ["~/b"]})
+    assert (server.command, server.cwd, server.args, server.roots) == ("/home/me/bin/x", "/home/me", ("~/a",), ("/home/me/b",))
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("proj/.vscode/mcp.json", "proj"),
+        ("proj/.cursor/mcp.json", "proj"),
+        ("proj/.mcp.json", "proj"),
+        ("elsewhere/mcp.json", "here"),
+        (".cursor/mcp.json", "here"),  # the person's own, for whatever folder is open
+    ],
+)
+def test_the_folder_of_the_project(file: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / file
+    for made in (path.parent, tmp_path / "here"):
+        made.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path / "here")
+    names = [
+        "${workspaceFolder}",
+        "${workspaceFolder:app}",
+        "${workspaceRoot}",
+        "${CLAUDE_PROJECT_DIR}",
+        "${workspaceFolderBasename}",
+    ]
+    path.write_text(json.dumps({"servers": {"a": {"command": "x", "args": [*names, "${extensionPath}", "${cwd}"]}}}))
+    server = load_servers(path, {"HOME": str(tmp_path)})["a"]
+    assert isinstance(server, StdioServer)
+    assert server.args == (*[str(tmp_path / folder)] * 4, folder, str(path.parent), str(tmp_path / "here"))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +166,12 @@ def test_variables_are_expanded_where_they_may_be_and_nowhere_else() -> None:
         ({"command": "x", "args": ["${env:MISSING}"]}, ["srv.args", "MISSING", "not set"]),
         ({"url": "http://h/${MISSING}"}, ["srv.url", "'MISSING'"]),
         ({"url": "http://h", "headers": {"A": "${input:token}"}}, ["srv.headers.A", "${input:token}", "asks the person"]),
+        ({"command": "x", "env": {"K": "$MISSING"}}, ["srv.env.K", "'MISSING'", "not set", "${value:$MISSING}"]),
+        ({"url": "http://h", "headers": {"A": "Bearer $MISSING"}}, ["srv.headers.A", "'MISSING'", "not set"]),
+        ({"url": "http://h", "bearer_token_env_var": "MISSING"}, ["srv.bearer_token_env_var", "'MISSING'", "not set"]),
+        ({"command": "x", "envFile": "/no/such/file"}, ["srv.envFile", "cannot read", "No such file"]),
+        ({"url": "http://h", "oauth": {"enabled": "yes"}}, ["srv.oauth.enabled", "true or false"]),
+        ({"command": "x", "enabled": True, "isActive": False}, ["srv.isActive", "srv.enabled", "keep one"]),
         ({"command": "${A%b}"}, ["srv.command", "${A%b}"]),
         ({"command": "x", "args": ["${TOKEN"]}, ["srv.args", "without its"]),
         ({"command": "x", "env": {"PORT": [8080]}}, ["srv.env.PORT", "a string", "a list"]),
@@ -165,7 +236,11 @@ def test_an_error_shows_no_expanded_value(entry: dict[str, Any]) -> None:
 
 
 def test_a_disabled_server_is_left_out_before_its_variables_are_read() -> None:
-    entries = {"off": {"command": "${MISSING}", "disabled": True}, "no": {"url": "${MISSING}", "enabled": False}}
+    entries = {
+        "off": {"command": "${MISSING}", "disabled": True},
+        "no": {"url": "${MISSING}", "enabled": False},
+        "passive": {"url": "${MISSING}", "isActive": False},
+    }
     assert parse_servers(json.dumps({"mcpServers": entries}), {}) == {}
 
 

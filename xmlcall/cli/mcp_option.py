@@ -10,11 +10,14 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
 from ..hosts.config import HttpServer, ServerConfig, StdioServer, load_servers
+from ..hosts.config_file import SUFFIXES
+from .exits import complain
 
 __all__ = ["FORMS", "servers_given"]
 
@@ -52,15 +55,25 @@ def _read(argument: str) -> tuple[list[ServerConfig], bool]:
     """Return the servers of one argument, and whether a file gives them their names."""
     if re.match("https?://", argument):
         return [_at_url(argument)], False
-    if argument.endswith(".json") or _is_json(Path(argument)):
-        servers = list(load_servers(argument).values())
+    if _is_configuration(argument):
+        servers = list(load_servers(argument, tell=_tell).values())
         if not servers:
             raise UsageError(f"{argument}: expected at least one server that is not disabled, got none")
         return servers, True
     return [_of_command(argument)], False
 
 
-def _is_json(path: Path) -> bool:
+@cache
+def _tell(note: str) -> None:
+    """Say once what of a file is not used, however often it is read."""
+    complain(note)
+
+
+def _is_configuration(argument: str) -> bool:
+    """Tell a file from a command line that ends in the name of one."""
+    path = Path(argument)
+    if argument.lower().endswith(SUFFIXES):
+        return path.is_file() or " " not in argument or shutil.which(argument.split()[0]) is None
     try:
         with path.open("rb") as file:
             return path.is_file() and file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"/")
@@ -83,9 +96,15 @@ def _of_command(argument: str) -> StdioServer:
     if words and words[0].endswith(".py") and Path(words[0]).is_file():
         words = [sys.executable, *words]
     if not words or shutil.which(words[0]) is None:
-        got = f"{words[0][:80]!r} is neither a file nor a program that is found" if words else "got an empty text"
+        got = f"{words[0][:80]!r} is {_what(words[0])}" if words else "got an empty text"
         raise UsageError(f"--mcp: expected {FORMS}; {got}: check the spelling, or install it")
     return StdioServer(name=_name_of(words), command=words[0], args=tuple(words[1:]))
+
+
+def _what(word: str) -> str:
+    if Path(word).is_file():
+        return f"a file that cannot be run, and no configuration, which ends in {', '.join(SUFFIXES)}"
+    return "neither a file nor a program that is found"
 
 
 def _words(argument: str) -> list[str]:
