@@ -544,6 +544,27 @@ async def test_the_same_call_also_after_plain_words_were_asked_for_ends_the_run(
     assert answer_of(events).stop_reason == "repeated_call"
 
 
+@pytest.mark.parametrize(
+    ("results", "ran"),
+    [
+        (["10 %", "20 %", "30 %", "40 %"], 4),  # it waits for something
+        (["10 %", "10 %", "20 %", "30 %"], 2),
+        (["10 %", "20 %", "20 %", "20 %"], 3),
+        (["", "10 %", "20 %", "30 %"], 4),
+    ],
+)
+async def test_the_same_call_goes_on_while_its_results_differ(results: list[str], ran: int) -> None:
+    coming = iter(results)
+
+    def progress() -> str:
+        """Tell how far it is."""
+        return next(coming)
+
+    loop, _ = make([block(call("progress"))] * 4 + ["Done."], host=LocalHost([progress]))
+    events = await run(loop)
+    assert (kinds(events).count("CallFinished"), kinds(events).count("CallDenied")) == (ran, 4 - ran)
+
+
 async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
     loop, backend = make(["Paris."])
     events = await run(loop)

@@ -2,8 +2,9 @@
 
 Two budgets that do not share: replies in a row whose calls cannot run as they were written, and results in a row that are errors.
 A good call refills them. The last retry after a call that came twice is made with the reply constrained to a call of that tool,
-where the server can. The same call with the same arguments may run only so often in a row: a model that repeats itself does not
-read its results, and nothing that it repeats is dropped in silence: a person is asked, or the run ends and says why.
+where the server can. The same call with the same arguments may run only so often in a row with the same result: a model that
+repeats itself does not read its results, and nothing that it repeats is dropped in silence: a person is asked, or the run ends
+and says why. Where each result is another one, the model waits for something, and only the limits of the run end that.
 
 Failed attempts are taken out of the conversation once a correct one follows, because a model that sees its own broken calls in
 its history writes more of them. A reply in which some calls ran stays: its results are needed.
@@ -30,7 +31,7 @@ class RepairPolicy:
         max_format_retries: how many replies in a row may be answered with feedback, because their calls cannot run or because
             they are no answer (see `leaks`); and how often a reply that was cut inside a call is continued.
         max_tool_errors: how many results in a row may be errors.
-        max_repeats: how often the same call with the same arguments may run in a row.
+        max_repeats: how often the same call with the same arguments may run in a row, unless its results differ.
         on_repeat: asked about one that comes more often; None ends the run.
         keep_failed: whether failed attempts stay in the conversation after they were corrected.
         asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
@@ -73,16 +74,31 @@ class Attempts:
     _errors: int = 0
     _repeats: int = 0
     _last: str = ""
+    _found: str | None = None
     _stopped: str = ""
     _failed_from: int | None = None
     _failed_texts: set[str] = field(default_factory=set)
 
     def count(self, call: ToolCall) -> int:
         """Count a call that is about to run; return how often it came in a row, this time included."""
-        key = json.dumps([call.name, call.arguments], sort_keys=True, default=str)
-        self._repeats = self._repeats + 1 if key == self._last else 1
-        self._last = key
+        key = _key(call)
+        if key != self._last:
+            self._repeats, self._last, self._found = 0, key, None
+        self._repeats += 1
         return self._repeats
+
+    def heard(self, call: ToolCall, text: str) -> None:
+        """Note what a call gave; another result than before says that it did not come in vain.
+
+        Args:
+            call: that ran.
+            text: of its result.
+        """
+        if _key(call) != self._last:
+            return
+        if self._found not in (None, text):
+            self._repeats = 1
+        self._found = text
 
     def stop(self, reason: str) -> None:
         """End the run after this reply.
@@ -134,6 +150,10 @@ class Attempts:
         if self._failed_from is not None and not self.policy.keep_failed:
             del messages[self._failed_from : -1]
         self._failed_from = None
+
+
+def _key(call: ToolCall) -> str:
+    return json.dumps([call.name, call.arguments], sort_keys=True, default=str)
 
 
 def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:

@@ -492,7 +492,9 @@ class Turn:
                 self._started = event.call.id if isinstance(event, CallStarted) else self._started
                 if isinstance(event, CallFinished):
                     self._ran.append(event.call.raw.text)
-                    self.results.append(result_text(event.result, self._generation.format))
+                    text = result_text(event.result, self._generation.format)
+                    self.results.append(text)
+                    self._attempts.heard(event.call, text)
                 if ended := outcome(event, self._generation.format):
                     self.answered.append(ended)
                 yield event
