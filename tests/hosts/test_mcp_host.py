@@ -243,14 +243,15 @@ async def test_a_forgotten_session_is_renewed_and_the_call_repeated_once() -> No
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_half_a_surrogate_pair_over_http_costs_one_character(is_stream: bool) -> None:
-    frame = {"headers": {"content-type": "text/event-stream"}, "prefix": "data: ", "suffix": "\n\n"} if is_stream else {}
+    events = {"content-type": "text/event-stream"}
 
     async def handler(request: Request) -> Answer:
         if request.method != "POST" or "id" not in request.body:
             return Answer(status=405 if request.method == "GET" else 202)
         if request.body["method"] != "tools/call":
             return initialized(request) if request.body["method"] == "initialize" else Answer(status=400)
-        return replace(reply(request, {"content": [{"type": "text", "text": "a\ud800 \U0001f600"}]}), **frame)
+        answer = reply(request, {"content": [{"type": "text", "text": "a\ud800 \U0001f600"}]})
+        return replace(answer, headers=events, prefix="data: ", suffix="\n\n") if is_stream else answer
 
     async with raw_http(handler) as url, McpHost(HttpServer(name="web", url=url, timeout=5)) as host:
         assert text_of(await host.call("any", {})) == "a\ufffd \U0001f600"

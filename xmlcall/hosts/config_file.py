@@ -84,9 +84,13 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
 
 def _root(document: Any, roots: tuple[tuple[str, ...], ...]) -> dict[Any, Any] | list[Any] | None:
     """Return what holds the servers: the first that is not empty, else an empty one; None if there is none."""
-    found = [value for path in roots if isinstance(value := _at(document, path), dict | list)]
-    usable = [value for value in found if isinstance(value, dict) or any(isinstance(item, dict) for item in value)]
-    return next(filter(None, usable), usable[0] if usable else None)
+    found = (_at(document, path) for path in roots)
+    usable: list[dict[Any, Any] | list[Any]] = [value for value in found if isinstance(value, dict) or _is_listing(value)]
+    return next((value for value in usable if value), usable[0] if usable else None)
+
+
+def _is_listing(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _named(entries: dict[Any, Any] | list[Any], source: str) -> dict[str, Any]:

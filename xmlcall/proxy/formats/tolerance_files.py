@@ -69,7 +69,7 @@ def _found(part: Body) -> list[Any]:
 
 def _attached(part: Body) -> list[Any]:
     """Read a file of OpenAI's, whose data is a `data:` address."""
-    inner = part.get("file") if isinstance(part.get("file"), dict) else part
+    inner = file if isinstance(file := part.get("file"), dict) else part
     data = inner.get("file_data")
     head, _, packed = data.partition(",") if isinstance(data, str) else ("", "", "")
     media_type = head.removeprefix("data:").partition(";")[0][:_CALLED] if head.startswith("data:") else ""
