@@ -59,6 +59,7 @@ async def listed(mode: str, files: ProcessFiles, **fields: Any) -> tuple[list[st
         pytest.param("family", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"], marks=pytest.mark.full),
         ("refuses", 30, ToolHostProtocolError, ["the handshake was refused", "not today"]),
         ("strange_version", 30, ToolHostProtocolError, ["outside the protocol", "1999-01-01"]),
+        ("start_null", 30, ToolHostProtocolError, ["its result is null, not an object"]),
     ],
 )
 async def test_a_server_that_does_not_connect(
@@ -268,6 +269,12 @@ async def test_an_answer_that_holds_no_result_is_an_error_at_once(mode: str, wor
         with pytest.raises(ToolHostProtocolError, match=words):
             await host.call("echo", {})
     assert len(files.pids()) == 1
+
+
+async def test_a_list_of_null_is_an_error_at_once(files: ProcessFiles) -> None:
+    async with McpHost(server("list_null", files, timeout=5)) as host:
+        with pytest.raises(ToolHostProtocolError, match="while listing its tools: its result is null"):
+            await host.tools()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 100])

@@ -247,6 +247,8 @@ MODES: dict[str, dict[str, Handler]] = {
     "half_pair": {"tools/call": raw(r'"result": {"content": [{"type": "text", "text": "a \ud800 b \ud83d\ude00 \\ud800"}]}')},
     "raw_control": {"tools/call": raw('"result": {"content": [{"type": "text", "text": "a\tb"}]}')},
     "result_null": {"tools/call": raw('"result": null')},
+    "start_null": {"initialize": raw('"result": null')},
+    "list_null": {"tools/list": raw('"result": null')},
     "result_number": {"tools/call": raw('"result": 7')},
     "result_text": {"tools/call": raw('"result": "plain"')},
     "result_missing": {"tools/call": raw('"done": true')},

@@ -62,7 +62,13 @@ _SPELLINGS: Final = {
     "trust": ("trust",),
 }
 _KNOWN: Final = {spelling: ours for ours, spellings in _SPELLINGS.items() for spelling in spellings}
-_FLAGS: Final = {"true": True, "false": False}
+_FLAGS: Final = {"true": True, "false": False, 1: True, 0: False}
+# What says as little as null: the empty fields of a form, and empty maps as languages without maps write them.
+_EMPTY: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("type", "url", "cwd", "env_file", "timeout"), ("",)),
+    **dict.fromkeys(("env", "headers", "oauth"), ("", [])),
+    "args": ("", {}),
+}
 # How keys are called that limit what a server may do.
 _RESTRICTS: Final = re.compile(
     r"allow|approv|block|deny|disable|enable|exclude|filter|forbid|include|permission|read_?only|restrict|sandbox|tools",
@@ -96,7 +102,9 @@ class EntryReader:
             raise UsageError(f"{source}: a server has an empty name")
         if not isinstance(entry, dict):
             raise self._wrong("", "an object", entry)
-        given = {str(key): value for key, value in _flat(entry).items() if value is not None}  # null says that nothing is given
+        given = {str(key): value for key, value in _flat(entry).items() if not _is_nothing(str(key), value)}
+        if given.get("command") == "" and any(_KNOWN.get(key) == "url" for key in given):
+            del given["command"]
         self._keys: dict[str, str] = {}  # our name -> as written, for messages
         for written, value in given.items():
             first = self._keys.setdefault(_KNOWN[written], written) if written in _KNOWN else written
@@ -121,7 +129,7 @@ class EntryReader:
             "timeout": self._timeout(),
             "include_tools": self._tools("include_tools", default=("*",)),
             "exclude_tools": self._tools("exclude_tools"),
-            "auto_approve": self._strings("auto_approve"),
+            "auto_approve": self._auto_approve(),
             "roots": tuple(self._folder(path) for path in self._strings("roots")),
             "trust": self._flag("trust", default=False),
             "extra": self._extra,
@@ -215,8 +223,8 @@ class EntryReader:
 
     def _flag(self, key: str, default: bool) -> bool:
         value = self._entry.get(key, default)
-        if isinstance(value, str):
-            value = _FLAGS.get(value.strip().lower(), value)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            value = _FLAGS.get(value.strip().lower() if isinstance(value, str) else value, value)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false", value)
         return value
@@ -239,6 +247,11 @@ class EntryReader:
         if isinstance(value, str) and written in ("tools", "allowedTools"):
             return (value,)
         return self._strings(key, default)
+
+    def _auto_approve(self) -> tuple[str, ...]:
+        """Read what is not obeyed anyhow, so that nothing of it is a reason to refuse the server."""
+        value = self._entry.get("auto_approve")
+        return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
     def _strings(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         return self._texts(key, self._entry.get(key, list(default)))
@@ -288,6 +301,10 @@ def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
     if isinstance(options, dict) and "headers" not in found:
         found["headers"] = options.get("headers")
     return found
+
+
+def _is_nothing(key: str, value: Any) -> bool:
+    return value is None or value in _EMPTY.get(_KNOWN.get(key, key), ())
 
 
 def _scalar(value: Any) -> Any:

@@ -34,7 +34,7 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
     """Read the object.
 
     Args:
-        value: as it stands in the file; null in it says that nothing is given, keys that are not known are passed over.
+        value: as it stands in the file; null or "" in it say that nothing is given, keys that are not known are passed over.
         where: for messages.
         variables: that may stand in it.
         notes: gets a sentence about what was passed over.
@@ -50,7 +50,7 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
         raise _wrong(f"{where}.enabled", "true or false", enabled)
     if enabled is False:
         return None
-    given = {str(key): item for key, item in value.items() if item is not None and key != "enabled"}
+    given = {str(key): item for key, item in value.items() if item not in (None, "") and key != "enabled"}
     if unknown := [key[:60] for key in given if key not in _SPELLINGS]:
         notes.append(f"{where}: passed over {', '.join(unknown[:8])}: known are {', '.join(_SPELLINGS)}")
     oauth = OAuth(**{_SPELLINGS[key]: _value(key, given[key], f"{where}.{key}", variables) for key in given if key in _SPELLINGS})

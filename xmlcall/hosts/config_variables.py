@@ -20,6 +20,7 @@ _VARIABLE: Final = re.compile(
     r"|\$\{(?P<braced>[^}]*)(?P<closed>\}?)"
     r"|(?<![\w$\\])\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
 )
+_ENDS: Final = frozenset(("", *" =:/@,;?&\"'"))  # what stands before and behind a part of a text
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROJECT_FOLDERS: Final = frozenset(
     {".amazonq", ".claude", ".codex", ".continue", ".cursor", ".gemini", ".kiro", ".roo", ".vscode", ".windsurf", ".zed"}
@@ -102,12 +103,12 @@ class Variables:
         return Path(os.path.abspath(self._file)).parent
 
     def _bare(self, match: re.Match[str], where: str) -> str:
-        """Read `$NAME`. One that is not set is an error where it stands alone; within other text it may be part of a password."""
+        """Read `$NAME`. One that is not set is an error where it is a part of its own; else it may belong to a password."""
         name, text = match["bare"], match.string
         if name in self._environ:
             return self._environ[name]
-        is_alone = not text[: match.start()].rpartition(" ")[2] and text[match.end() :][:1] in ("", " ")
-        if is_alone and name.isupper():
+        before, after = text[: match.start()][-1:], text[match.end() :][:1]
+        if name.isupper() and before in _ENDS and after in _ENDS:
             what = f"the variable {name[:80]!r} is not set"
             raise UsageError(f"{where}: {what}; set it, or write ${{value:${name[:80]}}} if the text itself is meant")
         return match[0]
@@ -142,6 +143,7 @@ class Variables:
 _EDITORS: Final[dict[str, Callable[[Variables], str]]] = {
     "workspaceFolder": Variables.workspace,
     "workspaceRoot": Variables.workspace,
+    "fileWorkspaceFolder": Variables.workspace,
     "workspacePath": Variables.workspace,
     "workspaceFolderBasename": lambda known: os.path.basename(known.workspace()),
     "cwd": lambda known: os.getcwd(),

@@ -5,7 +5,8 @@ structured value that does not fit its schema loses the result of a tool that ha
 tools, calls, resources, prompts and completions are rewritten on their way in to something that always validates, and the
 original travels along in `_meta`, which the SDK hands on as it is. Everything else passes untouched.
 
-Invariant: only an answer whose id belongs to such a request of ours is rewritten.
+What the SDK cannot read at all is read by `messages`, if it answers a request. Invariant: only an answer whose id belongs to a
+request of ours is rewritten.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -81,7 +82,7 @@ class Filter:
 
     def sent(self, message: Any) -> None:
         """Note which answers to expect."""
-        if isinstance(message, JSONRPCRequest) and (message.method == "tools/list" or message.method in _SHELLS):
+        if isinstance(message, JSONRPCRequest):
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
