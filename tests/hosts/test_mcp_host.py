@@ -257,6 +257,20 @@ async def test_half_a_surrogate_pair_over_http_costs_one_character(is_stream: bo
         assert text_of(await host.call("any", {})) == "a\ufffd \U0001f600"
 
 
+@pytest.mark.parametrize("result", [None, "plain", 7])
+async def test_a_result_that_is_no_object_over_http_is_an_error_at_once(result: Any) -> None:
+    async def handler(request: Request) -> Answer:
+        if request.method != "POST" or "id" not in request.body:
+            return Answer(status=405 if request.method == "GET" else 202)
+        if request.body["method"] != "tools/call":
+            return initialized(request) if request.body["method"] == "initialize" else Answer(status=400)
+        return reply(request, result)
+
+    async with raw_http(handler) as url, McpHost(HttpServer(name="web", url=url, timeout=5)) as host:
+        with pytest.raises(ToolHostError, match="outside the protocol while running 'any': it is no JSON-RPC message, or its"):
+            await host.call("any", {})
+
+
 @pytest.mark.parametrize(
     ("status", "transport", "advice"),
     [

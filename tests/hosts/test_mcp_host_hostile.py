@@ -271,6 +271,13 @@ async def test_an_answer_that_holds_no_result_is_an_error_at_once(mode: str, wor
     assert len(files.pids()) == 1
 
 
+async def test_half_a_surrogate_pair_in_arguments_costs_one_character(files: ProcessFiles) -> None:
+    async with McpHost(server("good", files)) as host:
+        (block,) = (await host.call("echo", {"text": "a\ud800\ud83d\ude00", "\udc00": ["\udc00"]})).content
+    assert isinstance(block, TextContent)
+    assert json.loads(block.text) == {"text": "a\ufffd\U0001f600", "\ufffd": ["\ufffd"]}
+
+
 async def test_a_list_of_null_is_an_error_at_once(files: ProcessFiles) -> None:
     async with McpHost(server("list_null", files, timeout=5)) as host:
         with pytest.raises(ToolHostProtocolError, match="while listing its tools: its result is null"):

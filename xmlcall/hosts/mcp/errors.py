@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import httpx2
 from mcp import MCPError
-from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST
+from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
 from pydantic import ValidationError
 
 from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolHostUnavailable
@@ -33,6 +33,7 @@ __all__ = [
 
 # How the SDK begins the errors that it makes up when an answer can no longer come; the code alone is any server's to use.
 _LOST = ("Connection closed", "SSE stream")
+_NOT_READ = ("Failed to parse JSON response", "Failed to parse SSE message")  # the SDK's, of an answer over HTTP
 _WRONG_ADDRESS = 'check its "url"'
 _NOT_STREAMABLE = (400, 404, 405)
 _OLDER = '; an endpoint of the older HTTP+SSE needs "type": "sse"'
@@ -150,6 +151,9 @@ def request_error(server: ServerConfig, doing: str, error: Exception, connection
         return _lost_error(server, doing, error, connection)
     if not isinstance(error, MCPError) or isinstance(error.data, Unreadable):
         return protocol_error(server, f"an answer outside the protocol while {doing}: {_detail(error)}")
+    if error.code == PARSE_ERROR and error.message.startswith(_NOT_READ):
+        what = "it is no JSON-RPC message, or its result is no object"
+        return protocol_error(server, f"an answer outside the protocol while {doing}: {what}")
     said = _detail(error)
     return protocol_error(server, f"error {error.code} while {doing}: {said}", error.code, "error", said)
 

@@ -39,6 +39,7 @@ from .errors import (
     timeout_error,
 )
 from .filter import ORIGINAL
+from .messages import sendable
 from .oauth import SignIn
 from .paging import pages
 from .patience import Patience
@@ -186,12 +187,12 @@ class McpHost:
             ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
         """
         patience = Patience(self._server.timeout if timeout is None else timeout)
-        told = _told_to(progress, patience)
+        told, given = _told_to(progress, patience), sendable(arguments)
 
         async def once(client: Client) -> mcp.CallToolResult:
             if name in self._as_tasks:
-                return await call_as_task(client, name, arguments, patience, told, on_task)
-            return await client.call_tool(name, dict(arguments), progress_callback=told)
+                return await call_as_task(client, name, given, patience, told, on_task)
+            return await client.call_tool(name, given, progress_callback=told)
 
         async def run(client: Client) -> mcp.CallToolResult:
             connection = self._connection

@@ -15,7 +15,7 @@ from mcp.types import INTERNAL_ERROR, PARSE_ERROR
 from mcp.types.jsonrpc import ErrorData, JSONRPCError, JSONRPCResponse
 from pydantic import ValidationError
 
-__all__ = ["Halves", "Unreadable", "read_refused", "whole_escapes"]
+__all__ = ["Halves", "Unreadable", "read_refused", "sendable", "whole_escapes"]
 
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _BEGUN = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?\Z|\\(?:u[0-9a-fA-F]{0,3})?\Z"
@@ -60,6 +60,20 @@ def whole_escapes(line: bytes) -> bytes:
     """
     halves = Halves()
     return halves.mend(line) + halves.rest()
+
+
+def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments that can be sent: UTF-8 has no halves of surrogate pairs, which a model can write in JSON.
+
+    Args:
+        arguments: JSON values.
+    """
+    try:
+        text = json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):  # what writes them will say so
+        return dict(arguments)
+    is_odd = "\\ud" in text  # `json` writes small letters
+    return dict(json.loads(whole_escapes(text.encode()))) if is_odd else dict(arguments)
 
 
 @dataclass(frozen=True, slots=True)
