@@ -81,7 +81,7 @@ def _text_of(data: Any, media_type: str) -> Body | None:
     if not isinstance(data, str) or not media_type.lower().startswith(_TEXTS):
         return None
     try:
-        return text_part(base64.b64decode(data).decode(errors="replace"))
+        return text_part(base64.b64decode("".join(data.split()), validate=True).decode(errors="replace"))
     except (binascii.Error, ValueError):
         return None
 

@@ -46,6 +46,29 @@ _BLOCKS: Final = frozenset(
 _READ: Final = frozenset({"", "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"})
 """Blocks that are read, or refused for a reason of their own."""
 
+_ITEMS: Final = frozenset(
+    f"{kind}{end}"
+    for kind in ("function_call", "custom_tool_call", "local_shell_call", "computer_call")
+    for end in ("", "_output")
+) | {
+    "additional_tools",
+    "code_interpreter_call",
+    "compaction",
+    "file_search_call",
+    "image_generation_call",
+    "item_reference",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "mcp_list_tools",
+    "message",
+    "reasoning",
+    "tool_search_call",
+    "tool_search_output",
+    "web_search_call",
+}
+"""Items of responses that are read, or passed over as they are."""
+
 _SHOWN: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image", "image", "document"})
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _RESULTS: Final = ("tool", "function")
@@ -191,6 +214,11 @@ def items(body: Body) -> str:
     if isinstance(body.get("input"), dict):
         body["input"] = [body["input"]]
         notes.add("input: made a list of an item")
+
+    if isinstance(listed := body.get("input"), list):
+        foreign = {kind_of(each) for each in listed if isinstance(each, dict) and "role" not in each} - _ITEMS - {""}
+        notes.update(f"input: left out {kind[:60]}" for kind in foreign)
+        body["input"] = [each for each in listed if kind_of(each) not in foreign or "role" in each]
 
     def item(given: Body) -> None:
         kind = kind_of(given)
