@@ -148,6 +148,13 @@ def test_files_of_other_clients(name: str, text: str, servers: list[ServerConfig
         ("a.yaml", "mcpServers: [{command: x}]", 'server 1: expected a "name"'),
         ("a.yaml", "mcpServers: [{name: a, command: x}, {name: a, command: x}]", 'server 2: expected a "name" that no other has'),
         ("a.yaml", "- 2020-01-01", "expected an object"),
+        (
+            "a.yaml",
+            "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)),
+            "at most 100,000 values",
+        ),
+        ("a.yaml", "mcpServers: &a {a: *a}", "at most 100,000 values"),
+        ("a.json", '{"mcpServers": {"a": {"type": {"a": 1}, "url": "http://h"}}}', "a.type: .* got an object with the keys 'a'"),
         ("a.yaml", "mcpServers: {a: {command: 2020-01-01}}", "a.command: expected a string, got"),
     ],
 )

@@ -171,7 +171,7 @@ class EntryReader:
         written = self._entry["type"]
         transport = _TRANSPORTS.get(re.sub(r"[\s_+/-]", "", written[:60]).lower()) if isinstance(written, str) else None
         if transport is None:
-            shown = json.dumps(written, default=str)[:60]
+            shown = json.dumps(written[:60]) if isinstance(written, str) else outline(written)
             raise UsageError(f'{self._where("type")}: expected one of "stdio", "http", "sse", got {shown}')
         return transport
 

@@ -40,7 +40,8 @@ _CHOICES: Final = (
 _SHAPES: Final = {str: "a string", list: "a list", type(None): "nothing"}
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])')
-_NAMED = 8  # folders in a message
+_NAMED: Final = 8  # folders in a message
+_MOST_VALUES: Final = 100_000
 
 
 def entries_in(text: str, source: str) -> dict[str, Any]:
@@ -175,11 +176,25 @@ def _parse_yaml(text: str, source: str) -> Any:
         why = "YAML is read only where the package PyYAML is installed"
         raise UsageError(f"{source}: {why}: install it, or write the servers as JSON") from None
     try:
-        return yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UsageError(f"{source}: not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}{place}") from error
+    if _has_more_values_than(_MOST_VALUES, document):
+        raise UsageError(f"{source}: expected at most {_MOST_VALUES:,} values, each counted as often as an alias repeats it")
+    return document
+
+
+def _has_more_values_than(most: int, document: Any) -> bool:
+    """Tell whether a document is too large to be looked through; aliases can make one of any size, or one without end."""
+    waiting, count = [document], 0
+    while waiting and count <= most:
+        node = waiting.pop()
+        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+        count += len(inside)
+        waiting += inside
+    return count > most
 
 
 _PARSERS: Final[Mapping[str, Any]] = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml}
