@@ -59,11 +59,15 @@ class FakeHost:
         ({"a": ["x", "y"], "b": ["z"]}, ["x", "y", "z"]),
         ({"a": ["x", "y"], "b": ["x"]}, ["a__x", "y", "b__x"]),
         ({"a": ["x"], "b": ["x"], "c": ["a__x"]}, ["a__x", "b__x", "c__a__x"]),  # nobody takes the place of server a
-        ({"a": ["get weather", "größe", "dot.ted-name_1"]}, ["get_weather", "gr__e", "dot.ted-name_1"]),
+        ({"a": ["get weather", "größe", "dot.ted-name_1"]}, ["get_weather", "größe", "dot.ted-name_1"]),
         ({"a": ["get weather", "get_weather"]}, ["a__get_weather", "get_weather"]),
         ({"a": ["x y"], "b": ["x_y"]}, ["a__x_y", "b__x_y"]),
         ({"my server": ["x"], "my_server": ["x"]}, ["my_server__x", "my_server__x_2"]),
-        ({"a": ["日本", "中国", "<invoke>"]}, ["__", "a____", "_invoke_"]),
+        ({"a": ["日本", "中国", "<invoke>"]}, ["日本", "中国", "_invoke_"]),
+        ({"one": ["查询天气", "查询地图", "re\u0301cupe\u0301rer"]}, ["查询天气", "查询地图", "récupérer"]),
+        ({"天气": ["seen"], "地图": ["seen"]}, ["天气__seen", "地图__seen"]),
+        ({"a": ["हिन्दी", "أخبار", "ｗｉｄｅ", "zero\u200bwidth"]}, ["हिन्दी", "أخبار", "wide", "zerowidth"]),
+        ({"a": ["wide"], "b": ["ｗｉｄｅ"]}, ["a__wide", "b__wide"]),  # what looks the same is told apart
         ({"a": ["x y", "x.y", "x/y", "x:y"]}, ["x_y", "x.y", "a__x_y", "a__x_y_2"]),
         ({"a": []}, []),
         ({}, []),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from profiles import examples
 from soup import PIECES, TOOLS, check_invariants, pieces_of
 
-from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render
+from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS, Body, Dialect
 
 LONGEST_TAG = 2_500  # six attributes of 256 characters, their names and white space
@@ -72,6 +72,57 @@ def test_round_trip(dialect: str, arguments: list[dict[str, object]]) -> None:
 def test_any_text_is_read(text: str) -> None:
     reply = parse(text)
     assert reply.text == text or "<" in text or "`" in text
+
+
+ODD_NAMES = ["StartTime<", 'a"b', "a'b", "a>b", "a b", "$filter", "a/b", "a=b", "a&lt;b", "</a", "查询", "récupérer", "हिन्दी"]
+letters = st.characters(categories=["L"], exclude_characters="\u02bc")
+tool_names = st.text(letters, min_size=1, max_size=8).map(lambda name: f"{name}_x")
+odd_characters = st.sampled_from("""<>"'&=/\\|:;,.{}[]()#$@!?*+-~^%` _0aéж中""")
+parameter_names = st.one_of(st.sampled_from(ODD_NAMES), st.text(st.one_of(odd_characters, letters), min_size=1, max_size=8))
+
+
+def tool_of(name: str, parameters: list[str]) -> dict[str, object]:
+    properties = {each: {"type": "string"} for each in parameters}
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties, "additionalProperties": False}}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(name=tool_names, odd=parameter_names, more=st.lists(parameter_names, max_size=2), data=st.data())
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_names_of_any_kind_round_trip(dialect: str, name: str, odd: str, more: list[str], data: st.DataObject) -> None:
+    parameters = list(dict.fromkeys([odd, *more]))
+    tools, arguments = [tool_of(name, parameters)], dict.fromkeys(parameters, "some words")
+    try:
+        text = render([{"name": name, "arguments": arguments}], tools, dialect=dialect)
+    except UsageError:
+        assert cannot_tell_apart(DIALECTS[dialect], parameters)
+        return
+    check_invariants(text, data.draw(st.lists(st.integers(0, len(text)), max_size=8)), tools, "stop", False)
+
+
+def cannot_tell_apart(row: Dialect, names: list[str]) -> bool:
+    """Say whether a name is one that a format has a use of its own for, or holds all that ends another one's tag."""
+    if row.parameter_elements and any(name.startswith("/") or name in "abipqu" for name in names):
+        return True
+    return any(one != other and other in one for one in names for other in names)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_odd_name_is_written_as_it_is_shown(dialect: str, name: str) -> None:
+    tag = DIALECTS[dialect].written.get("parameter_open", "<").replace("{name}", name)
+    call = {"name": "查询天气", "arguments": {name: "x < y", "other": f"see {tag}"}}
+    tools = [tool_of("查询天气", [name, "other"])]
+    reply = parse(render([call], tools, dialect=dialect), tools)
+    assert [(each.name, each.arguments) for each in reply.calls if isinstance(each, ToolCall)] == [tuple(call.values())]
+    assert name in system_prompt(tools, dialect=dialect)
+
+
+def test_entities_in_a_name_mean_the_characters() -> None:
+    text = '<function_calls><invoke name="f"><parameter name="StartTime&lt;">5</parameter></invoke></function_calls>'
+    (call,) = parse(text, [tool_of("f", ["StartTime<"])]).calls
+    assert isinstance(call, ToolCall)
+    assert (call.arguments, [repair.code for repair in call.repairs]) == ({"StartTime<": "5"}, ["parameter-name"])
 
 
 def test_what_render_refuses() -> None:

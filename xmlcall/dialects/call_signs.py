@@ -22,7 +22,7 @@ _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join(NAMES)})"\s*:\s*"'),
     regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
 )
-_PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[A-Za-z_][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\)\])")
+_PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[^\W\d][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\*\*\{|\)\])")
 _NO_SIGN = frozenset({"json_open", "quote", "fence_close", "name_end", "mark"})  # mean nothing alone
 # `<arguments>`: words of a manual just as well; marks of thoughts and of messages stand in replies without a call.
 _EVERYDAY = frozenset({"body_open", "list_close", "reasoning_open", "reasoning_close", "text_open", "message_close", "special"})

@@ -86,7 +86,7 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
 
 def python_list() -> str:
     """Return the pattern of the first of a list of Python calls: up to the bracket behind the first name."""
-    return r"\[\s{0,8}[A-Za-z_][\w.\-]{0,127}\("
+    return r"\[\s{0,8}[^\W\d][\w.\-]{0,127}\("
 
 
 _ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"

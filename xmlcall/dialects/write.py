@@ -6,7 +6,7 @@ and where a format has marks of types, a value that would be read as another typ
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import regex
@@ -84,8 +84,14 @@ def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialec
 
 def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     """Write a call in Python, in which the strings of JSON mean the same."""
-    values = (_PYTHON.sub(lambda found: _WORDS.get(found[0], found[0]), _json(value, dialect)) for value in arguments.values())
-    return f"{name}({', '.join(f'{key}={value}' for key, value in zip(arguments, values, strict=True))})"
+
+    def text(value: Any) -> str:
+        return _PYTHON.sub(lambda found: _WORDS.get(found[0], found[0]), _json(value, dialect))
+
+    written = (
+        f"{key}={text(value)}" if _PYTHON_KEY.fullmatch(key) else f"**{text({key: value})}" for key, value in arguments.items()
+    )
+    return f"{name}({', '.join(written)})"
 
 
 def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -113,6 +119,7 @@ _WORDS: Final = {"true": "True", "false": "False", "null": "None"}
 _PYTHON: Final = regex.compile(r'"(?:[^"\\]|\\.)*+"|true|false|null')
 _STRING: Final = regex.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>:)?')
 _BARE_KEY: Final = regex.compile(r"[A-Za-z_]\w{0,63}")
+_PYTHON_KEY: Final = regex.compile(r"(?!(?:True|False|None|true|false|null)\Z)[^\W\d][\w\-]*+(?:\.[^\W\d][\w\-]*+)*+")
 _WRITERS: Final[Mapping[Body, Callable[[str, Mapping[str, Any], Catalog, Dialect], str]]] = {
     Body.TAGS: _as_tags,
     Body.JSON: _as_json,
@@ -204,7 +211,14 @@ def _has_structure(text: str, dialect: Dialect) -> bool:
 
 
 def _is_structure(text: str, dialect: Dialect) -> bool:
-    return _structure(_tags(dialect)).search(text) is not None
+    return _structure((*_tags(dialect), *_beginnings(dialect))).search(text) is not None
+
+
+def _beginnings(dialect: Dialect) -> Iterator[str]:
+    """Yield how the tags of parameters begin: a name may hold what no pattern of a tag reads."""
+    head = dialect.written.get("parameter_open", "").partition("{name}")[0].strip()
+    if any(map(str.isalnum, head)):
+        yield regex.escape(head)
 
 
 def _tags(dialect: Dialect) -> tuple[str, ...]:

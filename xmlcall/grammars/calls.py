@@ -14,6 +14,7 @@ import regex
 
 from ..dialects import Body, Dialect, element_tags, select, with_tools
 from ..dialects.dialect import length_of_tag
+from ..dialects.odd_names import odd_tags
 from ..dialects.tag_patterns import attributes_of
 from ..dialects.write import filled
 from ..errors import UsageError
@@ -163,11 +164,13 @@ def _carries(row: Dialect, kind: str, name: str) -> bool:
     tag = filled(row.written[kind], name)
     if row.tool_elements and kind == "call_open":
         return "call_open" in with_tools(row, [name]).tags
+    if kind == "parameter_open" and odd_tags(row, [name]):
+        return True
     if row.parameter_elements and kind == "parameter_open":
         return bool(element_tags([name]))
     pattern = row.tags.get(kind)
     if pattern is None:  # the name follows the tag
-        return regex.fullmatch(r"[A-Za-z_][\w.\-]{0,127}", name) is not None
+        return regex.fullmatch(r"[^\W\d][\w.\-]{0,127}", name) is not None
     return length_of_tag(pattern, tag) == len(tag) and attributes_of(tag, row.name_in_tag).get("name") == name
 
 

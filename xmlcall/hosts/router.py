@@ -4,19 +4,22 @@ They open side by side (`member.py`). One that fails, or that answers later than
 answers; then `changed` is set, and the next list has its tools. Only where none answers is that an error.
 
 A tool keeps its own name where only one host has it; otherwise it is offered as `server__tool` (MCP 2026-07-28, tools:
-aggregators should disambiguate). Names that models and grammars cannot spell are rewritten to `[A-Za-z0-9_.-]`. The way back
-is a table, never a parse of the name, so whatever a server calls its tools, a call reaches the tool that was offered.
+aggregators should disambiguate). What models cannot write in a name becomes `_`;
+letters of any script stay. The way back is a table, never a parse of the name, so whatever a server calls its tools, a call
+reaches the tool that was offered.
 """
 
 import asyncio
 import contextlib
 import itertools
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self
+
+import regex
 
 from ..errors import ToolHostError, ToolHostUnavailable, UsageError
 from ..types.calls import Tool, ToolResult
@@ -30,7 +33,8 @@ __all__ = ["HostState", "Router"]
 PATIENCE: Final = 3.0
 """Seconds that hosts which have answered wait for the others."""
 
-_UNSPELLABLE = re.compile(r"[^A-Za-z0-9_.-]")
+_UNSPELLABLE = regex.compile(r"[^\w.-]")  # letters of any script, with their marks, can be written
+_INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 
 
 HostStateKind = Literal["answers", "starting", "failed", "off"]
@@ -341,4 +345,5 @@ def _candidates(host: str, tool: str, shared: bool) -> Iterator[str]:
 
 
 def _spellable(name: str) -> str:
-    return _UNSPELLABLE.sub("_", name) or "_"
+    """Write a name as a person of its language does: whole characters, one of each look, and nothing that is not seen."""
+    return _UNSPELLABLE.sub("_", _INVISIBLE.sub("", unicodedata.normalize("NFKC", name))) or "_"

@@ -2,7 +2,8 @@ r"""Python calls as language models write them -> names and values: `[f(a="x", n
 
 Nothing is evaluated. What is read are literals: strings with the escapes of Python, numbers, True, False and None (and JSON's
 true, false, null), lists, tuples, dictionaries whose keys are strings. Around a call may stand `print(...)`, a variable
-(`r = f()`) and the module `default_api` of Gemini's prompts; comments are skipped. All else is refused with its place: an
+(`r = f()`) and the module `default_api` of Gemini's prompts; comments are skipped. Parameters may stand in a literal dictionary,
+`f(**{"a b": 1})`: so are those written that Python cannot name. All else is refused with its place: an
 expression, an attribute, a walrus, bytes, a set, two strings that touch (which is more often a quote that was not escaped).
 
 A line end in a string of single quotes is kept, which Python would refuse: models do not escape it.
@@ -15,17 +16,19 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 
+import regex
+
 from .machine import MAX_DEPTH, finite
 from .strings import Refused
 
 __all__ = ["PythonCall", "PythonReader"]
 
-_TOKEN = re.compile(
+_TOKEN = regex.compile(  # its letters are those of any script, with their marks; those of `re` are not
     r"""(?P<space>(?:\s|\\\r?\n)++|\#[^\n]*+)
       | (?P<prefix>[A-Za-z]{0,2})(?P<quote>'{3}|"{3}|'|")
       | (?P<number>(?:\d|\.\d)(?:[eE][+-]|[\w.])*+)
       | (?P<name>[^\W\d][\w\-]*+(?:\.[^\W\d][\w\-]*+)*+)
-      | (?P<mark>[\[\](){},:=;+\-])
+      | (?P<mark>\*\*|[\[\](){},:=;+\-])
       | (?P<end>\Z)
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
@@ -152,10 +155,23 @@ class PythonReader:
             if name in named:
                 raise Refused(start, "a parameter once", "ambiguous")
             named[name] = self._value()
+        elif self._is("**"):
+            self._spread(named)
         elif named:
             raise Refused(self._start, "a parameter with its name")
         else:
             positional.append(self._value())
+
+    def _spread(self, named: dict[str, Any]) -> None:
+        """Read `**{"a b": 1}`: parameters whose names Python cannot write."""
+        start = self._start
+        self._advance()
+        if not self._is("{"):
+            raise Refused(start, "a dictionary after the two stars")
+        members = self._value()
+        if members.keys() & named.keys():
+            raise Refused(start, "a parameter once", "ambiguous")
+        named.update(members)
 
     def _name(self, what: str) -> str:
         if self._kind != "name":

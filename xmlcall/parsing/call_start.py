@@ -47,7 +47,7 @@ _MAX_HELD = 256
 _PYTHON_NAME = r"[^\W\d][\w.\-]{0,127}"
 _BODY = regex.compile(rf"\s*(?:\[\s*)?(?:\{{|(?P<python>#|(?:{_PYTHON_NAME}\s{{0,4}}=\s{{0,4}})?{_PYTHON_NAME}\())")
 # A tool's name, as gpt-oss writes it or plain, on a line of its own.
-_NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[A-Za-z_][\w.\-]{0,127})\s*(?:json\s*)?)?")
+_NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[^\W\d][\w.\-]{0,127})\s*(?:json\s*)?)?")
 
 
 # The first token, and what follows it.
@@ -80,14 +80,19 @@ def _await_body(reply: ReplyState, call: Token) -> None:
     if call.text.endswith("/>") or _holds(reply.held, "block_open"):
         _call_is_certain(reply)
     else:
-        reply.scanner.only(*reply.dialects, elements=_elements(reply, call))
+        reply.scanner.only(*reply.dialects, elements=_elements(reply, call), names=_declared(reply, call), own=call.dialect)
 
 
 def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
     """Return the parameters that may be elements of their names in a call: the declared ones."""
     dialect = reply.dialects[call.dialect]
     fixed = dialect.json_body or dialect.entities or dialect.has_object
-    return frozenset() if fixed else reply.catalog.parameters(call.attributes["name"]) or frozenset()
+    return frozenset() if fixed else _declared(reply, call)
+
+
+def _declared(reply: ReplyState, call: Token) -> frozenset[str]:
+    """Return the parameters that a call's tool declares."""
+    return reply.catalog.parameters(call.attributes["name"]) or frozenset()
 
 
 def text_after_opening(reply: ReplyState, token: Token) -> None:
@@ -104,9 +109,11 @@ def text_after_opening(reply: ReplyState, token: Token) -> None:
     elif (named := _name_dialect(reply)) and _takes_name_line(reply, token):
         reply.queue.appendleft(_name_call(held, named.name, token))
         _call_is_certain(reply)
-    elif row and _may_begin_body(held, token):
+    elif (row and _may_begin_body(held, token)) or _is_accepted(held, token, name=named is not None):
         held.append(token)
-    elif not _accept(held, token, name=named is not None):
+        if named and (names := reply.catalog.parameters(_name_in(held))):
+            reply.scanner.only(*reply.dialects, names=names, own=named.name)
+    else:
         opening_is_text(reply, token)
 
 
@@ -187,7 +194,9 @@ def _belongs(reply: ReplyState, token: Token, call: Token) -> bool:
 
 def _is_tag_of(dialect: Dialect, token: Token) -> bool:
     """Say whether a format has a tag; what the tag's pattern looks ahead for stands after it, in the next token."""
-    return regex.fullmatch(dialect.tags.get(token.kind, ""), token.text, partial=True) is not None
+    return (
+        token.dialect == dialect.name or regex.fullmatch(dialect.tags.get(token.kind, ""), token.text, partial=True) is not None
+    )
 
 
 def _name_dialect(reply: ReplyState) -> Dialect | None:
@@ -250,7 +259,8 @@ def begin_call(reply: ReplyState, token: Token) -> None:
         dialect = reply.dialects[wrapper]
     if dialect.tool_elements and wrapper:
         reply.repair("tool-element", token.span)
-    reply.scanner.only(*dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])]), elements=_elements(reply, token))
+    rows = dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])])
+    reply.scanner.only(*rows, elements=_elements(reply, token), names=_declared(reply, token))
     reply.block_text, reply.place = False, Place.CALL
     if dialect.has_object:
         reply.reader = BodyCall(
@@ -398,20 +408,16 @@ def _length(held: list[Token]) -> int:
     return sum(len(part.text) for part in held)
 
 
-def _accept(held: list[Token], text: Token, *, name: bool) -> bool:
-    """Hold text if a call may still follow it: white space, the rest of a fence's line, or, if `name`, a tool's name."""
+def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
+    """Say whether a call may still follow a text: white space, the rest of a fence's line, or, if `name`, a tool's name."""
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
     if _holds(held, "block_open", "call_open"):
         # A part of a name may be held; white space behind it, such as U+001F, does not make it white space.
         since = _since_opener(held) + text.text
-        accepted = not since.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
-    else:
-        _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
-        accepted = not newline or not rest.strip()
-    if accepted:
-        held.append(text)
-    return accepted
+        return not since.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
+    _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
+    return not newline or not rest.strip()
 
 
 def _since_opener(held: list[Token]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
+from ..dialects.odd_names import OddTag, odd_tags
 from ..dialects.tag_patterns import OTHER, attributes_of, beginnings
 
 __all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
@@ -105,6 +106,7 @@ class Scanner:
         self._dialects = {dialect.name: dialect for dialect in dialects}
         self._all = _patterns(tuple(self._dialects.values()))
         self._patterns = self._all
+        self._odd: tuple[OddTag, ...] = ()
         self._buffer = ""
         self._position = 0
         self._offset = 0
@@ -120,15 +122,19 @@ class Scanner:
         """Say that no more text will come: what was held back is released."""
         self._closed = True
 
-    def only(self, *dialects: str, elements: Iterable[str] = ()) -> None:
+    def only(self, *dialects: str, elements: Iterable[str] = (), names: Iterable[str] = (), own: str = "") -> None:
         """Take the tags of these dialects alone for tags, as inside a call.
 
         Args:
             dialects: names, the call's own first; none goes back to all.
             elements: parameters that may be written as elements of their names.
+            names: all parameters of the call's tool.
+            own: the call's dialect, where that is not the first.
         """
         rows = tuple(self._dialects[name] for name in dialects)
-        self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags)) if rows else self._all
+        self._odd = odd_tags(self._dialects[own or dialects[0]], names) if rows else ()
+        named = tuple((f"odd__{own or dialects[0]}", tag.pattern) for tag in self._odd)
+        self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags), named) if rows else self._all
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, to read them again."""
@@ -163,6 +169,8 @@ class Scanner:
         for pattern in patterns:
             match = pattern.match(self._buffer, start, partial=not self._closed)
             if match is not None and match.partial:
+                if self._odd and pattern is patterns[0]:  # it goes before a shorter tag, however the stream was cut
+                    return match
                 partial = partial or match
             elif match is not None and match.end() > start:  # a look ahead alone is no tag
                 return match
@@ -184,6 +192,9 @@ class Scanner:
 
     def _meaning(self, kind: str, text: str, dialect: str) -> tuple[str, Mapping[str, str], str]:
         """Return the kind, the attributes and the pair of a tag."""
+        if kind == "odd":
+            tag = next(tag for tag in self._odd if regex.fullmatch(tag.pattern, text))
+            return tag.kind, tag.attributes, tag.pair
         part = kind.partition("_")[0]
         if part == "element" or (part == "call" and self._dialects[dialect].tool_elements):
             part = "parameter" if part == "element" else part
@@ -203,28 +214,30 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
     Args:
         groups: the tags of some dialects.
         of_tools: those that depend on the tools; they are tried first.
+        odd: tags that are known as a whole; these before all others.
     """
 
-    def __init__(self, groups: _Groups, of_tools: _Groups) -> None:
+    def __init__(self, groups: _Groups, of_tools: _Groups, odd: _Groups) -> None:
         self._groups = groups
+        self._odd = odd
         self._of_tools = of_tools
 
     def __missing__(self, mode: ScanMode) -> tuple[Any, tuple[Any, ...]]:
         common, with_tags = _MODES[mode]
         kinds = tuple((kind, _COMMON[kind]) for kind in common)
         groups = tuple((group, tag) for group, tag in self._groups if group.partition("__")[0] not in _NOT_IN[mode])
-        parts = (self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
+        parts = (self._odd, self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
         sources = tuple(_alternation(part) for part in parts if part)
         self[mode] = _trigger(sources), tuple(_compiled(source) for source in sources)
         return self[mode]
 
 
-def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = ()) -> _Patterns:
+def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Groups = ()) -> _Patterns:
     """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
     groups = tuple((f"{kind}__{row.name}", tag) for row in dialects if not row.tool_elements for kind, tag in row.tags.items())
     of_tools = tuple((f"{kind}__{row.name}", tag) for row in dialects if row.tool_elements for kind, tag in row.tags.items())
     named = tuple((f"{kind}__{dialects[0].name}", tag) for kind, tag in elements)
-    return _combined(groups, (*named, *of_tools))  # elements come first, see `dialect.with_tools`
+    return _combined(groups, (*named, *of_tools), odd)  # elements come first, see `dialect.with_tools`
 
 
 _combined = functools.lru_cache(maxsize=256)(_Patterns)

@@ -8,6 +8,8 @@ from its tool: `delete` is not `undo-delete`.
 Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
 """
 
+import html
+import unicodedata
 from collections.abc import Iterable
 
 import regex
@@ -19,7 +21,7 @@ _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
 # Kimi K2 counts its calls, `functions.f:0`; fine-tuned copies and stripped tokens leave the separators out.
 _COUNTED = regex.compile(r"(?:functions?[._:]?)?(?P<name>.+?):\d{1,6}|functions?[._:]?(?P<name>.+?)_?\d{1,6}")
-_WORDS = regex.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_WORDS = regex.compile(r"\p{Lu}?(?:\p{Ll}\p{M}*)+|\p{Lu}+(?!\p{Ll})|[0-9]+|(?:[\p{Lo}\p{Lm}]\p{M}*)+")
 _MAX_LENGTH = 256
 _MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail of each is looked up
 
@@ -59,13 +61,16 @@ class ToolNames:
 
 
 def match_name(name: str, declared: Iterable[str]) -> str | None:
-    """Find the one declared parameter that a name means but for case and separators.
+    """Find the one declared parameter that a name means but for case and separators, or but for entities in it.
 
     Args:
         name: as written.
         declared: the names that may be meant.
     """
-    found = [known for known in declared if _fold(known) == _fold(name)]
+    known = {each: _fold(each) for each in declared}
+    for meant in dict.fromkeys((_fold(name), _fold(html.unescape(name)))):
+        if found := [each for each, folded in known.items() if folded == meant]:
+            break
     return found[0] if len(found) == 1 else None
 
 
@@ -85,4 +90,4 @@ def _tails(name: str) -> list[str]:
 
 
 def _fold(name: str) -> str:
-    return _FOLDED.sub("", name).casefold()
+    return _FOLDED.sub("", unicodedata.normalize("NFKC", name)).casefold()
