@@ -3,6 +3,7 @@
 import functools
 import json
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from xmlcall.prompting.system import reminder, tool_prompt
 from xmlcall.proxy.engine.history import model_messages
 from xmlcall.types.calls import RawCall, ToolCall
 
+UNIONS_FILE = Path(__file__).with_name("unions.toml")
 RECORDED = json.loads((Path(xmlcall.bench.__file__).parent / "catalog.json").read_text(encoding="utf-8"))
 SERVERS = {
     server["name"]: [tool for tool in RECORDED["tools"] if tool["server"] == server["name"]] for server in RECORDED["servers"]
 }
-CATALOGS = {"tests": catalogs.ALL, **SERVERS}
+UNIONS = [{"name": each["name"], "inputSchema": each["schema"]} for each in tomllib.loads(UNIONS_FILE.read_text("utf-8"))["case"]]
+CATALOGS = {"tests": catalogs.ALL, "unions": UNIONS, **SERVERS}
 
 
 def environment() -> ImmutableSandboxedEnvironment:

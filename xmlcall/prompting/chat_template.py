@@ -31,7 +31,7 @@ from ..types.calls import Tool
 from .format import PromptFormat
 from .result_frame import INERT_WORDS
 from .system import reminder
-from .templates import plain_source
+from .templates import plain_source, words_of
 
 __all__ = ["CHATML", "chat_template", "supported"]
 
@@ -90,7 +90,7 @@ def _literal(value: Any) -> str:
 def _texts(format: PromptFormat, *, with_reminder: bool) -> dict[str, Any]:
     """Return the sentences of the prompts, cut where the template puts something in."""
     tool = Tool(name=_HERE)
-    shown = {"tool": tool, "parameters": ()}
+    shown = {"tool": tool, "parameters": (), "rules": ()}
     system = format.render("system", grade="whole", tools=[shown], example=_HERE, instructions={})
     head, rest = system.split(f"\n### {_HERE}\n")
     middle, tail = rest.split(_HERE)
@@ -107,18 +107,18 @@ def _texts(format: PromptFormat, *, with_reminder: bool) -> dict[str, Any]:
     }
 
 
-def _words(format: PromptFormat) -> dict[str, str]:
+def _words(format: PromptFormat) -> dict[str, Any]:
     """Return the words around parameters, as a tool of two parameters shows them."""
-    part = {"name": "a", "kind": "k", "description": "", "children": ()}
+    part = {"name": "a", "kind": "k", "description": "", "children": (), "rules": ()}
     shown = {**part, "required": True, "default": 0}, {**part, "required": False, "default": 0}
-    item = {"tool": Tool(name=_HERE), "parameters": shown}
+    item = {"tool": Tool(name=_HERE), "parameters": shown, "rules": ()}
     text = format.render("system", grade="whole", tools=[item], example="", instructions={}).split(f"### {_HERE}\n")[1]
     title, required, optional = text.splitlines()[:3]
     words = regex.compile(r"- a: k \((.*), (.*) 0\)")
     first, second = words.fullmatch(required), words.fullmatch(optional)
     assert first is not None
     assert second is not None
-    return {"parameters": title, "required": first[1], "optional": second[1], "default": first[2]}
+    return {"parameters": title, "required": first[1], "optional": second[1], "default": first[2], **words_of(format.lang)}
 
 
 def _tags(row: Dialect) -> dict[str, Any]:

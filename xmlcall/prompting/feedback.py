@@ -15,7 +15,7 @@ import regex
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
-from ..tools.outline import parameters_of
+from ..tools.outline import alternatives_of, parameters_of, rules_for
 from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
 from .format import ENGLISH, PromptFormat
 from .result_frame import inert_frame, inert_text
@@ -109,7 +109,9 @@ def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again:
     names = [part.name for part in parameters]
     sentences = (_sentence(issue, call, names, format) for issue in call.issues)
     lines = [inert_text(sentence, catalog, format.row.results) for sentence in sentences]
-    return format.render("feedback", issues=lines, tool=tool, parameters=parameters, again=again).strip()
+    return format.render(
+        "feedback", issues=lines, tool=tool, parameters=parameters, rules=rules_for(tool) if tool else (), again=again
+    ).strip()
 
 
 def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: PromptFormat) -> str:
@@ -175,4 +177,18 @@ def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, 
         if name and not {name, each.name} & wrong:
             kept.setdefault(name, each.text if each.value is MISSING else each.value)
     needed = {part.name for part in declared if part.name in wrong or (part.required and part.name not in kept)}
-    return tool.name, {name: kept.get(name, _DOTS) for name in names if name in kept or name in needed}
+    if whole := any(issue.path == "$" and issue.code == "invalid-value" for issue in call.issues):
+        needed |= _settled(kept, alternatives_of(tool))
+    shown = {name: kept.get(name, _DOTS) for name in names if name in kept or name in needed}
+    return None if whole and shown.keys() == {each.name for each in call.raw.arguments} - wrong else (tool.name, shown)
+
+
+def _settled(kept: dict[str, Any], alternatives: Sequence[frozenset[str]]) -> frozenset[str]:
+    """Return what is still needed of the alternative that is nearest to a call; of two that are there, one goes."""
+    if not alternatives:
+        return frozenset()
+    nearest = max(alternatives, key=lambda each: (each <= kept.keys(), len(each & kept.keys()), -len(each)))
+    if nearest <= kept.keys():
+        for name in frozenset().union(*(each for each in alternatives if each <= kept.keys())) - nearest:
+            del kept[name]
+    return nearest - kept.keys()

@@ -8,7 +8,7 @@ import regex
 
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
-from ..tools.outline import example_arguments, parameters_of
+from ..tools.outline import example_arguments, parameters_of, rules_for
 from ..types.calls import Tool
 from .format import ENGLISH, PromptFormat
 
@@ -80,7 +80,7 @@ def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     Args:
         tools: in the order to show.
     """
-    return [{"tool": tool, "parameters": parameters_of(tool)} for tool in tools]
+    return [{"tool": tool, "parameters": parameters_of(tool), "rules": rules_for(tool)} for tool in tools]
 
 
 def example_call(catalog: Catalog, format: PromptFormat) -> str:

@@ -15,7 +15,7 @@ from .result_frame import inert_frame
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["LANGUAGES", "plain_source", "render", "source"]
+__all__ = ["LANGUAGES", "plain_source", "render", "source", "words_of"]
 
 LANGUAGES = ("en", "zh")
 
@@ -39,6 +39,16 @@ def source(lang: str, name: str) -> str:
         name: as for `render`.
     """
     return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
+
+
+def words_of(lang: str) -> dict[str, Any]:
+    """Return the words between and around alternatives of parameters.
+
+    Args:
+        lang: one of `LANGUAGES`.
+    """
+    words = vars(_environment().get_template(f"{lang}/words.j2").module)["words"]
+    return {"or": words["or"], "rules": words["rules"]}
 
 
 def plain_source(name: str) -> str:

@@ -18,11 +18,16 @@ from .cost import MAX_STEPS, costs_too_much
 from .keywords import TooMuchWork, is_covered, limited, usable_pattern, with_time_limit
 from .places import Places
 from .references import MAX_DEPTH, nodes, resolve
+from .unions import asked_by, branch_meant, unmet
+from .words import RANGES, describe
 
 __all__ = ["MAX_NODES", "RANGES", "check_schema", "compiled", "describe", "find_issues", "is_valid", "limited", "types_of"]
 
 MAX_NODES = 20_000
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
+
+_MAX_UNIONS = 4  # unions in each other of which the meant branch is told
+_MAX_TOLD = 16  # branches of one
 
 # JSON Schema keyword -> issue code; every other keyword is an invalid value.
 _CODES = {"type": "wrong-type", "required": "missing-argument", "additionalProperties": "unexpected-argument"}
@@ -133,7 +138,7 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     try:
         with limited():
             errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
-        return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error)))
+        return tuple(dict.fromkeys(issue for error in errors for issue in _issues(error, validator.schema)))
     except _not_evaluated() as error:
         message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
         return (Issue(code="invalid-value", message=message),)
@@ -166,19 +171,54 @@ def types_of(schema: Any) -> tuple[str, ...]:
     return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES)
 
 
-def _issues(error: Any) -> Iterator[Issue]:
+def _issues(error: Any, root: Mapping[str, Any], depth: int = _MAX_UNIONS) -> Iterator[Issue]:
     if error.validator == "required":
-        yield from (_missing(error, name) for name in error.validator_value if name not in error.instance)
+        yield from (_missing(error, name, root) for name in error.validator_value if name not in error.instance)
     elif error.validator == "additionalProperties" and error.validator_value is False:
         declared = error.schema.get("properties", {})
         extra = (name for name in error.instance if name not in declared and not is_covered(name, error.schema))
         yield from (_unexpected(error, name, declared) for name in extra)
+    elif error.validator in ("dependentRequired", "dependencies") and isinstance(error.instance, dict):
+        yield from _dependent(error, root)
+    elif error.validator in ("oneOf", "anyOf") and depth:
+        yield from _of_union(error, root, depth)
     else:
-        yield _broken(error)
+        yield _broken(error, root)
 
 
-def _missing(error: Any, name: str) -> Issue:
-    expected = describe(error.schema.get("properties", {}).get(name, {}), error.schema)
+def _of_union(error: Any, root: Mapping[str, Any], depth: int) -> Iterator[Issue]:
+    """Tell what is wrong with the branch that was meant, if that can be told; else which there are."""
+    branches = error.validator_value[:_MAX_TOLD]
+    meant = branch_meant(error.instance, branches, root)
+    below = [each for each in error.context if each.relative_schema_path[0] == meant]
+    if below:
+        for each in below:
+            yield from _issues(each, root, depth - 1)
+        return
+    wrong = list(unmet(error.instance, branches, root))
+    for name, expected in wrong:
+        got = _short(error.instance[name])
+        message = f"Expected {expected}, got {got}."
+        yield Issue(code="invalid-value", path=f"{error.json_path}.{name}", expected=expected, got=got, message=message)
+    if not wrong:
+        yield _broken(error, root)
+
+
+def _dependent(error: Any, root: Mapping[str, Any]) -> Iterator[Issue]:
+    """Tell each parameter that another one needs."""
+    for name, needed in error.validator_value.items():
+        for other in needed if name in error.instance and isinstance(needed, list) else ():
+            if other not in error.instance:
+                yield Issue(
+                    code="missing-argument",
+                    path=f"{error.json_path}.{other}",
+                    expected=describe(error.schema.get("properties", {}).get(other, {}), root),
+                    message=f"The parameter {other!r} is required where {name!r} is given.",
+                )
+
+
+def _missing(error: Any, name: str, root: Mapping[str, Any]) -> Issue:
+    expected = describe(error.schema.get("properties", {}).get(name, {}), root)
     path = f"{error.json_path}.{name}"
     return Issue(code="missing-argument", path=path, expected=expected, message=f"The parameter {name!r} is required.")
 
@@ -194,8 +234,8 @@ def _unexpected(error: Any, name: str, declared: Mapping[str, Any]) -> Issue:
     )
 
 
-def _broken(error: Any) -> Issue:
-    expected = describe(error.schema, error.schema)
+def _broken(error: Any, root: Mapping[str, Any]) -> Issue:
+    expected = asked_by(error.validator, error.validator_value, error.schema, root) or describe(error.schema, root)
     return Issue(
         code=_CODES.get(error.validator, "invalid-value"),
         path=error.json_path,
@@ -203,61 +243,6 @@ def _broken(error: Any) -> Issue:
         got=_short(error.instance),
         message=f"Expected {expected}, got {_short(error.instance)}.",
     )
-
-
-RANGES = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "exclusiveMinimum": "more than {}",
-    "exclusiveMaximum": "less than {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "length at least {}",
-    "maxLength": "length at most {}",
-    "minItems": "length at least {}",
-    "maxItems": "length at most {}",
-    "pattern": "matching {}",
-    "format": "format {}",
-}
-"""Keyword -> its words; `{}` is the keyword's value."""
-
-
-def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
-    """Say in a few words which values a schema admits.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-        depth: levels of item types and alternatives that are spelled out.
-
-    Returns:
-        For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
-    """
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return "any value"
-    ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
-    return ", ".join([_kind(schema, root, depth), *ranges])
-
-
-def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    if "const" in schema:
-        return json.dumps(schema["const"], ensure_ascii=False)
-    if isinstance(schema.get("enum"), list):
-        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
-            return " or ".join(dict.fromkeys(describe(branch, root, depth - 1) for branch in schema[key]))
-    kinds = schema.get("type", "object" if "properties" in schema else "any value")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    return " or ".join(_array(schema, root, depth) if kind == "array" else str(kind) for kind in kinds)
-
-
-def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    return f"array of {describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _short(value: Any, limit: int = 120) -> str:

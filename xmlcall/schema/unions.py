@@ -1,0 +1,274 @@
+"""What a schema asks of several parameters together: alternatives, and what goes with what.
+
+A union of objects is shown as its alternatives, each as `(action: "get", id, limit?)`: what it needs, what it fixes, and with `?`
+what only some of the alternatives have. Which values a parameter admits stands in the list of parameters.
+
+Cost: branches, their parts and their depth are bounded. A schema that is larger is shown in part.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from .references import resolve
+from .words import describe
+
+__all__ = ["Branch", "Rule", "asked_by", "branch_meant", "branches_of", "rules_of", "shape", "unmet", "values_of"]
+
+UNIONS: Final = ("anyOf", "oneOf")
+_MAX_BRANCHES: Final = 16
+_MAX_PARTS: Final = 16
+_MAX_LEVELS: Final = 4
+_MAX_VALUES: Final = 4
+_ONE_OF: Final = {
+    "uniqueItems": "a list without repeated items",
+    "minProperties": "at least {} fields",
+    "maxProperties": "at most {} fields",
+    "minContains": "a list with at least {} such items",
+    "maxContains": "a list with at most {} such items",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What is asked of parameters together.
+
+    Args:
+        kind: `one` or `any` of several alternatives; the second `with` the first; `not` this, or not all of it `together`.
+        parts: the alternatives; or what is given and what it needs; or what must not be.
+    """
+
+    kind: Literal["one", "any", "with", "not", "together"]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """An object that a union admits: the schemas of what it names, and what of that it needs."""
+
+    properties: Mapping[str, Any]
+    required: tuple[str, ...]
+
+
+def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[Rule, ...]:
+    """Return what an object schema asks of its properties together.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+        levels: of parts in each other that are followed.
+    """
+    return tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
+
+
+def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Rule]:
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or not levels:
+        return
+    for key in UNIONS:
+        branches = branches_of(schema, key, root)
+        if len(branches) == 1:
+            yield from _rules(_only_object(schema[key], root), root, levels - 1)
+        elif texts := _alternatives(branches, root):
+            yield Rule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
+    yield from _conditions(schema, root)
+    for part in _listed(schema, "allOf"):
+        yield from _rules(part, root, levels - 1)
+
+
+def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Rule]:
+    for key in ("dependentRequired", "dependencies"):
+        needs = schema.get(key)
+        for name, needed in list(needs.items())[:_MAX_PARTS] if isinstance(needs, Mapping) else ():
+            if isinstance(needed, list) and needed:
+                yield Rule(kind="with", parts=(str(name), ", ".join(map(str, needed[:_MAX_PARTS]))))
+    condition, needed = shape(schema.get("if"), root), schema.get("then")
+    if condition and (then := _branch(needed, root)) and then.required:
+        yield Rule(kind="with", parts=(condition, ", ".join(then.required[:_MAX_PARTS])))
+    if refused := _branch(schema.get("not"), root):
+        yield Rule(kind="together" if len(refused.required) > 1 else "not", parts=(_written(refused, root, frozenset()),))
+
+
+def branches_of(schema: Any, key: str, root: Mapping[str, Any]) -> list[Branch]:
+    """Return the objects among the branches of a union; those of a union in it are its own.
+
+    Args:
+        schema: with the union.
+        key: `anyOf` or `oneOf`.
+        root: the whole schema, for `$ref`.
+    """
+    return list(itertools.islice(_branches(schema, key, root, _MAX_LEVELS), _MAX_BRANCHES))
+
+
+def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[Branch]:
+    for part in _listed(schema, key) if levels else ():
+        found = resolve(part, root)
+        inner = [each for each in UNIONS if isinstance(found, Mapping) and each in found and not found.keys() & {"properties"}]
+        if inner and not found.keys() & {"required", "allOf"}:
+            yield from _branches(found, inner[0], root, levels - 1)
+        elif branch := _branch(found, root):
+            yield branch
+
+
+def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> Branch | None:
+    """Return what an object schema says of its parts; None if it says nothing of any."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or not levels:
+        return None
+    properties = schema.get("properties")
+    found = dict(properties) if isinstance(properties, Mapping) else {}
+    required = [name for name in _listed(schema, "required") if isinstance(name, str)]
+    for part in _listed(schema, "allOf"):
+        if below := _branch(part, root, levels - 1):
+            found = {**below.properties, **found}
+            required += below.required
+    return Branch(found, tuple(dict.fromkeys(required))) if found or required else None
+
+
+def _listed(schema: Any, key: str) -> list[Any]:
+    value = schema.get(key) if isinstance(schema, Mapping) else None
+    return value[:_MAX_BRANCHES] if isinstance(value, list) else []
+
+
+def _only_object(parts: list[Any], root: Mapping[str, Any]) -> Any:
+    return next((part for part in parts[:_MAX_BRANCHES] if _branch(part, root)), None)
+
+
+def _are_kinds(branches: Iterable[Branch]) -> bool:
+    """Say whether alternatives are objects of their own, of which nobody gives two at once."""
+    return any(branch.properties for branch in branches)
+
+
+def _alternatives(branches: list[Branch], root: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write alternatives, each once; none if they do not differ."""
+    common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
+    texts = tuple(dict.fromkeys(_written(branch, root, common) for branch in branches))
+    return texts if len(texts) > 1 else ()
+
+
+def shape(schema: Any, root: Mapping[str, Any]) -> str:
+    """Write what an object schema names, such as `(action: "get", id)`; "" if it names nothing.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+    """
+    branch = _branch(schema, root)
+    return _written(branch, root, frozenset()) if branch else ""
+
+
+def _written(branch: Branch, root: Mapping[str, Any], common: frozenset[str]) -> str:
+    """Write a branch; what it may have and all others have, too, stands in the list of parameters."""
+    names = dict.fromkeys((*branch.properties, *branch.required))
+    parts = []
+    for name in names:
+        fixed = _fixed(branch.properties.get(name), root)
+        if name in branch.required or fixed or name not in common:
+            mark = "" if name in branch.required else "?"
+            parts.append(f"{name}{mark}{f': {fixed}' if fixed else ''}")
+    more = ["..."] if len(parts) > _MAX_PARTS else []
+    return f"({', '.join(parts[:_MAX_PARTS] + more)})"
+
+
+def _fixed(schema: Any, root: Mapping[str, Any]) -> str:
+    """Return the few values that a property must have, in words."""
+    return describe(schema, root) if 0 < len(values_of(schema, root)) <= _MAX_VALUES else ""
+
+
+def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
+    """Return the values that a schema lists; none if it lists none.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+    """
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping):
+        return []
+    if "const" in schema:
+        return [schema["const"]]
+    return schema["enum"] if isinstance(schema.get("enum"), list) else []
+
+
+# What was meant by a value, and what is told of it.
+
+
+def branch_meant(value: Any, branches: list[Any], root: Mapping[str, Any]) -> int | None:
+    """Return the place of the one branch that a wrong value was meant for, None if that is not certain.
+
+    It is the only one whose fixed values the object has; else the only one for objects, or for lists.
+
+    Args:
+        value: that breaks the union.
+        branches: of the union.
+        root: the schema with the union, for `$ref`.
+    """
+    if isinstance(value, list):
+        return _only(place for place, part in enumerate(branches) if "array" in _kinds(part, root))
+    if not isinstance(value, Mapping):
+        return None
+    fitting = [place for place, part in enumerate(branches) if _has_fixed(value, _branch(part, root), root)]
+    if fitting:
+        return _only(fitting)
+    return _only(place for place, part in enumerate(branches) if not (kinds := _kinds(part, root)) or "object" in kinds)
+
+
+def _only(places: Iterable[int]) -> int | None:
+    found = list(places)
+    return found[0] if len(found) == 1 else None
+
+
+def _kinds(schema: Any, root: Mapping[str, Any]) -> list[Any]:
+    schema = resolve(schema, root)
+    kinds = schema.get("type", []) if isinstance(schema, Mapping) else []
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _has_fixed(value: Mapping[str, Any], branch: Branch | None, root: Mapping[str, Any]) -> bool:
+    """Say whether an object has values that a branch fixes, and no other in their places."""
+    if branch is None:
+        return False
+    fixed = {name: found for name, part in branch.properties.items() if name in value and (found := values_of(part, root))}
+    return bool(fixed) and all(value[name] in found for name, found in fixed.items())
+
+
+def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the properties whose values every branch fixes, and none as the object has it, with those that there are.
+
+    Args:
+        value: that breaks the union.
+        branches: of the union.
+        root: the schema with the union, for `$ref`.
+    """
+    found = [branch for part in branches if (branch := _branch(part, root))]
+    if not isinstance(value, Mapping) or not found:
+        return
+    for name in found[0].properties:
+        values = [values_of(branch.properties.get(name), root) for branch in found]
+        known = [each for part in values for each in part]
+        if name in value and all(values) and value[name] not in known:
+            yield name, describe({"enum": known[:_MAX_PARTS]}, root)
+
+
+def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    """Return what a keyword asks for, where the words of its whole schema do not say it; "" where they do.
+
+    Args:
+        keyword: that a value breaks.
+        value: of the keyword.
+        schema: with the keyword.
+        root: the whole schema, for `$ref`.
+    """
+    if keyword in _ONE_OF:
+        return _ONE_OF[keyword].format(value)
+    if keyword in UNIONS:
+        texts = _alternatives(branches_of(schema, keyword, root), root)
+        return f"{'exactly one' if keyword == 'oneOf' else 'one'} of {' or '.join(texts)}" if texts else ""
+    if keyword == "not":
+        branch = _branch(value, root)
+        together = branch is not None and len(branch.required) > 1 and not branch.properties
+        return f"not all of {shape(value, root)} together" if together else f"no {shape(value, root) or describe(value, root)}"
+    if keyword == "contains":
+        return f"a list with an item that is {describe(value, root)}"
+    return ""

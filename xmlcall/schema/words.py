@@ -1,0 +1,65 @@
+"""What a schema admits, in a few words: for prompts, and for what is told of a wrong value."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .references import resolve
+
+__all__ = ["RANGES", "describe"]
+
+RANGES = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "length at least {}",
+    "maxLength": "length at most {}",
+    "minItems": "length at least {}",
+    "maxItems": "length at most {}",
+    "pattern": "matching {}",
+    "format": "format {}",
+}
+"""Keyword -> its words; `{}` is the keyword's value."""
+
+
+def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
+    """Say in a few words which values a schema admits.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+        depth: levels of item types and alternatives that are spelled out.
+
+    Returns:
+        For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
+    """
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return "any value"
+    ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
+    return ", ".join([_kind(schema, root, depth), *ranges])
+
+
+def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    if isinstance(schema.get("enum"), list):
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
+            kinds = (describe(branch, root, depth - 1) for branch in schema[key])
+            return " or ".join(dict.fromkeys("object" if is_object and kind == "any value" else kind for kind in kinds))
+    kinds = schema.get("type", "object" if "properties" in schema else "any value")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return " or ".join(_array(schema, root, depth) if kind == "array" else str(kind) for kind in kinds)
+
+
+def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    return f"array of {describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
