@@ -75,7 +75,7 @@ REPAIRS: dict[str, str] = {
     "tool-name": "A tool's name was spelled in another way, and only one tool can be meant.",
     "parameter-name": "A parameter's name was spelled in another way, and only one parameter can be meant.",
     "repeated-argument": "A parameter was given again with the same value.",
-    "empty-argument": "An optional parameter that is no string was given without a value, and was left out.",
+    "empty-argument": "An optional parameter was given without a value, as null or by a word for nothing, and was left out.",
     "placeholder-argument": "A tool without parameters was given one that only says that there is none, and it was left out.",
     "number-format": "A number was written with separators, a plus sign, or as a fraction that is an integer.",
     "quoted-value": "A number was written in quotes.",

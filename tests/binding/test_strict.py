@@ -28,7 +28,8 @@ def written(arguments: dict[str, Any], dialect: str = "function_calls", tools: A
         ({"x": 5}, ""),
         ({"x": None}, ""),
         ({"x": {"a": 1}}, ""),
-        ({"s": "null"}, ""),
+        ({"s": "null"}, 'type="string"'),  # without it the parameter is left out
+        ({"s": "nullable"}, ""),
         ({"n": 5}, ""),
         ({"undeclared": "5"}, 'type="string"'),
         ({"undeclared": [1]}, ""),

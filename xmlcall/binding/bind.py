@@ -12,14 +12,14 @@ from typing import Any
 
 from ..dialects import DIALECTS
 from ..loosejson import reader as jsonish
-from ..schema.references import MAX_DEPTH, deeper_than
+from ..schema.references import MAX_DEPTH, deeper_than, resolve
 from ..schema.validation import describe, find_issues, is_valid, limited
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.parameters import Parameter, parameter_of
-from ..tools.strict import read_text
+from ..tools.strict import is_required, may_be_left_out, read_text, says_nothing
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
-from .convert import Ambiguous, Fit, Fitter
+from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing
 
 __all__ = ["bind", "bind_argument"]
 
@@ -120,6 +120,9 @@ class _Draft:
                 self._repair("placeholder-argument", argument, argument.name)
                 continue
             name = self._name_of(argument)
+            if self._tool is not None and self._says_nothing(argument, name, self._tool):
+                self._repair("empty-argument", argument, name)
+                continue
             value, issue, repairs = self._value_of(argument, name)
             if issue is not None:
                 self.issues.append(issue)
@@ -130,6 +133,12 @@ class _Draft:
             if name or argument.value is not MISSING:
                 self.arguments[name] = value
                 self._raw[name] = argument
+
+    def _says_nothing(self, argument: RawArgument, name: str, tool: Tool) -> bool:
+        """Say whether an argument is null in place of being left out; in JSON the word `null` in quotes is a string."""
+        value = argument.text if argument.value is MISSING else argument.value
+        is_told = isinstance(value, str) and argument.value is not MISSING
+        return bool(name) and not is_told and says_nothing(value, name, tool, self._catalog)
 
     def _value_of(self, argument: RawArgument, name: str) -> "Read":
         if argument.value is not MISSING or not name:
@@ -181,9 +190,18 @@ class _Draft:
         if found or self.issues:
             self._mend(self._tool, Fitter(validator, self._root))
             found = find_issues(validator, self.arguments)
+        found = tuple(issue for issue in found if not self._is_null_by_default(issue.path))
         broken = tuple(issue.path for issue in self.issues)
         inside = tuple(f"{path}{mark}" for path in broken for mark in ".[")
         self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
+
+    def _is_null_by_default(self, path: str) -> bool:
+        """Say whether a parameter is null as its schema's own default is, which its type forgets."""
+        name = path.removeprefix("$.")
+        if self._tool is None or self.arguments.get(name, MISSING) is not None:
+            return False
+        schema = resolve(parameter_of(self._catalog, self._tool, name).schema, self._root)
+        return isinstance(schema, Mapping) and schema.get("default", MISSING) is None
 
     def check_alone(self, name: str) -> None:
         """Validate and mend one argument by its own schema; an issue if that does not help."""
@@ -208,7 +226,6 @@ class _Draft:
         self._raw = {name: RawArgument(name=name, text="", value=value, span=argument.span) for name, value in inner.items()}
 
     def _mend(self, tool: Tool, fitter: Fitter) -> None:
-        required = self._root.get("required")
         for name, value in list(self.arguments.items()):
             parameter, raw = parameter_of(self._catalog, tool, name), self._raw[name]
             is_text = raw.value is MISSING and not parameter.admits_string
@@ -216,15 +233,21 @@ class _Draft:
                 self.arguments[name] = empty
                 self._drop_issue(name)
                 continue
-            if is_text and not raw.text.strip() and name not in (required if isinstance(required, list) else ()):
-                del self.arguments[name]
-                self._drop_issue(name)
-                self._repair("empty-argument", raw, name)
+            if is_text and not raw.text.strip() and not is_required(name, tool):
+                self._leave_out(name, raw)
                 continue
             fit = fitter.fit(value, parameter.schema, f"$.{name}")
             if fit is None and is_text and value is not raw.text:
                 value, fit = raw.text, fitter.fit(raw.text, parameter.schema, f"$.{name}")
+            if fit is None and may_be_left_out(name, tool, self._catalog) and is_word_for_nothing(value, parameter.kinds):
+                self._leave_out(name, raw)
+                continue
             self._take(name, fit, raw, quoted=value is not raw.text or raw.value is not MISSING)
+
+    def _leave_out(self, name: str, raw: RawArgument) -> None:
+        del self.arguments[name]
+        self._drop_issue(name)
+        self._repair("empty-argument", raw, name)
 
     def _empty(self, parameter: Parameter) -> list[Any] | dict[str, Any] | None:
         """Return what an empty element stands for where lists and objects are elements; None if it is nothing."""

@@ -25,7 +25,7 @@ from ..tools.strict import other_than_string
 from ..types.calls import MISSING
 from . import xml_elements as xmlvalue
 
-__all__ = ["Ambiguous", "Fit", "Fitter"]
+__all__ = ["Ambiguous", "Fit", "Fitter", "is_word_for_nothing"]
 
 _MAX_BRANCHES = 32
 _MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
@@ -179,11 +179,15 @@ class Fitter:
     def _members(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> Fit | Ambiguous | None:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
+        required = schema["required"] if isinstance(schema.get("required"), list) else ()
         found: dict[str, Any] = {}
         liberties: list[tuple[str, str]] = []
         for name, member in value.items():
             below = properties.get(name, schema.get("additionalProperties", True))
             fit = self.fit(member, below, f"{path}.{name}", depth - 1)
+            if fit is None and member is None and name in properties and name not in required:
+                liberties.append(("empty-argument", f"{path}.{name}"))
+                continue
             if not isinstance(fit, Fit):
                 return fit
             found[name] = fit.value
@@ -277,6 +281,21 @@ def _splits(text: str, known: list[Any]) -> Iterator[tuple[str, list[str]]]:
 def _says_nothing(text: str, known: list[Any]) -> bool:
     """Say whether a text is a word for nothing, and not one of the values that the schema lists."""
     return text.strip().strip("\"'`").strip().casefold() in _NOTHING and text not in known
+
+
+def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
+    """Say whether a value that breaks its schema is a word for nothing, such as `N/A` for a number or outside of an enum.
+
+    A list and an object have only the empty text: `None` for a list may mean that it is empty.
+
+    Args:
+        value: as written, or as JSON has it.
+        kinds: JSON types that the schema names.
+    """
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    return not text or (not (kinds or frozenset()) & {"array", "object"} and text.casefold() in _NOTHING)
 
 
 def _member(value: Any, members: list[Any], path: str) -> Fit | None:

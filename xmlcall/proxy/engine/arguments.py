@@ -23,6 +23,7 @@ from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
 from ...binding.unsaid import is_unsaid, may_be_unsaid
 from ...tools.catalog import Catalog
+from ...tools.strict import WORDS_FOR_NULL, may_be_left_out, says_nothing
 from ...types.calls import MISSING, RawArgument, ToolCall
 from ...types.events import ToolArgumentDelta
 from ...types.tool import Tool
@@ -60,6 +61,7 @@ class CallText:
         self._open: str | None = None  # the parameter whose text is coming in
         self._text: list[str] = []
         self._plain = False  # the open parameter goes out as it comes
+        self._is_marked = False  # the open parameter says that it is a string
         self._waits = False  # nothing of it is ready: so far it may be a placeholder
         self._held = False  # something is not certain: nothing more before the end
 
@@ -96,6 +98,7 @@ class CallText:
             before = self._end_parameter()
             if not self._held and not delta.is_json:
                 self._begin_parameter(delta.parameter)
+                self._is_marked = delta.is_string
             self._held = self._held or delta.is_json or (delta.is_string and not self._plain)
         if self._held:
             return before
@@ -109,6 +112,8 @@ class CallText:
         text = "".join(self._text)
         says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
         if self._may_be_made_up and may_be_groundless(text):
+            return True
+        if any(word.startswith(text.strip()) for word in WORDS_FOR_NULL) and may_be_left_out(name, self._tool, self._catalog):
             return True
         return may_be_placeholder(name, text) or (says_nothing and may_be_unsaid(name, self._unsaid, self._tool, self._catalog))
 
@@ -157,7 +162,8 @@ class CallText:
     def _says_nothing(self, name: str, text: str) -> bool:
         word = self._unsaid
         is_word = bool(word) and is_unsaid(RawArgument(name=name, text=text), word)
-        return is_word and may_be_unsaid(name, word, self._tool, self._catalog)
+        is_left_out = is_word and may_be_unsaid(name, word, self._tool, self._catalog)
+        return is_left_out or (self._plain and not self._is_marked and says_nothing(text, name, self._tool, self._catalog))
 
     def _comma(self) -> str:
         return ", " if self._sent else "{"
