@@ -109,7 +109,7 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
     async with connect("local") as backend:
         whole = await last_of(generate(backend, request, binder))
         cut = await last_of(generate(backend, replace(request, max_tokens=20), binder, continuations=10))
-        constrained = await last_of(generate_call(backend, request, binder, tool))
+        constrained = await last_of(generate_call(backend, request, binder, tool, "function_calls"))
     assert cut.text == whole.text
     assert isinstance(cut.reply.calls[0], ToolCall)
     assert isinstance(constrained.reply.calls[0], ToolCall)

@@ -656,6 +656,13 @@ async def test_a_model_that_is_stuck_gets_its_last_try_constrained() -> None:
     assert answer_of(events).text == "It is 3."
 
 
+@pytest.mark.parametrize("dialect", ["qwen", "hermes", "glm", "pythonic", "tool_name"])
+async def test_a_constrained_call_is_kept_as_the_prompt_asks_for_calls(dialect: str) -> None:
+    call = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    loop, _ = make([BAD, BAD, '{"name": "add", "arguments": {"a": 1, "b": 2}}', "It is 3."], capabilities=CAN, dialect=dialect)
+    assert answer_of(await run(loop)).messages[1].content == render([call], ADD_TOOL, dialect=dialect)
+
+
 async def test_a_server_that_refuses_a_schema_is_asked_without_it() -> None:
     refused = BackendStatusError("unsupported schema", backend="scripted", status_code=400)
     loop, backend = make([BAD, BAD, refused, ADD, "It is 3."], capabilities=CAN)

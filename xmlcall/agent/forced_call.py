@@ -24,7 +24,7 @@ __all__ = ["generate_call"]
 
 
 async def generate_call(
-    backend: Backend, request: CompletionRequest, binder: Binder, tool: Tool
+    backend: Backend, request: CompletionRequest, binder: Binder, tool: Tool, dialect: str
 ) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
     """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
 
@@ -33,6 +33,7 @@ async def generate_call(
         request: the conversation.
         binder: binds the call.
         tool: one that was offered.
+        dialect: the wire format that the prompt asks for.
 
     Yields:
         The parser's events as they come, then one Generated.
@@ -46,7 +47,9 @@ async def generate_call(
         async with aclosing(generate(backend, constrained, binder, parallel=False)) as events:
             async for event in events:
                 begun = True
-                yield replace(event, text=_as_taught(event, binder.catalog)) if isinstance(event, Generated) else event
+                if isinstance(event, Generated):
+                    event = replace(event, text=_as_taught(event, binder.catalog, dialect))
+                yield event
         return
     except BackendStatusError:
         if begun:
@@ -56,10 +59,10 @@ async def generate_call(
             yield event
 
 
-def _as_taught(generated: Generated, catalog: Catalog) -> str:
+def _as_taught(generated: Generated, catalog: Catalog, dialect: str) -> str:
     """Return the text for the history: the call as the prompt asks for it."""
     calls = [call for call in generated.reply.calls if isinstance(call, ToolCall)]
     try:
-        return render(calls, catalog) if calls else generated.text
+        return render(calls, catalog, dialect=dialect) if calls else generated.text
     except UsageError:  # a name that the format cannot carry
         return generated.text

@@ -235,7 +235,7 @@ class Turn:
             reads, is_for_caller = generation.reads_text, generation.is_for_caller
             return generate_native(generation.backend, request, binder, read_text=reads, is_for_caller=is_for_caller)
         if forced := self._forced():
-            return generate_call(generation.backend, request, binder, forced)
+            return generate_call(generation.backend, request, binder, forced, generation.format.dialect)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
         options: dict[str, Any] = {"parallel": generation.format.parallel, "continuations": continued}
         if self.added or self.first.otherwise is None:
