@@ -3,17 +3,24 @@
 For each case of the AST categories one accepted value a parameter is taken, the calls are written in the format of the prompt
 with the case's tools, parsed, bound and judged. Cases that are not right are printed with the reason: some cannot be answered at
 all, some answers contradict the schema of their own tool, and a binding that checks schemas refuses them.
+
+Counted, too: the cases of which every accepted value binds as BFCL lists it, in a call as JSON. Some of these values are words
+for nothing (`""` for a list), or of another type than the schema says.
 """
 
+import json
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from xmlcall import Catalog, ToolCall, parse
+from xmlcall import Catalog, Tool, ToolCall, bind, parse
+from xmlcall.backends.openai_wire import native_call
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
-from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.oracle import concrete, oracle_calls
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 
@@ -33,16 +40,37 @@ def verdict(case: Case) -> str:
     )
 
 
+def binds(case: Case) -> bool:
+    """Say whether all accepted values of a case bind: the first of each parameter in one call, the second in another, and on."""
+    catalog = Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
+    calls = [(name, values) for answer in case.answers for name, values in answer.items()]
+    return all(
+        isinstance(bind(native_call(0, name, json.dumps(arguments)), catalog), ToolCall)
+        for name, values in calls
+        for arguments in _as_listed(values, catalog.get(name))
+    )
+
+
+def _as_listed(values: Mapping[str, Sequence[Any]], tool: Tool | None) -> Iterator[dict[str, Any]]:
+    required = tool.input_schema.get("required", ()) if tool else ()
+    for place in range(max((len(listed) for listed in values.values()), default=1)):
+        chosen = {name: listed[min(place, len(listed) - 1)] for name, listed in values.items() if listed}
+        yield {name: concrete(value) for name, value in chosen.items() if value != "" or name in required}
+
+
 def main() -> int:
     """Print each case that is not right, and the counts."""
     counts: Counter[str] = Counter()
+    bound: Counter[bool] = Counter()
     for category in AST_CATEGORIES:
         for case in read_cases(bfcl_wheel(), category):
             reason = verdict(case)
+            bound[binds(case)] += 1
             counts[reason.partition(":")[0] or "right"] += 1
             if reason:
                 print(case.id, reason, sep="  ")
     print(dict(counts))
+    print(f"every accepted value binds: {bound[True]} of {bound.total()}")
     return 0
 
 

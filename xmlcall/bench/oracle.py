@@ -16,7 +16,7 @@ from .case import Case
 from .judge import Call
 from .ways import Way
 
-__all__ = ["calling", "oracle_calls"]
+__all__ = ["calling", "concrete", "oracle_calls"]
 
 _LEFT_OUT: Final = object()
 
@@ -58,7 +58,7 @@ def _chosen(values: Mapping[str, Sequence[Any]], tool: Tool) -> dict[str, Any]:
 def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -> Any:
     """Choose a value; `""` means that the parameter may be left out, or, if it is required, that it is empty."""
     required = name in schema.get("required", ())
-    candidates = [_LEFT_OUT if each == "" and not required else _concrete(each) for each in alternatives]
+    candidates = [_LEFT_OUT if each == "" and not required else concrete(each) for each in alternatives]
     declared = schema.get("properties", {}).get(name)
     fitting = (each for each in candidates if each is _LEFT_OUT or _is_valid(each, declared))
     return next(fitting, candidates[0] if candidates else _LEFT_OUT)
@@ -68,8 +68,12 @@ def _is_valid(value: Any, schema: Any) -> bool:
     return schema is not None and Draft202012Validator(schema).is_valid(value)
 
 
-def _concrete(value: Any) -> Any:
-    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
+def concrete(value: Any) -> Any:
+    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list.
+
+    Args:
+        value: as BFCL lists it.
+    """
     if isinstance(value, Mapping):
         return {key: each[0] for key, each in value.items() if each[0] != ""}
-    return [_concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
+    return [concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
