@@ -32,6 +32,8 @@ _MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "null", "none", "nil"})
 _NOTHING = _NULLS | {"n/a"}  # never a member of a list: `None` for a list of strings means that there are none
+# Outside of its values, of a parameter that may be left out: nothing is asked of it.
+_UNASKED = _NOTHING | {"undefined", "unspecified", "not specified", "not provided", "dontcare", "don't care", "any"}
 _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MAX_DIGITS = 300  # a double has no more
 _INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
@@ -295,13 +297,14 @@ def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
     if not isinstance(value, str):
         return False
     text = value.strip()
-    return not text or (not (kinds or frozenset()) & {"array", "object"} and text.casefold() in _NOTHING)
+    return not text or (not (kinds or frozenset()) & {"array", "object"} and text.casefold() in _UNASKED)
 
 
 def _member(value: Any, members: list[Any], path: str) -> Fit | None:
     """Find the one member that a text means: but for quotes and white space, then but for case."""
     if not isinstance(value, str):
-        found = [member for member in members if isinstance(member, str) and member == _plain(value)]
+        same = str.casefold if isinstance(value, bool) else str  # of `True` and `False`, as Python writes them, there is one each
+        found = [member for member in members if isinstance(member, str) and same(member) == _plain(value)]
         return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
     text = value.strip().strip("\"'`").strip()
     if not text:
