@@ -55,7 +55,7 @@ def written(value: Any) -> str:
 
 def bomb(width: int, key: str) -> dict[str, Any]:
     """Make a schema whose alternatives have alternatives, each of which leads to all others."""
-    defs = {f"d{place}": {key: [{"$ref": f"#/$defs/d{place + 1}"} for _ in range(width)]} for place in range(8)}
+    defs: dict[str, Any] = {f"d{place}": {key: [{"$ref": f"#/$defs/d{place + 1}"} for _ in range(width)]} for place in range(8)}
     defs["d8"] = {"properties": {"a": {"const": 1}}, "required": ["a"]}
     return {"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": defs}
 

@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, asynccontextmanager
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,6 +39,7 @@ from .http import (
     timeouts,
 )
 from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from .plain_names import own_names, plain_names, refuses_names, with_plain_names
 from .sse import EventDecoder
 
 __all__ = ["OpenAIBackend"]
@@ -105,6 +106,7 @@ class OpenAIBackend:
         self._transport = transport
         self._larger_context = larger_context
         self._client: httpx2.AsyncClient | None = None
+        self._plain_names = False  # the server has refused others
         self._models: list[str] = []
         self._echo = ""  # the open `<think>` at the end of the prompt
         self._capabilities = Capabilities(server="openai-compatible")
@@ -140,7 +142,23 @@ class OpenAIBackend:
             await client.aclose()
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        """Generate a reply, piece by piece (see `Backend.stream`); a server that refuses the names of tools gets plain ones."""
+        if not self._plain_names:
+            try:
+                async with aclosing(self._stream(request)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except BackendStatusError as error:
+                if not refuses_names(error, request):
+                    raise
+                self._plain_names = True
+        names = plain_names(request)
+        async with aclosing(self._stream(with_plain_names(request, names))) as chunks:
+            async for chunk in chunks:
+                yield own_names(chunk, names)
+
+    async def _stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         content = json_bytes(self._body(request))
         reader, decoder = StreamReader(echo="" if request.tools else self._echo), EventDecoder()
         with self._errors():

@@ -7,6 +7,7 @@ few and of one length each: a reader waits for no more than that.
 A name has no tag where a part of its tag is one of another declared parameter: nothing could tell the two apart.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -44,7 +45,8 @@ def odd_tags(row: Dialect, names: Iterable[str]) -> tuple[OddTag, ...]:
         return ()
     declared = frozenset(names)
     odd = sorted(name for name in declared if not _ORDINARY.fullmatch(name) and 0 < len(name) <= _LONGEST)
-    found = [tag for name in odd[:_MOST] if not _reads(row, name) for tag in _tags_of(row, name)]
+    unread = itertools.islice((name for name in odd if not _reads(row, name)), _MOST)
+    found = [tag for name in unread for tag in _tags_of(row, name)]
     texts = [tag.attributes["name"] for tag in found]
     others = declared.difference(texts)
     return tuple(tag for tag in found if not _hides(row, tag.attributes["name"], texts, others))

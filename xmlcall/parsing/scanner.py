@@ -107,6 +107,7 @@ class Scanner:
         self._all = _patterns(tuple(self._dialects.values()))
         self._patterns = self._all
         self._odd: tuple[OddTag, ...] = ()
+        self._odd_of: dict[tuple[str, frozenset[str]], tuple[OddTag, ...]] = {}  # a reply may call a large tool many times
         self._buffer = ""
         self._position = 0
         self._offset = 0
@@ -132,9 +133,14 @@ class Scanner:
             own: the call's dialect, where that is not the first.
         """
         rows = tuple(self._dialects[name] for name in dialects)
-        self._odd = odd_tags(self._dialects[own or dialects[0]], names) if rows else ()
+        self._odd = self._odd_tags(own or dialects[0], frozenset(names)) if rows else ()
         named = tuple((f"odd__{own or dialects[0]}", tag.pattern) for tag in self._odd)
         self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags), named) if rows else self._all
+
+    def _odd_tags(self, dialect: str, names: frozenset[str]) -> tuple[OddTag, ...]:
+        if (dialect, names) not in self._odd_of:
+            self._odd_of[dialect, names] = odd_tags(self._dialects[dialect], names)
+        return self._odd_of[dialect, names]
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, to read them again."""

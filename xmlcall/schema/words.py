@@ -50,8 +50,8 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
-            kinds = (describe(branch, root, depth - 1) for branch in schema[key])
-            return " or ".join(dict.fromkeys("object" if is_object and kind == "any value" else kind for kind in kinds))
+            told = (describe(branch, root, depth - 1) for branch in schema[key])
+            return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in told))
     kinds = schema.get("type", "object" if "properties" in schema else "any value")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     return " or ".join(_array(schema, root, depth) if kind == "array" else str(kind) for kind in kinds)
