@@ -4,9 +4,8 @@ They open side by side (`member.py`). One that fails, or that answers later than
 answers; then `changed` is set, and the next list has its tools. Only where none answers is that an error.
 
 A tool keeps its own name where only one host has it; otherwise it is offered as `server__tool` (MCP 2026-07-28, tools:
-aggregators should disambiguate). What models cannot write in a name becomes `_`;
-letters of any script stay. The way back is a table, never a parse of the name, so whatever a server calls its tools, a call
-reaches the tool that was offered.
+aggregators should disambiguate). What models cannot write in a name becomes `_`; letters of any script stay. The way back is a
+table, never a parse of the name, so whatever a server calls its tools, a call reaches the tool that was offered.
 """
 
 import asyncio
