@@ -139,6 +139,10 @@ class CallDraft:
         message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
         self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
 
+    def doubt_swallowed(self, value: Value, name: str) -> None:
+        """Note that a value ends in another parameter: was it closed too late, or does it hold markup?"""
+        self.doubt(value, f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}")
+
     def doubt_name(self, value: Value, name: str) -> None:
         """Note that a parameter with an undeclared name follows: is it one, or text of the value before it?"""
         readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"

@@ -202,6 +202,7 @@ class CallState:
     pending: list[Token] = field(default_factory=list)  # tokens whose meaning is open
     fork: Fork = field(init=False)  # in place FORK
     unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
+    outer_closers: set[int] = field(default_factory=set)  # offsets of closers that came after those of the siblings inside
     source: list[str] = field(default_factory=list)  # the texts of the tokens after the opener
     dropped: Dropped = field(default_factory=Dropped)
     cut: bool = False  # the reply was cut

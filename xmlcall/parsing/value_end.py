@@ -62,6 +62,7 @@ __all__ = [
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 _TURN_ENDS = regex.compile(rf"(?:\s*(?:{TURN_END}))+\s*")
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close"})
+_STARTS_LINE = regex.compile(r"\n[ \t]*\Z")
 
 
 # A value begins and ends.
@@ -290,6 +291,8 @@ def pending_is_text(call: CallState, token: Token) -> None:
         call.draft.doubt(call.value, "the value is the CDATA section alone", "the section is part of a longer value")
     for held in call.pending:
         (call.value.count if held.kind == "parameter_open" else call.value.add)(held)
+    if any(held.start in call.outer_closers for held in call.pending):
+        call.draft.doubt(call.value, "the first closing tag ends the value", "the value goes on after its closing tags")
     call.pending = []
     call.place = CallPlace.VALUE
     call.queue.appendleft(token)
@@ -316,7 +319,9 @@ def _release_closer(call: CallState) -> None:
     call.emit(Markup(kind="parameter_close", span=closer.span))
     for held in after:
         call.emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
-    if any(held.kind == "parameter_close" for held in after):
+        if held.start in call.outer_closers:
+            call.draft.repair("stray-tag", held.span)
+    if any(held.kind == "parameter_close" and held.start not in call.outer_closers for held in after):
         call.draft.doubt(call.value, "the value ends at the first closing tag", "the value holds the first closing tag")
     call.pending = []
 
@@ -353,14 +358,47 @@ def in_fork(call: CallState, token: Token) -> None:
     """Read a token after a doubtful opener."""
     verdict = _verdict(call, token)
     if verdict is _Verdict.TEXT:
-        *inner, closer = call.fork.held
-        for held in inner:
-            call.value.add(held)
-        _hold(call, closer, CallPlace.CLOSER)
+        _end_fork_as_text(call)
     elif verdict is _Verdict.SIBLING:
         call.unclosed = {*_unclosed(call.fork.held), call.value.opener.start}
         call.queue.extendleft(reversed([*call.fork.held, token]))
         call.place = CallPlace.VALUE
+
+
+def _end_fork_as_text(call: CallState) -> None:
+    """Read what is held as text, unless nothing but siblings stands there, after the value's own text.
+
+    A model that closes a parameter too late writes the next ones into it. On lines of their own nothing else can be meant;
+    behind text on the same line they may be what is talked about.
+    """
+    *inner, closer = call.fork.held
+    before = call.value.last_said
+    if call.declared is not None and before and _are_siblings(call, inner):
+        if _STARTS_LINE.search(before):
+            call.outer_closers.add(closer.start)
+            call.unclosed = {call.value.opener.start}
+            call.queue.extendleft(reversed(call.fork.held))
+            call.place = CallPlace.VALUE
+            return
+        call.draft.doubt_swallowed(call.value, inner[0].attributes["name"])
+    for held in inner:
+        call.value.add(held)
+    _hold(call, closer, CallPlace.CLOSER)
+
+
+def _are_siblings(call: CallState, held: list[Token]) -> bool:
+    """Say whether nothing but parameters that were not given yet stands there, each with its closer."""
+    depth = 0
+    for token in held:
+        if token.kind == "parameter_open":
+            if not depth and not _is_new_sibling(call, token.attributes["name"]):
+                return False
+            depth += 1
+        elif token.kind == "parameter_close":
+            depth -= 1
+        elif not depth and token.text.strip():
+            return False
+    return depth == 0
 
 
 def _verdict(call: CallState, token: Token) -> _Verdict | None:

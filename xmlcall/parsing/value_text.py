@@ -59,6 +59,16 @@ class Value:
         return "".join(self._parts)
 
     @property
+    def last_said(self) -> str:
+        """The last piece that says something, with the white space after it; "" if nothing was said."""
+        pieces = [self._held]
+        for part in reversed(self._parts):
+            if pieces[-1].strip():
+                break
+            pieces.append(part)
+        return "".join(reversed(pieces)) if pieces[-1].strip() else ""
+
+    @property
     def blank(self) -> bool:
         """Whether nothing but a little white space has come: a CDATA section may still begin."""
         return self._at_start
