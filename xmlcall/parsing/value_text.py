@@ -3,6 +3,9 @@ r"""The text of one parameter: what is value, what is markup at its edges.
 One newline at either end of a value is markup (`\n` or `\r\n`), unless the format defines values exactly. White space before a
 CDATA section is markup in all of them. So at the start up to 64 characters of white space wait for what follows, and at the end
 a trailing newline waits for more text. All else is emitted as it comes, unchanged.
+
+An element of a parameter's name may be pretty-printed: its one line stands between two others, one step deeper than the closing
+tag. Then the indentation of the line is layout, too, and the argument is without it.
 """
 
 import html
@@ -10,6 +13,8 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+import regex
 
 from ..dialects import Dialect
 from ..types.calls import MISSING, RawArgument
@@ -19,6 +24,7 @@ from .scanner import Token
 __all__ = ["Value"]
 
 _MAX_LEAD = 64
+_ONE_LINE = regex.compile(r"([ \t]+)(\S(?:[^\n]*\S)?)[ \t]*\r?\n([ \t]+)")
 
 
 class Value:
@@ -49,6 +55,7 @@ class Value:
         self._held = ""
         self._position = opener.end
         self._at_start = True
+        self._on_own_line = False
         self.verbatim = False
         if opener.text:
             emit(Markup(kind="parameter_open", span=opener.span))
@@ -99,6 +106,7 @@ class Value:
             return
         if self._at_start:
             self._at_start = False
+            self._on_own_line = self._leading(text) > 0
             text = self._leave_out(text, self._leading(text))
         keep = len(text) - self._trailing(text, more=True)
         self._send(text[:keep])
@@ -170,8 +178,16 @@ class Value:
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
         text = html.unescape("".join(self._parts)) if self._entities else "".join(self._parts)
+        if has_closer and self._on_own_line and " " in self.opener.pair:
+            text = _without_indentation(text)
         value = _json_value(text) if self._is_json else text if self._is_string else MISSING
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
+
+
+def _without_indentation(text: str) -> str:
+    """Return the one line of a pretty-printed element; any other text as it is."""
+    line = _ONE_LINE.fullmatch(text)
+    return line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
 
 
 def _json_value(text: str) -> Any:
