@@ -66,6 +66,8 @@ class Dialect:
             markup.
         one_block: all calls of a reply stand in one wrapper, so that a second one holds none that were meant.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
+        lost_mark: regular expression of how a call begins where a server has taken its mark out; `{tools}` stands for the names
+            of the offered tools. It counts at the start of a line, and without tools nowhere.
         body: in which notation the inside is written.
         keys: how name and arguments are called in calls as JSON.
         one_list: all calls are one list, in one wrapper if there is one.
@@ -90,6 +92,7 @@ class Dialect:
     | `list_close` | after the last parameter |
     | `body_open` | before all arguments as one JSON object |
     | `json_open` | for the first of a call without any tag |
+    | `lost_open` | the same of a call whose mark was lost; it is made of `lost_mark` |
     | `quote` | at both ends of a string in a body |
     | `fence_close` | for back-ticks at the end of a body |
     | `reasoning_open`, `reasoning_close` | around reasoning |
@@ -112,6 +115,7 @@ class Dialect:
     is_exact: bool = False
     one_block: bool = False
     name_after: str = ""
+    lost_mark: str = ""
     body: Body = Body.TAGS
     keys: tuple[str, str] = ("name", "arguments")
     one_list: bool = False
@@ -180,7 +184,7 @@ def element_tags(names: Iterable[str], before: str = "") -> tuple[tuple[str, str
 
 
 def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
-    """Return the dialect with the tags that stand for these tools, if its calls are elements.
+    """Return the dialect with the tags in which the names of these tools stand.
 
     The scanner tries elements of names first: a finished `<name>` is taken at once, whatever longer tag begins like it.
 
@@ -188,6 +192,8 @@ def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
         dialect: any.
         names: of the tools; without any, no element is a call.
     """
+    if dialect.lost_mark and (named := alternation(names)):
+        return replace(dialect, tags={**dialect.tags, "lost_open": dialect.lost_mark.replace("{tools}", f"(?:{named})")})
     if not dialect.tool_elements:
         return dialect
     pattern = alternation(_usable(names, _STRUCTURE | _HTML))
@@ -204,7 +210,7 @@ def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
 # after it is looked at.
 
 _KINDS = frozenset(
-    """block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open
+    """block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open lost_open
     quote fence_close name_end reasoning_open reasoning_close text_open message_close mark special""".split()  # noqa: SIM905
 )
 _NAMED = ("call_open", "parameter_open")
@@ -248,7 +254,8 @@ def _needed(row: Dialect, part: str) -> set[str]:
 
 
 def _pattern_problems(row: Dialect) -> Iterator[str]:
-    patterns = {**row.tags, **({"name_after": row.name_after} if row.name_after else {})}
+    more = {"name_after": row.name_after, "lost_mark": row.lost_mark.replace("{tools}", _SAMPLE)}
+    patterns = {**row.tags, **{field: pattern for field, pattern in more.items() if pattern}}
     for kind, source in patterns.items() if not row.tool_elements else ():
         yield from (f"{problem} in the pattern of {kind!r}: {source}" for problem in _problems_of(source))
     if row.name_in_tag and (problem := _compile_problem(row.name_in_tag, groups=1)):

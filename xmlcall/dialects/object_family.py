@@ -21,7 +21,8 @@ _GEMMA4 = Dialect(
         "mark": r"<turn\|>|<\|tool_response>|<eos>",
     },
     written={"call_open": "<|tool_call>call:{name}", "call_close": "<tool_call|>", "quote": '<|"|>'},
-    name_in_tag=r"<\|tool_call>(?:call)?:\s*([\w.\-]+(?::[\w.\-]+)*)",
+    name_in_tag=r"(?:<\|tool_call>(?:call)?|\Acall):\s*([\w.\-]+(?::[\w.\-]+)*)",
+    lost_mark=rf"call:\s{{0,4}}{{tools}}{_BEFORE_OBJECT}",
     body=Body.GEMMA,
     joint="",
     results=ResultForm(result_open='<|tool_response>response:{name}{value:<|"|>', result_close='<|"|>}<tool_response|>'),
@@ -53,7 +54,8 @@ _MISTRAL = Dialect(
         "reasoning_close": r"\[/THINK\]",
     },
     written={"call_open": "[TOOL_CALLS]{name}[ARGS]"},
-    name_in_tag=r"\[TOOL_CALLS\]\s*([\w.\-]+)",
+    name_in_tag=r"(?:\[TOOL_CALLS\]\s*|\A)([\w.\-]+)",
+    lost_mark=rf"{{tools}}(?:\s{{0,4}}\[CALL_ID\]\w{{1,64}})?\[ARGS\]{_BEFORE_OBJECT}",
     body=Body.OBJECT,
     joint="",
     results=BRACKETS,
@@ -79,6 +81,8 @@ _HARMONY = Dialect(
         "call_close": "<|call|>",
     },
     name_in_tag=r"to=(?:functions\.)?([\w.\-]+)",
+    lost_mark=rf"(?:assistant\s{{0,4}})?(?:(?:commentary|analysis)\s{{0,4}})?to=functions\.{{tools}}(?:\s{{0,4}}(?:commentary|analysis))?"
+    rf"(?:\s{{0,4}}(?:json|code))?{_BEFORE_OBJECT}",
     body=Body.OBJECT,
     joint="",
 )
@@ -100,7 +104,8 @@ _KIMI_K2 = Dialect(
         "call_close": "<|tool_call_end|>",
     },
     # Without its separators an id keeps its beginning, by which `tools.names` knows the number at its end.
-    name_in_tag=r"<\|tool_call_begin\|>\s*(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
+    name_in_tag=r"(?:<\|tool_call_begin\|>\s*|\A)(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
+    lost_mark=rf"functions\.{{tools}}:\d{{1,6}}\s{{0,8}}(?:<\|tool_call_argument_begin\|>)?{_BEFORE_OBJECT}",
     body=Body.OBJECT,
     joint="",
 )

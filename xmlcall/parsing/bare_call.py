@@ -1,25 +1,28 @@
 """A call that stands alone, in no wrapper: `{"name": "f", "arguments": {...}}` or `[f(a=1)]` at the start of a line.
 
-A quoted example must not run, so it is a call only if its first key is one of a few, its name is declared, and a newline, the
-reply's end, a fence's end or another object follows it (docs/design.md, section 4, invariants 2 and 7). Until that is known its
-text is held; if it is none, the parser reads the text after its first key again, and takes no JSON in it for a call, so that no
-text is held twice.
+So does a call whose mark was lost: `f[ARGS]{...}`. A quoted example must not run, so it is a call only if its first key is one of
+a few, its name is declared, and a newline, the reply's end, a fence's end or another object follows it (docs/design.md, section
+4, invariants 2 and 7). Until that is known its text is held; if it is none, the parser reads the text after its first key again,
+and takes no JSON in it for a call, so that no text is held twice.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import regex
 
 from ..dialects import ARGUMENTS, Dialect
 from ..types.calls import RawCall
+from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .extent import Extent
-from .json_call import Positional, calls_of, name_in
+from .json_call import Positional, calls_of, events_of, name_in
 from .scanner import ScanMode, Token
 
 __all__ = ["BareCall"]
 
 # What may stand between two objects or at the end: white space, closing brackets too many, a separator; then what decides.
 _FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
+_AFTER = frozenset({"json_open", "lost_open", "call_open", "block_open", "ticks", "turn_end", "mark", "special"})
 _WRAPPER = regex.compile(r"<(\w+)>\s*")
 _ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
 
@@ -67,16 +70,19 @@ class BareCall:
         self._after = ""
         self._complete = True
         self._extent = Extent(dialect.body)
-        self._extent.text(self._json[0])
+        self._name = opener.attributes.get("name", "")  # where the mark alone was lost, and the object follows
+        if self._name:
+            self._start, self._json = opener.end, []
+        self._extent.text("".join(self._json))
         # Brackets that may be missing at the reply's end: those around name and arguments, not those of the arguments.
-        self._spare = self._extent.depth - self._json[0].endswith("{")
-        self.mode = ScanMode.PROSE if self._extent.done else ScanMode.TEXT
+        self._spare = self._extent.depth - "".join(self._json).endswith("{")
+        self.mode = ScanMode.PROSE if self._extent.done else ScanMode.VALUE if self._name else ScanMode.TEXT
 
     def take(self, token: Token) -> list[Token] | None:
         """Read a token; return None until it is decided, else the tokens that are still to be read."""
         if self._extent.done:
             return self._follow(token)
-        used = self._extent.text(token.text)
+        used = self._extent.feed(token)
         self._json.append(token.text[:used])
         if used < len(token.text):
             self._unread(token.text[used:])
@@ -86,7 +92,7 @@ class BareCall:
 
     def _follow(self, token: Token) -> list[Token] | None:
         if token.kind != "text":
-            return self._decide(token.kind in ("json_open", "ticks", "turn_end") or token.kind.endswith("_close"), token.text)
+            return self._decide(token.kind in _AFTER or token.kind.endswith("_close"), token.text)
         self._after += token.text
         closer = self._closer.match(self._after, partial=True) if self._closer else None
         if closer is not None:
@@ -106,6 +112,9 @@ class BareCall:
         if self._extent.done:
             return self._decide(True)
         text = "".join(self._json)
+        if self._name:
+            self._complete = False
+            return self._decide(True)
         if self._dialect.is_python:
             self._complete = False
             return self._decide(self._declared(name_in(text)))
@@ -116,7 +125,7 @@ class BareCall:
     def calls(self) -> list[RawCall]:
         """Return the calls; none if it is text after all."""
         text = "".join(self._json)
-        if not self._found or not (self._dialect.is_python or _ARGUMENT_KEY.search(text)):
+        if not self._found or not (self._name or self._dialect.is_python or _ARGUMENT_KEY.search(text)):
             return []
         span = (self._start, self._start + len(text))
         calls = calls_of(
@@ -126,11 +135,30 @@ class BareCall:
             dialect=self._dialect.name,
             complete=self._complete,
             body=self._dialect.body,
+            head=self._name,
             positional=self._positional,
         )
+        if self._name:
+            start, written = self._opener.start, self._opener.text + text
+            return [replace(call, text=written, span=(start, start + len(written))) for call in calls]
         if self._dialect.is_python and any(call.complete and _is_other_python(call) for call in calls):
             return []
         return calls if any(self._declared(call.name) for call in calls) else []
+
+    def events(self, calls: list[RawCall]) -> Iterator[Event]:
+        """Yield the events of the calls.
+
+        Args:
+            calls: those of `calls`.
+        """
+        if not self._name:
+            yield from events_of(calls)
+            return
+        [call] = calls
+        yield ToolCallStart(index=call.index, name=call.name, span=self._opener.span, dialect=call.dialect)
+        yield from (Repaired(code=repair.code, span=repair.span) for repair in call.repairs)
+        yield ToolArgumentDelta(index=call.index, parameter="", text="".join(self._json), span=(self._start, self.end))
+        yield ToolCallEnd(raw=call, span=(self.end, self.end))
 
     @property
     def end(self) -> int:
@@ -140,7 +168,7 @@ class BareCall:
     def before(self) -> Iterator[Token]:
         """Yield the opening tag of a wrapper of its own."""
         length = self._start - self._opener.start
-        if length:
+        if length and not self._name:
             yield Token("block_open", self._opener.text[:length], self._opener.start)
 
     def after(self) -> Iterator[tuple[str, Token]]:

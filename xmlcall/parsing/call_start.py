@@ -31,6 +31,7 @@ __all__ = [
     "hold",
     "is_fence_line",
     "json_after_opening",
+    "lost_after_opening",
     "note_fence",
     "opening_is_text",
     "opens_inner",
@@ -136,6 +137,14 @@ def json_after_opening(reply: ReplyState, token: Token) -> None:
         text_after_opening(reply, json)
     elif row and _begins_body(reply.held, json, row):
         _begin_body(reply, json, row)
+    else:
+        bare_call(reply, token)
+
+
+def lost_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read the first of a call whose mark was lost, alone in a fence; in a wrapper or after a call's opener it is text."""
+    if _holds(reply.held, "block_open", "call_open"):
+        text_after_opening(reply, Token("text", token.text, token.start))
     else:
         bare_call(reply, token)
 
@@ -314,9 +323,9 @@ def _body_of(row: Dialect, *, python: bool) -> Body:
 
 def bare_call(reply: ReplyState, token: Token) -> None:
     """Begin a call without any mark, if it stands at the start of a line, or after a call, and its name is declared."""
-    name = name_in(token.text)
+    name = token.attributes.get("name") or name_in(token.text)
     opening = reply.place is Place.OPENING
-    starts = opening or reply.prose.line_blank or reply.prose.after_call
+    starts = opening or reply.prose.line_blank or reply.prose.after_call or _is_glued(reply, token)
     if not starts or token.start < reply.no_json_before or (name and not reply.declares(name)):
         reply.scanner.unread(token.text[1:])
         reply.queue.appendleft(Token("text", token.text[0], token.start))
@@ -324,8 +333,8 @@ def bare_call(reply: ReplyState, token: Token) -> None:
             release_as_text(reply)
         return
     reply.held = [*reply.held, token] if opening else [token]
-    reply.scanner.only()
     dialect = reply.dialects[token.dialect]
+    reply.scanner.only(*([dialect.name] if token.kind == "lost_open" else []))
     reply.reader = BareCall(
         index=reply.calls,
         opener=token,
@@ -335,6 +344,12 @@ def bare_call(reply: ReplyState, token: Token) -> None:
         unread=reply.scanner.unread,
     )
     reply.place = Place.CALL
+
+
+def _is_glued(reply: ReplyState, token: Token) -> bool:
+    """Say whether a role's word stands in one word with the text before it, which happens where its mark was taken out."""
+    last = "".join(reply.prose.last[-1:])[-1:]
+    return token.kind == "lost_open" and token.text.startswith("assistant") and bool(last.strip())
 
 
 def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:

@@ -18,7 +18,6 @@ from ..types.events import CallInReasoning, Event, ToolCallEnd, ToolCallStart
 from . import call_start, prose
 from .bare_call import BareCall
 from .body_call import BodyCall
-from .json_call import events_of
 from .scanner import ScanMode, Scanner, Token
 from .states import Place, ReplyState
 from .unread import unread_call
@@ -212,7 +211,7 @@ def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
     reply.calls += len(calls)
     for tag in reader.before():
         reply.markup("block_open", tag)
-    reply.events += events_of(calls)
+    reply.events += reader.events(calls)
     for kind, tag in reader.after():
         reply.markup(kind, tag)
         if tag.text.strip(" \t,;").startswith(("]", "}")):
@@ -272,6 +271,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.PROSE, "block_open"): call_start.hold,
     (Place.PROSE, "call_open"): call_start.hold,
     (Place.PROSE, "json_open"): call_start.bare_call,
+    (Place.PROSE, "lost_open"): call_start.bare_call,
     (Place.PROSE, "block_close"): prose.stray,
     (Place.PROSE, "call_close"): prose.stray,
     (Place.PROSE, "parameter_close"): prose.stray,
@@ -296,6 +296,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.OPENING, "parameter_open"): call_start.body_after_opening,
     (Place.OPENING, "body_open"): call_start.body_after_opening,
     (Place.OPENING, "json_open"): call_start.json_after_opening,
+    (Place.OPENING, "lost_open"): call_start.lost_after_opening,
     (Place.OPENING, "block_close"): call_start.body_after_opening,
     (Place.BLOCK, "text"): prose.text_in_block,
     (Place.BLOCK, "ticks"): _ticks_in_block,
@@ -305,6 +306,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.BLOCK, "block_close"): _end_block,
     (Place.BLOCK, "call_open"): _call_in_block,
     (Place.BLOCK, "json_open"): call_start.bare_call,
+    (Place.BLOCK, "lost_open"): call_start.bare_call,
     (Place.BLOCK, "call_close"): _closer_in_block,
     (Place.BLOCK, "parameter_close"): _closer_in_block,
 }

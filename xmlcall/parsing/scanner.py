@@ -91,7 +91,7 @@ _NOT_IN: dict[ScanMode, frozenset[str]] = {
     **dict.fromkeys(ScanMode, frozenset({"quote", "fence_close"})),
     ScanMode.VALUE: frozenset({"reasoning_open", "reasoning_close", "text_open", "mark", "special"}),
 }
-_NAMED = frozenset({"call_open", "parameter_open"})
+_NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
 
@@ -240,10 +240,16 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
 
 def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Groups = ()) -> _Patterns:
     """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
-    groups = tuple((f"{kind}__{row.name}", tag) for row in dialects if not row.tool_elements for kind, tag in row.tags.items())
-    of_tools = tuple((f"{kind}__{row.name}", tag) for row in dialects if row.tool_elements for kind, tag in row.tags.items())
+    tags = [(row, kind, tag) for row in dialects for kind, tag in row.tags.items()]
+    groups = tuple((f"{kind}__{row.name}", tag) for row, kind, tag in tags if not _is_of_tools(row, kind))
+    of_tools = tuple((f"{kind}__{row.name}", tag) for row, kind, tag in tags if _is_of_tools(row, kind))
     named = tuple((f"{kind}__{dialects[0].name}", tag) for kind, tag in elements)
     return _combined(groups, (*named, *of_tools), odd)  # elements come first, see `dialect.with_tools`
+
+
+def _is_of_tools(row: Dialect, kind: str) -> bool:
+    """Say whether names of tools stand in the pattern of a tag."""
+    return row.tool_elements or kind == "lost_open"
 
 
 _combined = functools.lru_cache(maxsize=256)(_Patterns)
