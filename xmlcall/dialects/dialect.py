@@ -66,8 +66,7 @@ class Dialect:
             markup.
         one_block: all calls of a reply stand in one wrapper, so that a second one holds none that were meant.
         name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
-        lost_mark: regular expression of how a call begins where a server has taken its mark out; `{tools}` stands for the names
-            of the offered tools. It counts at the start of a line, and without tools nowhere.
+        lost_mark: the pattern of `lost_open` where that begins with the tool's name; `{tools}` stands for the offered ones.
         body: in which notation the inside is written.
         keys: how name and arguments are called in calls as JSON.
         one_list: all calls are one list, in one wrapper if there is one.
@@ -92,7 +91,7 @@ class Dialect:
     | `list_close` | after the last parameter |
     | `body_open` | before all arguments as one JSON object |
     | `json_open` | for the first of a call without any tag |
-    | `lost_open` | the same of a call whose mark was lost; it is made of `lost_mark` |
+    | `lost_open` | for the first of a call whose mark a server took out; for offered tools only |
     | `quote` | at both ends of a string in a body |
     | `fence_close` | for back-ticks at the end of a body |
     | `reasoning_open`, `reasoning_close` | around reasoning |

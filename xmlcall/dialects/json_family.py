@@ -26,6 +26,8 @@ def _marked(
     body: Body = Body.JSON,
     one_list: bool = True,
     results: ResultForm = OWN_RESULTS,
+    lost_mark: str = "",
+    name_in_tag: str = "",
     **marks: str,
 ) -> Dialect:
     """Return a format of JSON behind a mark.
@@ -39,6 +41,8 @@ def _marked(
         body: the notation.
         one_list: several calls are one list.
         results: how results go back.
+        lost_mark: how a call begins whose mark was taken out.
+        name_in_tag: where the tool's name stands in that.
         marks: more token kinds and patterns.
     """
     tags = {"block_open": opener, "block_close": closer, **marks}
@@ -51,6 +55,8 @@ def _marked(
         body=body,
         one_list=one_list,
         results=results,
+        lost_mark=lost_mark,
+        name_in_tag=name_in_tag,
     )
 
 
@@ -110,11 +116,33 @@ _MARKED = (
     # GigaChat 3 and 3.1.
     _marked(
         "gigachat",
-        r"(?:<\|message_sep\|>\s{0,8})?function call<\|role_sep\|>|<\|function_call\|>",
+        r"(?:<\|message_sep\|>\s{0,8})?function call<\|role_sep\|>|<\|function[_ ]call\|>",
         "",
         ("<|message_sep|>\n\nfunction call<|role_sep|>\n", ""),
         one_list=False,
         mark=r"</s>",
+    ),
+    # Inkling: the name before the mark and in the object.
+    _marked(
+        "inkling",
+        r"(?:<\|message_model\|>[\w.\-]{0,128})?<\|content_invoke_tool_json\|>",
+        r"<\|end_message\|>",
+        ("<|message_model|><|content_invoke_tool_json|>", "<|end_message|>"),
+        keys=("name", "args"),
+        one_list=False,
+        lost_mark=r"{tools}<\|content_invoke_tool_json\|>(?=\s{0,8}\{)",
+        name_in_tag=r"\A([\w.\-]+)<",
+        reasoning_open=r"(?:<\|message_model\|>)?<\|content_thinking\|>",
+        text_open=r"(?:<\|message_model\|>)?<\|content_text\|>",
+        message_close=r"<\|end_message\|>",
+    ),
+    # LM Studio, where a model has no format of its own.
+    _marked(
+        "tool_request",
+        r"\[TOOL_REQUEST\]",
+        r"\[END_TOOL_REQUEST\]",
+        ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
+        one_list=False,
     ),
     # LongCat, in its JSON form.
     _marked(

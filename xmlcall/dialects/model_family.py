@@ -53,6 +53,10 @@ _NAMES: Final[Mapping[str, str]] = {
     "internlm": "internlm",
     "nemotron": "nemotron",
     "seed-?oss": "seed",
+    "step-?3": "step3",
+    "k2-?horizon": "k2_horizon",
+    "plamo-?3": "plamo",
+    "inkling": "inkling",
 }
 
 

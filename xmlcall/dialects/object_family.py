@@ -8,13 +8,15 @@ __all__ = ["OBJECTS"]
 _NAME = r"[\w.\-]{1,128}"
 # What follows a name is part of the pattern: else a name that is cut in the stream would be a shorter one.
 _BEFORE_OBJECT = r"(?=\s{0,8}\{)"
+_BEFORE_GEMMA = r"(?=\s{0,8}[{(])"
 
 # Gemma 4: strings between marks, keys without quotes; reasoning is a channel.
 _GEMMA4 = Dialect(
     name="gemma4",
     tags={
-        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}(?:[\w.\-]{{1,64}}:){{0,3}}{_NAME}{_BEFORE_OBJECT}",
+        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}(?:[\w.\-]{{1,64}}:){{0,3}}{_NAME}{_BEFORE_GEMMA}",
         "call_close": r"<tool_call\|>",
+        "lost_open": rf"call:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
         "quote": r'<\|"\|>',
         "reasoning_open": r"<\|channel>(?:thought(?:\n|(?=[^\n]))|(?=[^t]|t[^h]|th[^o]|tho[^u]|thou[^g]|thoug[^h]|though[^t]))",
         "reasoning_close": r"<channel\|>",
@@ -22,7 +24,6 @@ _GEMMA4 = Dialect(
     },
     written={"call_open": "<|tool_call>call:{name}", "call_close": "<tool_call|>", "quote": '<|"|>'},
     name_in_tag=r"(?:<\|tool_call>(?:call)?|\Acall):\s*([\w.\-]+(?::[\w.\-]+)*)",
-    lost_mark=rf"call:\s{{0,4}}{{tools}}{_BEFORE_OBJECT}",
     body=Body.GEMMA,
     joint="",
     results=ResultForm(result_open='<|tool_response>response:{name}{value:<|"|>', result_close='<|"|>}<tool_response|>'),
@@ -30,7 +31,7 @@ _GEMMA4 = Dialect(
 _FUNCTION_GEMMA = Dialect(
     name="functiongemma",
     tags={
-        "call_open": rf"<start_function_call>\s{{0,4}}call:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
+        "call_open": rf"<start_function_call>\s{{0,4}}call:\s{{0,4}}{_NAME}{_BEFORE_GEMMA}",
         "call_close": "<end_function_call>",
         "quote": "<escape>",
         "mark": "<start_function_response>|<end_of_turn>",
@@ -73,16 +74,16 @@ _HARMONY = Dialect(
         rf"<\|channel\|>\w{{1,16}}(?:\s{{0,4}}{_TO})?{_KIND}<\|message\|>",
         "reasoning_open": rf"{_STARTS}<\|channel\|>analysis{_KIND}<\|message\|>",
         "text_open": rf"{_STARTS}<\|channel\|>(?:final|commentary)(?:\s{{0,4}}to=(?:assistant|user|all))?{_KIND}<\|message\|>"
-        r"|<\|start\|>assistant<\|message\|>",
+        r"|<\|start\|>assistant<\|message\|>|<\|start\|>assistant\s{0,4}to=[\w.\-]{1,128}<\|message\|>(?=\s{0,8}<)",
         "message_close": r"<\|(?:end|return|call)\|>",
+        "lost_open": rf"(?:assistant)?(?:commentary|analysis)\s{{0,4}}to=functions\.{_NAME}(?:\s{{0,4}}(?:json|code))?"
+        rf"{_BEFORE_OBJECT}",
     },
     written={
         "call_open": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
         "call_close": "<|call|>",
     },
     name_in_tag=r"to=(?:functions\.)?([\w.\-]+)",
-    lost_mark=rf"(?:assistant\s{{0,4}})?(?:(?:commentary|analysis)\s{{0,4}})?to=functions\.{{tools}}(?:\s{{0,4}}(?:commentary|analysis))?"
-    rf"(?:\s{{0,4}}(?:json|code))?{_BEFORE_OBJECT}",
     body=Body.OBJECT,
     joint="",
 )
@@ -96,6 +97,7 @@ _KIMI_K2 = Dialect(
         "call_open": rf"<\|tool_call_begin\|>\s{{0,8}}(?:functions\.)?{_NAME}(?::\d{{1,6}})?\s{{0,8}}"
         r"<\|tool_call_argument_begin\|>",
         "call_close": r"<\|tool_call_end\|>",
+        "lost_open": rf"functions\.{_NAME}:\d{{1,6}}\s{{0,8}}(?:<\|tool_call_argument_begin\|>)?{_BEFORE_OBJECT}",
     },
     written={
         "block_open": "<|tool_calls_section_begin|>",
@@ -105,7 +107,6 @@ _KIMI_K2 = Dialect(
     },
     # Without its separators an id keeps its beginning, by which `tools.names` knows the number at its end.
     name_in_tag=r"(?:<\|tool_call_begin\|>\s*|\A)(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
-    lost_mark=rf"functions\.{{tools}}:\d{{1,6}}\s{{0,8}}(?:<\|tool_call_argument_begin\|>)?{_BEFORE_OBJECT}",
     body=Body.OBJECT,
     joint="",
 )
@@ -146,4 +147,34 @@ _DEEPSEEK = Dialect(
     ),
 )
 
-OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK)
+
+# PLaMo 3: every mark is a pair of words of its own.
+def _plamo(words: str) -> str:
+    return rf"<\|plamo:{words}:plamo\|>"
+
+
+_PLAMO = Dialect(
+    name="plamo",
+    tags={
+        "block_open": _plamo("begin_tool_requests"),
+        "block_close": _plamo("end_tool_requests"),
+        "call_open": rf"{_plamo('begin_tool_request')}\s{{0,8}}{_plamo('begin_tool_name')}\s{{0,8}}{_NAME}\s{{0,8}}"
+        rf"{_plamo('end_tool_name')}\s{{0,8}}{_plamo('begin_tool_arguments')}{_BEFORE_OBJECT}",
+        "call_close": _plamo("end_tool_arguments"),
+        "reasoning_open": _plamo("begin_think"),
+        "reasoning_close": _plamo("end_think"),
+        "special": _plamo(r"(?:end_(?:tool_request|of_turn|message|response)|begin_(?:message|response)|msg|role)"),
+    },
+    written={
+        "block_open": "<|plamo:begin_tool_requests:plamo|>",
+        "block_close": "<|plamo:end_tool_requests:plamo|>",
+        "call_open": "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>"
+        "<|plamo:begin_tool_arguments:plamo|>",
+        "call_close": "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    },
+    name_in_tag=r"begin_tool_name:plamo\|>\s*([\w.\-]+)",
+    body=Body.OBJECT,
+    joint="",
+)
+
+OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK, _PLAMO)

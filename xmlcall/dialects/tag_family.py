@@ -45,7 +45,12 @@ _FUNCTION_CALLS = Dialect(
 _PREFIX = r"[A-Za-z]{1,16}:"
 _PREFIXED = Dialect(
     name="prefixed",
-    tags=_attribute_tags(f"(?:{_PREFIX}function_calls|steptml:toolcalls?)", _PREFIX),
+    tags={
+        **_attribute_tags(f"(?:{_PREFIX}function_calls|steptml:toolcalls?)", _PREFIX),
+        # In such a call a parameter without the prefix is one of its own.
+        "parameter_open": tag(f"<(?:{_PREFIX})?param(?:eter)?", ATTRIBUTES, "/?>"),
+        "parameter_close": tag(f"</(?:{_PREFIX})?param(?:eter)?"),
+    },
     written=_attribute_written("ns:function_calls", "ns:"),
     json_mark=TypeMark(written='<ns:parameter name="{name}" type="json">', attribute="type", value="json"),
     string_mark=TypeMark(written='<ns:parameter name="{name}" type="string">', attribute="type", value="string"),
@@ -95,7 +100,10 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
             "block_open": tag(f"<{read_block or block}"),
             "block_close": tag(f"</{read_block or block}"),
             # `<function=f={"a": 1}</function>`, as Groq writes Llama's calls: the object begins where the tag would end.
-            "call_open": tag("<function=", r"\s{0,4}[^\s<>={]{1,128}\s{0,4}", r"(?:>|=?(?=\{))"),
+            # `<function f>`, with a blank for the equals sign.
+            "call_open": tag("<function=", r"\s{0,4}[^\s<>={]{1,128}\s{0,4}", r"(?:>|=?(?=\{))")
+            + "|"
+            + tag("<function", r"\s{1,4}[^\s<>=\"'/]{1,128}\s{0,4}"),
             "call_close": tag("</function"),
             # `<parameter=a=1</parameter>`: a second equals sign for the bracket.
             "parameter_open": tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=]{1,128}\s{0,4}", "[>=]"),
@@ -109,7 +117,7 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
             "parameter_open": "<parameter={name}>",
             "parameter_close": "</parameter>",
         },
-        name_in_tag=r"""=\s*["']?([^<>="']+)["']?\s*(?:[>=]|\Z)""",
+        name_in_tag=r"""(?:=|\A<function\s)\s*["']?([^<>="']+?)["']?\s*(?:[>=]|\Z)""",
         results=results,
     )
 
@@ -223,6 +231,26 @@ _ESCAPED = Dialect(
     entities=True,
 )
 
+# ZAYA1: the name in an element, each parameter an element that holds its name and its value.
+_ZAYA = Dialect(
+    name="zaya",
+    tags={
+        "block_open": tag("<(?:zyphra_)?tool_call"),
+        "call_close": tag("</(?:zyphra_)?tool_call"),
+        "parameter_open": rf"<name>{_NAME}</name>{SPACE}<value>",
+        "parameter_close": "</value>",
+        "list_close": "</?parameter>",
+    },
+    written={
+        "call_open": "<zyphra_tool_call>{name}",
+        "call_close": "</zyphra_tool_call>",
+        "parameter_open": "<parameter><name>{name}</name><value>",
+        "parameter_close": "</value></parameter>",
+    },
+    name_in_tag=r"<name>\s*([^<>]+?)\s*<",
+    name_after=tag("<(?:zyphra_)?tool_call"),
+)
+
 # LongCat, where it does not write JSON: as GLM, under names of its own.
 _LONGCAT = Dialect(
     name="longcat_keys",
@@ -271,6 +299,58 @@ _HUNYUAN = Dialect(
         result_close="\n</tool_response:opensource>",
         frame_close="</tool_responses:opensource>",
     ),
+)
+
+# K2 Horizon: as GLM, under names of its own, and with the type of each value, which the schema says, too.
+_HORIZON = Dialect(
+    name="k2_horizon",
+    tags={
+        "block_open": r"<ifm\|tool_calls>",
+        "block_close": r"</ifm\|tool_calls>",
+        "call_open": r"<ifm\|tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)",
+        "call_close": r"</ifm\|tool_call>",
+        "parameter_open": rf"<ifm\|arg_key>[^<>]{{1,128}}</ifm\|arg_key>{SPACE}"
+        rf"(?:<ifm\|arg_type>[^<>]{{0,64}}</ifm\|arg_type>{SPACE})?<ifm\|arg_value>",
+        "parameter_close": r"</ifm\|arg_value>",
+        "reasoning_open": r"<ifm\|think>",
+        "reasoning_close": r"</ifm\|think>",
+    },
+    written={
+        "block_open": "<ifm|tool_calls>",
+        "block_close": "</ifm|tool_calls>",
+        "call_open": "<ifm|tool_call>{name}\n",
+        "call_close": "</ifm|tool_call>",
+        "parameter_open": "<ifm|arg_key>{name}</ifm|arg_key><ifm|arg_value>",
+        "parameter_close": "</ifm|arg_value>",
+    },
+    name_in_tag=r"<ifm\|(?:tool_call|arg_key)>\s*([^<>]+?)\s*(?:<|\Z)",
+    is_exact=True,
+)
+
+# Step 3: a call of the prefixed form between the marks of DeepSeek.
+_STEP_CALL = r"<[\uff5c|]tool[\u2581_ ]call[\u2581_ ]begin[\uff5c|]>"
+_STEP3 = Dialect(
+    name="step3",
+    tags={
+        "block_open": r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]begin[\uff5c|]>",
+        "block_close": r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]end[\uff5c|]>",
+        "call_open": rf"{_STEP_CALL}\s{{0,8}}(?:function\s{{0,8}}<[\uff5c|]tool[\u2581_ ]sep[\uff5c|]>\s{{0,8}})?"
+        r"<steptml:invoke\s{1,4}name=\"[^\s<>\"]{1,128}\"\s{0,4}>",
+        "call_close": r"<[\uff5c|]tool[\u2581_ ]call[\u2581_ ]end[\uff5c|]>",
+        "parameter_open": r"<steptml:parameter\s{1,4}name=\"[^<>\"]{1,128}\"\s{0,4}>",
+        "parameter_close": "</steptml:parameter>",
+        "list_close": "</steptml:invoke>",
+    },
+    written={
+        "block_open": "<\uff5ctool_calls_begin\uff5c>",
+        "block_close": "<\uff5ctool_calls_end\uff5c>",
+        "call_open": '<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name="{name}">',
+        "call_close": "</steptml:invoke><\uff5ctool_call_end\uff5c>",
+        "parameter_open": '<steptml:parameter name="{name}">',
+        "parameter_close": "</steptml:parameter>",
+    },
+    name_in_tag=r"name=\"([^\"]+)\"",
+    joint="",
 )
 
 # Solar Open 2: the name is the rest of its line.
@@ -373,8 +453,11 @@ TAGS = (
     _SEED,
     _FUNCTION_NAME,
     _GLM,
+    _ZAYA,
     _LONGCAT,
     _HUNYUAN,
+    _HORIZON,
+    _STEP3,
     _SOLAR,
     _KIMI_K3,
     _MINIMAX_M3,

@@ -24,6 +24,7 @@ __all__ = [
     "bare_json",
     "beginnings",
     "element",
+    "going_on",
     "is_escaped",
     "python_list",
     "tag",
@@ -147,6 +148,29 @@ def beginnings(source: str) -> dict[str, frozenset[str]]:
         return frozenset(found | {OTHER} if any(pattern.match(start + each, partial=True) for each in EXOTIC) else found)
 
     return {start: after(start) for start in sorted(after(""))}
+
+
+_SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # of the classes of characters
+
+
+@functools.lru_cache(maxsize=2048)
+def going_on(source: str, start: str, more: int) -> str:
+    """Return a pattern of what follows the first letters of a word in a pattern's match, or the end of what has come so far.
+
+    Words of every day begin with such letters, too, so that more than one of them has to be looked at.
+
+    Args:
+        source: the pattern.
+        start: the letters.
+        more: how many letters to look ahead; fewer where any character may follow.
+    """
+    pattern = regex.compile(source)
+    known = {*source, *source.swapcase()}
+    following = {each for each in (*known, *_SAMPLES) if pattern.match(start + each, partial=True)}
+    if not more or not following or following - known:
+        return ""
+    parts = [regex.escape(each) + going_on(source, start + each, more - 1) for each in sorted(following)]
+    return rf"(?:{'|'.join(parts)}|\Z)"
 
 
 def alternation(names: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
 """Objects in the notation of Gemma 4 and FunctionGemma -> values: `{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}`.
 
 A string stands between two marks (`<|"|>`, or `<escape>`) and has no escapes, so it may hold anything else; one in double quotes
-is JSON. Keys stand bare or as a string; an equals sign for the colon, and no comma before a key, are repairs. A scalar without
-quotes is JSON, if it is; else it is a string that lacks its marks, which is told as a repair. Its text is kept, because a schema
-may ask for a string: `zip:02134`.
+is JSON. Keys stand bare or as a string. Repairs are single quotes, an equals sign for the colon, and no comma before a key. Round
+brackets may stand around all of it. A scalar without quotes is JSON, if it is; else it is a string that lacks its marks, which is
+a repair, too. Its text is kept, because a schema may ask for a string: `zip:02134`.
 
 Cost: linear; nesting is a list.
 """
@@ -19,20 +19,21 @@ from .strings import Refused
 
 __all__ = ["GemmaObject", "read_gemma"]
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s++)
+_PATTERN = r"""(?P<space>\s++)
       | <\|"\|>(?P<marked>.*?)<\|"\|>
       | <escape>(?P<escaped>.*?)<escape>
       | (?P<quoted>"(?:[^"\\]|\\.)*+")
-      | (?P<mark>[{}\[\],:])
-      | (?P<bare>[^\s{}\[\],:<"][^{}\[\],:<"]*+)
+      | '(?P<single>(?:[^'\\]|\\.)*+)'(?=\s*+(?:[]},)]|\Z))
+      | (?P<mark>[{}\[\],:ROUND])
+      | (?P<bare>[^\s{}\[\],:<"ROUND][^{}\[\],:<"ROUND]*+)
       | (?P<end>\Z)
-      | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
+      | (?P<other>.)"""
+_TOKEN = re.compile(_PATTERN.replace("ROUND", ""), re.VERBOSE | re.DOTALL)
+_ROUND_TOKEN = re.compile(_PATTERN.replace("ROUND", "()"), re.VERBOSE | re.DOTALL)
 _EQUALS = re.compile(r"(?P<key>[A-Za-z_][\w.\-]{0,127})\s{0,4}=")
 _KEY = re.compile(r"[A-Za-z_][\w.\-]{0,127}\s{0,4}[:=]")
-_STRINGS = frozenset({"marked", "escaped", "quoted"})
+_STRINGS = frozenset({"marked", "escaped", "quoted", "single"})
+_ESCAPE = re.compile(r"\\(['\\])")
 _CLOSERS = {"{": "}", "[": "]"}
 
 
@@ -60,6 +61,7 @@ def read_gemma(text: str) -> GemmaObject:
 @dataclass(slots=True)
 class _Frame:
     opener: str
+    closer: str
     items: list[Any] = field(default_factory=list)
     members: dict[str, Any] = field(default_factory=dict)
     key: str = ""
@@ -77,14 +79,16 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._position = self._start = 0
+        self._token = _ROUND_TOKEN if text.startswith("(") else _TOKEN
         self._kind = self._word = ""
         self._found = GemmaObject()
         self._advance()
 
     def run(self) -> GemmaObject:
-        if not self._is("{"):
+        if not self._is("{") and not self._is("("):
             raise Refused(self._start, "an object in { and }")
-        stack: list[_Frame] = [_Frame("{", members=self._found.values)]
+        closer = "}" if self._is("{") else ")"
+        stack: list[_Frame] = [_Frame("{", closer, members=self._found.values)]
         self._advance()
         self._begin(stack)
         while stack:
@@ -95,7 +99,7 @@ class _Reader:
 
     def _begin(self, stack: list[_Frame]) -> None:
         """Read what comes first in a bracket: a key, an item, or its end."""
-        if self._is(_CLOSERS[stack[-1].opener]):
+        if self._is(stack[-1].closer):
             self._close(stack)
         elif stack[-1].opener == "{":
             self._key(stack[-1])
@@ -105,7 +109,7 @@ class _Reader:
         if self._kind == "mark" and self._word in _CLOSERS:
             if len(stack) == MAX_DEPTH:
                 raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-            stack.append(_Frame(self._word))
+            stack.append(_Frame(self._word, _CLOSERS[self._word]))
             self._advance()
             self._begin(stack)
             return
@@ -114,7 +118,7 @@ class _Reader:
 
     def _after(self, stack: list[_Frame]) -> None:
         frame = stack[-1]
-        closer = _CLOSERS[frame.opener]
+        closer = frame.closer
         if self._is(","):
             self._advance()
             if not self._is(closer):
@@ -177,7 +181,7 @@ class _Reader:
 
     def _advance(self) -> None:
         while True:
-            found = _TOKEN.match(self._text, self._position)
+            found = self._token.match(self._text, self._position)
             assert found  # `other` takes any character
             self._start, self._position = found.span()
             self._kind = str(found.lastgroup)
@@ -187,5 +191,8 @@ class _Reader:
                 if not isinstance(value, str):
                     raise Refused(self._start, "a string as JSON writes it")
                 self._word = value
+            elif self._kind == "single":
+                self._word = _ESCAPE.sub(r"\1", self._word)
+                self._found.repairs.append("json-single-quotes")
             if self._kind != "space":
                 return

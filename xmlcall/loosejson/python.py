@@ -34,6 +34,7 @@ _TOKEN = regex.compile(  # its letters are those of any script, with their marks
     re.VERBOSE | re.DOTALL,
 )
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
+_ZEROS = re.compile(r"0+[0-9]|0[0-9]{0,14}[89][0-9]{0,14}")  # as a clock shows it; read as octal it is the same, or nothing
 _CLOSERS = {"[": "]", "(": ")", "{": "}"}
 _STRING_ENDS = {
     quote: re.compile(rf"(?:[^\\{quote[0]}]|\\.|{quote[0]}(?!{quote[1:]}))*+{quote}", re.DOTALL) for quote in ("'''", '"""')
@@ -51,11 +52,15 @@ _MORE = object()  # in place of a value: the next one belongs to an open bracket
 
 @dataclass(frozen=True, slots=True)
 class PythonCall:
-    """A call: its name, the values that have a name, and those that stand without one before them."""
+    """A call: its name, the values that have a name, and those that stand without one before them.
+
+    `texts` has those numbers that begin with a zero, as they are written, for a schema that asks for text.
+    """
 
     name: str
     arguments: dict[str, Any]
     positional: tuple[Any, ...]
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -141,20 +146,26 @@ class PythonReader:
             return inner
         named: dict[str, Any] = {}
         positional: list[Any] = []
+        texts: dict[str, str] = {}
         while not self._is(")"):
-            self._argument(named, positional)
+            self._argument(named, positional, texts)
             if not self._is(")"):
                 self._expect(",", "a comma or the end of the call")
         self._advance()
-        return PythonCall(name.removeprefix(_MODULE), named, tuple(positional))
+        return PythonCall(name.removeprefix(_MODULE), named, tuple(positional), texts)
 
-    def _argument(self, named: dict[str, Any], positional: list[Any]) -> None:
+    def _argument(self, named: dict[str, Any], positional: list[Any], texts: dict[str, str]) -> None:
         if self._kind == "name" and self._word not in _WORDS:
             start, name = self._start, self._name("a parameter")
             self._expect("=", "an equals sign after the parameter")
             if name in named:
                 raise Refused(start, "a parameter once", "ambiguous")
-            named[name] = self._value()
+            if self._kind == "number" and _ZEROS.fullmatch(self._word):
+                named[name], texts[name] = int(self._word), self._word
+                self.repairs.append("number-format")
+                self._advance()
+            else:
+                named[name] = self._value()
         elif self._is("**"):
             self._spread(named)
         elif named:

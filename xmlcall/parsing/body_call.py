@@ -143,7 +143,7 @@ class BodyCall:
             return None
         if self._values and not (self.opener is None and following[0] in "{[" and self._may_go_on(token)):
             return [token]
-        if self.opener is not None and following[0] != "{":
+        if self.opener is not None and following[0] not in ("{(" if self._body is Body.GEMMA else "{"):
             return [token]
         before = len(token.text) - len(following)
         if before:

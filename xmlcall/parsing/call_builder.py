@@ -91,8 +91,9 @@ class CallDraft:
             self.repair("parameter-element", opener.span)
         if element or self.dialect.tool_elements:
             return
-        written = _first_word(self.dialect.written.get(opener.kind, ""))
-        if not self._is_whole(opener) or written not in opener.text or any(character in opener.text for character in INVISIBLE):
+        words = _words(self.dialect.written.get(opener.kind, ""))
+        is_named = not words or any(word in opener.text for word in words)
+        if not self._is_whole(opener) or not is_named or any(character in opener.text for character in INVISIBLE):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
             return
@@ -125,8 +126,9 @@ class CallDraft:
 
     def check_closer(self, closer: Token) -> None:
         """Note a closer that is not written as the format asks."""
-        written = _first_word(self.dialect.written.get("parameter_close", ""))
-        if " " not in closer.pair and (written not in closer.text or any(character in closer.text for character in INVISIBLE)):
+        words = _words(self.dialect.written.get("parameter_close", ""))
+        is_named = not words or any(word in closer.text for word in words)
+        if " " not in closer.pair and (not is_named or any(character in closer.text for character in INVISIBLE)):
             self.repair("wrong-closer", closer.span)
 
     def repair(self, code: str, span: tuple[int, int]) -> None:
@@ -204,7 +206,6 @@ def _tail(text: str, limit: int = 120) -> str:
 
 
 @functools.cache
-def _first_word(tag: str) -> str:
-    """Return the name of a tag as it is written, without its prefix."""
-    name = regex.search(r"(?:<|&lt;)/?(?:\w+:|\uff5c\w+\uff5c)?(\w+)", tag)
-    return name.group(1) if name else ""
+def _words(tags: str) -> tuple[str, ...]:
+    """Return the names of tags as they are written, without their prefix."""
+    return tuple(regex.findall(r"(?:<|&lt;)/?(?:\w+:|\uff5c\w+\uff5c)?(\w+)", tags))

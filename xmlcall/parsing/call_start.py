@@ -47,8 +47,12 @@ _MAX_HELD = 256
 # How a body that names its tools begins: an object, or a call of Python; several stand in a list.
 _PYTHON_NAME = r"[^\W\d][\w.\-]{0,127}"
 _BODY = regex.compile(rf"\s*(?:\[\s*)?(?:\{{|(?P<python>#|(?:{_PYTHON_NAME}\s{{0,4}}=\s{{0,4}})?{_PYTHON_NAME}\())")
-# A tool's name, as gpt-oss writes it or plain, on a line of its own.
-_NAME = regex.compile(r"\s*(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[^\W\d][\w.\-]{0,127})\s*(?:json\s*)?)?")
+# A tool's name, as gpt-oss writes it, in an element or plain, on a line of its own.
+_NAME = regex.compile(
+    r"\s*(?:<function>\s*)?(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[^\W\d][\w.\-]{0,127})"
+    r"\s*(?:</function>\s*)?(?:json\s*)?(?:>\s*)?)?"
+)
+_ELEMENT = regex.compile(r"\s*<function>\s*[\w.\-]{1,128}\s*")
 
 
 # The first token, and what follows it.
@@ -120,11 +124,13 @@ def text_after_opening(reply: ReplyState, token: Token) -> None:
 
 def _is_body(reply: ReplyState, token: Token) -> bool:
     """Say whether a JSON object with the arguments begins after a call's opener."""
-    if not _holds(reply.held, "call_open") or not _begins_object(reply.held, token):
+    if not _holds(reply.held, "call_open"):
         return False
     call = _call_in(reply.held)
     row = reply.dialects[call.dialect]
-    return row.has_object or (not row.parameter_elements and reply.declares(call.attributes["name"]))
+    if not _begins_object(reply.held, token, "{(" if row.body is Body.GEMMA else "{"):
+        return False
+    return row.has_object or reply.declares(call.attributes["name"])
 
 
 def json_after_opening(reply: ReplyState, token: Token) -> None:
@@ -183,7 +189,10 @@ def call_after_opening(reply: ReplyState, token: Token) -> None:
 
 def body_after_opening(reply: ReplyState, token: Token) -> None:
     """Read a tag of a call's body, or its end; after a wrapper, a name may stand for the call's opener."""
-    named = _name_dialect(reply)
+    if token.text == "</function>" and _ELEMENT.fullmatch(_after_block(reply.held)):
+        text_after_opening(reply, Token("text", token.text, token.start))
+        return
+    named = _name_dialect(reply, token)
     if named and _name_in(reply.held) and _is_named_call(reply, token, named):
         _name_call(reply.held, named.name)
         token = Token("call_close", token.text, token.start, pair="call") if token.kind == "block_close" else token
@@ -208,11 +217,18 @@ def _is_tag_of(dialect: Dialect, token: Token) -> bool:
     )
 
 
-def _name_dialect(reply: ReplyState) -> Dialect | None:
-    """Return the dialect in which a tool's name follows the wrapper's opener that is held."""
+def _name_dialect(reply: ReplyState, following: Token | None = None) -> Dialect | None:
+    """Return the dialect in which a tool's name follows the wrapper's opener that is held.
+
+    Args:
+        reply: only looked at.
+        following: the tag after the name, which tells formats with the same wrapper apart.
+    """
     if _holds(reply.held, "call_open"):
         return None
-    return _opened_by(reply.held, ((row.name_after, row) for row in reply.dialects.values() if row.name_after))
+    rows = [row for row in reply.dialects.values() if row.name_after]
+    rows = [row for row in rows if following is None or _is_tag_of(row, following)] or rows
+    return _opened_by(reply.held, ((row.name_after, row) for row in rows))
 
 
 def _body_row(reply: ReplyState) -> Dialect | None:
@@ -235,7 +251,7 @@ def _opened_by(held: list[Token], patterns: Iterable[tuple[str, Dialect]]) -> Di
 
 def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
     """A key makes it a call; without any, only a declared name does."""
-    if token.kind in ("block_close", "call_close"):
+    if token.kind in ("block_close", "call_close", "parameter_close", "list_close"):
         return reply.declares(_name_in(reply.held))
     return _is_tag_of(dialect, token)
 
@@ -326,6 +342,7 @@ def bare_call(reply: ReplyState, token: Token) -> None:
     name = token.attributes.get("name") or name_in(token.text)
     opening = reply.place is Place.OPENING
     starts = opening or reply.prose.line_blank or reply.prose.after_call or _is_glued(reply, token)
+    starts = starts and (token.kind != "lost_open" or len(reply.catalog) > 0)
     if not starts or token.start < reply.no_json_before or (name and not reply.declares(name)):
         reply.scanner.unread(token.text[1:])
         reply.queue.appendleft(Token("text", token.text[0], token.start))
@@ -508,9 +525,9 @@ def _may_begin_body(held: list[Token], text: Token) -> bool:
     return _BODY.fullmatch(_after_block(held) + text.text, partial=True) is not None
 
 
-def _begins_object(held: list[Token], text: Token) -> bool:
-    """Say whether a JSON object begins in text, before too much is held: as if its white space had come in pieces."""
-    return text.text.lstrip().startswith("{") and _fits(held, text)
+def _begins_object(held: list[Token], text: Token, brackets: str) -> bool:
+    """Say whether an object begins in text, before too much is held: as if its white space had come in pieces."""
+    return text.text.lstrip().startswith(tuple(brackets)) and _fits(held, text)
 
 
 def _fits(held: list[Token], text: Token) -> bool:

@@ -16,8 +16,10 @@ __all__ = ["Extent"]
 
 _JSON: Final = regex.compile(r'["\\{}\[\]]')
 _PYTHON: Final = regex.compile(r"[\"'\\{}\[\]()#\n]")
-_SPECIAL: Final[Mapping[Body, "regex.Pattern[str]"]] = {Body.PYTHON: _PYTHON, Body.LINES: _PYTHON}
+_GEMMA: Final = regex.compile(r"[\"'\\{}\[\]()]")
+_SPECIAL: Final[Mapping[Body, "regex.Pattern[str]"]] = {Body.PYTHON: _PYTHON, Body.LINES: _PYTHON, Body.GEMMA: _GEMMA}
 _OPENING: Final = "{[("
+_BEGIN: Final = frozenset("{[(,:=")  # before a value
 
 
 class Extent:
@@ -39,6 +41,8 @@ class Extent:
         self._special = _SPECIAL.get(body, _JSON)
         self._goes_on = body is Body.LINES  # until its wrapper ends
         self._raw_marks = body is Body.GEMMA
+        self._is_round = False  # parentheses stand around all of it, and count
+        self._last = ""  # the last character that is no white space
         self._in_comment = False
         self._escaped = False  # the next character belongs to an escape
 
@@ -69,11 +73,19 @@ class Extent:
                 escapes = self.in_string and not (self._raw_marks and len(self.in_string) > 1)
                 skip = match.end() + 1 if escapes else skip
             elif found in "\"'":
-                self._quote(found)
+                if found == self.in_string or not self._raw_marks or found == '"' or self._before(text, match.start()) in _BEGIN:
+                    self._quote(found)
             elif not self.in_string and self._count(found):
                 return match.end()
         self._escaped = self._escaped or skip > len(text)
+        self._last = self._before(text, len(text)) if self._raw_marks else ""
         return len(text)
+
+    def _before(self, text: str, end: int) -> str:
+        """Return the last character before a place that is no white space: an apostrophe in a word begins no string."""
+        while end and text[end - 1].isspace():
+            end -= 1
+        return text[end - 1] if end else self._last
 
     def _quote(self, quote: str) -> None:
         if not self.in_string:
@@ -82,6 +94,10 @@ class Extent:
             self.in_string = ""
 
     def _count(self, bracket: str) -> bool:
+        if self._raw_marks and bracket in "()":
+            self._is_round = self._is_round or not self.depth
+            if not self._is_round:
+                return False
         self.depth += 1 if bracket in _OPENING else -1
         self.done = self.depth <= 0 and not self._goes_on
         return self.done

@@ -122,7 +122,11 @@ def _python(text: str) -> list[Found]:
     calls = reader.calls()
     return [
         Found(
-            name=call.name, arguments=call.arguments, positional=call.positional, repairs=() if number else tuple(reader.repairs)
+            name=call.name,
+            arguments=call.arguments,
+            texts=call.texts,
+            positional=call.positional,
+            repairs=() if number else tuple(reader.repairs),
         )
         for number, call in enumerate(calls)
     ]

@@ -292,6 +292,8 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.OPENING, "call_open"): call_start.call_after_opening,
     (Place.OPENING, "call_close"): call_start.body_after_opening,
     (Place.OPENING, "message_close"): call_start.body_after_opening,
+    (Place.OPENING, "parameter_close"): call_start.body_after_opening,
+    (Place.OPENING, "list_close"): call_start.body_after_opening,
     (Place.OPENING, "name_end"): call_start.body_after_opening,
     (Place.OPENING, "parameter_open"): call_start.body_after_opening,
     (Place.OPENING, "body_open"): call_start.body_after_opening,

@@ -21,7 +21,7 @@ import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
 from ..dialects.odd_names import OddTag, odd_tags
-from ..dialects.tag_patterns import OTHER, attributes_of, beginnings
+from ..dialects.tag_patterns import OTHER, attributes_of, beginnings, going_on
 
 __all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
 
@@ -61,9 +61,13 @@ class Token:
 _REASONING = "think|thinking|reasoning|seed:think"
 # With which families end a turn, or begin the next: words between `<|` and `|>`. A row's own marks go before these.
 _ROLES = (
-    "im_end|im_start|end|eot|eot_id|eom_id|end_of_text|endoftext|eos|return|user|assistant|system|observation|END_OF_TURN_TOKEN"
+    "im_end|im_start|im_sep|end|eot|eot_id|eom|eom_id|eod|end_of_text|end_of_turn|end_of_role|start_of_role|endoftext|endofturn|"
+    "eos|return|user|assistant|system|observation|ipython|hy_eos|role_end|END_OF_TURN_TOKEN|START_OF_TURN_TOKEN|CHATBOT_TOKEN"
 )
-TURN_END = rf"<\|(?:{_ROLES})\|>|\[e~\[|</s>|<end_of_turn>|<turn\|>|<seed:eos>"
+TURN_END = (
+    rf"<\|(?:{_ROLES})\|>|<[\uff5c|](?:User|Assistant|end[\u2581_]of[\u2581_]sentence)[\uff5c|]>|\[e~\[|\[\|endofturn\|\]|</s>|<eos>"
+    r"|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<seed:eos>"
+)
 
 # Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
 _COMMON = {
@@ -92,6 +96,7 @@ _NOT_IN: dict[ScanMode, frozenset[str]] = {
     ScanMode.VALUE: frozenset({"reasoning_open", "reasoning_close", "text_open", "mark", "special"}),
 }
 _NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
+_AHEAD = 4  # letters of a word with which a token may begin
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
 
@@ -249,7 +254,7 @@ def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Group
 
 def _is_of_tools(row: Dialect, kind: str) -> bool:
     """Say whether names of tools stand in the pattern of a tag."""
-    return row.tool_elements or kind == "lost_open"
+    return row.tool_elements or (kind == "lost_open" and bool(row.lost_mark))
 
 
 _combined = functools.lru_cache(maxsize=256)(_Patterns)
@@ -271,10 +276,15 @@ def _trigger(sources: tuple[str, ...]) -> Any:
     The standard library's `re` searches for these faster.
     """
     starts: dict[str, frozenset[str]] = {}
+    words: list[str] = []
     for source in sources:
         for start, following in beginnings(source).items():
-            starts[start] = starts.get(start, frozenset()) | following
-    return re.compile("|".join(re.escape(start) + _before(following) for start, following in starts.items())) if starts else None
+            if start.isalpha() and start.isascii() and (ahead := going_on(source, start, _AHEAD)):
+                words.append(f"{start}(?={ahead})")
+            else:
+                starts[start] = starts.get(start, frozenset()) | following
+    tags = [re.escape(start) + _before(following) for start, following in starts.items()]
+    return re.compile("|".join([*tags, *words])) if tags or words else None
 
 
 def _before(following: frozenset[str]) -> str:

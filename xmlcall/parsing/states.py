@@ -21,7 +21,11 @@ from .call_builder import CallDraft
 from .scanner import ScanMode, Scanner, Token
 from .value_text import Value
 
-__all__ = ["CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState"]
+__all__ = ["BREAK", "CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState"]
+
+
+BREAK = "\0"
+"""In the end of a text: here stood markup, which is not part of it."""
 
 
 class Place(enum.StrEnum):
@@ -132,6 +136,8 @@ class ReplyState:
         """Emit a token that is neither text nor value."""
         if token.dialect:
             self.seen.add(token.dialect)
+        if self.prose.last and self.prose.last[-1] != BREAK:
+            self.prose.last.append(BREAK)
         self.events.append(Markup(kind=kind, span=token.span))
 
     def repair(self, code: str, span: Span) -> None:

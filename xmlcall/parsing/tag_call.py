@@ -194,6 +194,7 @@ CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
     (CallPlace.CLOSER, "end"): value_end.close_value,
     (CallPlace.WRONG_CLOSER, "parameter_open"): value_end.opener_after_wrong_closer,
     (CallPlace.WRONG_CLOSER, "call_close"): value_end.hold_call_close,
+    (CallPlace.WRONG_CLOSER, "list_close"): value_end.hold_after_wrong_closer,
     (CallPlace.WRONG_CLOSER, "call_open"): value_end.close_value,
     (CallPlace.WRONG_CLOSER, "block_close"): value_end.close_value,
     (CallPlace.WRONG_CLOSER, "end"): _truncate,
@@ -202,6 +203,7 @@ CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
     (CallPlace.CALL_CLOSE, "block_close"): value_end.end_pending,
     (CallPlace.CALL_CLOSE, "end"): value_end.end_pending,
     (CallPlace.CALL_CLOSE, "text"): value_end.text_after_call_close,
+    (CallPlace.CALL_CLOSE, "call_close"): value_end.text_after_call_close,
     **{
         (CallPlace.AFTER_CALL, kind): value_end.pending_is_text
         for kind in ("parameter_open", "parameter_close", "call_open", "call_close", "block_open")

@@ -23,12 +23,17 @@ from ..dialects import Dialect
 from ..dialects.call_signs import call_marks
 from ..tools.catalog import Catalog
 from ..types.calls import Issue, RawCall
+from .states import BREAK
 
 __all__ = ["unread_call"]
 
+_BLANK_END: Final = f" \t\r\n{BREAK}"
 _NEAR: Final = 120  # characters between a mark and the name
 _CLOSERS: Final = (">", "]", "}", ")")
-_NAMED: Final = r"(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
+# Words with which calls are named, and what is written between the bars of special tokens, known ones or not.
+_NAMED: Final = (
+    r"<[\uff5c|\u2016]{1,2}\w{1,32}[\uff5c|\u2016]{1,2} ?(?=\w)|(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
+)
 _INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # a call of somebody else's that is repeated
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
@@ -46,7 +51,7 @@ def unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialec
         dialects: the formats that are read.
         index: of the call in the reply.
     """
-    body, rows, offered = text.rstrip(), tuple(dialects), catalog.names()
+    body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
     if not body.endswith(_CLOSERS) or _INERT.search(body) or not any(name in body for name in offered):
         return None
     names = "|".join(map(regex.escape, sorted(offered, key=len, reverse=True)))
@@ -59,7 +64,8 @@ def unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialec
             continue
         issue = Issue(code="unread-call", message=_MESSAGE.format(name=name[0]))
         dialect = _dialect_of(body, mark.start(), rows, offered)
-        return RawCall(index=index, name=name[0], dialect=dialect, text=body[mark.start() :], span=(end, end), issues=(issue,))
+        written = body[max(mark.start(), body.rfind(BREAK) + 1) :]
+        return RawCall(index=index, name=name[0], dialect=dialect, text=written, span=(end, end), issues=(issue,))
     return None
 
 

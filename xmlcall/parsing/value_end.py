@@ -43,6 +43,7 @@ __all__ = [
     "end_cdata",
     "end_pending",
     "hold_after_call",
+    "hold_after_wrong_closer",
     "hold_call_close",
     "hold_closer",
     "in_fork",
@@ -135,7 +136,8 @@ def _balances(call: CallState, token: Token) -> bool:
 def other_tag_in_value(call: CallState, token: Token) -> None:
     """Hold `</content>` for the parameter `content`, in any case, and misspellings of `</parameter>`; all else is text."""
     name = token.text.strip("</> \t\r\n").lower()
-    if name == call.value.name.lower() or (name in _CLOSER_NAMES and not call.value.is_body):
+    is_closer = name in _CLOSER_NAMES or token.kind == "list_close"
+    if name == call.value.name.lower() or (is_closer and not call.value.is_body):
         _hold(call, token, CallPlace.WRONG_CLOSER)
     else:
         call.value.add(token)
@@ -235,6 +237,11 @@ def _hold(call: CallState, token: Token, place: CallPlace) -> None:
 def hold_closer(call: CallState, token: Token) -> None:
     """Hold a closer that ends the value if it may."""
     _hold(call, token, CallPlace.CLOSER)
+
+
+def hold_after_wrong_closer(call: CallState, token: Token) -> None:
+    """Hold a tag between parameters after what may stand for a closer: what follows it decides."""
+    _hold(call, token, CallPlace.WRONG_CLOSER)
 
 
 def hold_call_close(call: CallState, token: Token) -> None:
