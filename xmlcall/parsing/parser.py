@@ -9,6 +9,7 @@ cut. No text raises. Time is linear; prose is held back only while it can still 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
@@ -172,16 +173,19 @@ def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     elif isinstance(reader, BareCall):
         found = _settle_bare(reply, reader)
         rest = reader.rest(found)
-    elif reply.in_sentence and isinstance(end := reply.events[-1], ToolCallEnd):
-        reply.in_doubt = end
-        del reply.events[-1]
+    elif isinstance(end := reply.events[-1], ToolCallEnd):
+        if prose.is_quoted(reply):
+            reply.events[-1] = replace(end, raw=prose.as_mentioned(end.raw))
+        elif reply.in_sentence:
+            reply.in_doubt = end
+            del reply.events[-1]
     reply.leave_call(rest, found=found)
 
 
 def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
     """A body has ended: now the names in it are known, and with them whether they are calls."""
     reply.plain_closers = reply.plain_closers or reader.fell_back
-    calls = reader.calls()
+    calls = [prose.as_mentioned(call) for call in reader.calls()] if prose.is_quoted(reply) else reader.calls()
     if reader.opener is None:
         if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
             call_start.release_as_text(reply)

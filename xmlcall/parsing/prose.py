@@ -7,17 +7,19 @@ at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, a
 import re
 from dataclasses import replace
 
-from ..types.calls import Issue
+from ..types.calls import Issue, RawCall
 from ..types.events import Markup, ReasoningDelta, TextDelta
 from .scanner import Token
-from .states import Place, ReplyState
+from .states import BREAK, Place, ReplyState
 
 __all__ = [
+    "as_mentioned",
     "end_code",
     "end_code_at_blank_line",
     "end_fence",
     "end_in_sentence",
     "is_open_sentence",
+    "is_quoted",
     "mark",
     "note",
     "reasoning_close",
@@ -39,6 +41,7 @@ _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_clos
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
 _TAIL = 20  # characters in which a sentence shows that it goes on
 _OPEN = re.compile(r"[\w,;(][ \t]{1,8}\Z")
+_QUOTED = re.compile(rf"(?:<!--|<(?:pre|code)>)[\s{BREAK}]{{0,16}}\Z|(?<![^\s(])[\"'\u201c\u2018\u00ab\u300c]{BREAK}?\Z")
 _GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
 LAST = 8192  # characters at the end of a text or of open reasoning in which a call that was not read is looked for
@@ -87,7 +90,7 @@ def _remember(reply: ReplyState, written: str) -> None:
 def _keep_end(pieces: list[str], written: str) -> None:
     """Keep the end of a text in few pieces, which hold its last characters whatever pieces it came in."""
     pieces.append(written[-LAST:])
-    if len(pieces) == _PIECES:
+    if len(pieces) >= _PIECES:
         pieces[:] = ["".join(pieces)[-LAST:]]
 
 
@@ -208,13 +211,28 @@ def is_open_sentence(reply: ReplyState) -> bool:
     return _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
 
 
+def is_quoted(reply: ReplyState) -> bool:
+    """Say whether the call that ends now stands in quotes, in an element for code, or in a comment: such a call is an example."""
+    before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
+    if before.strip(f"{BREAK} \t\r\n"):
+        reply.prose.quoted = _QUOTED.search(before) is not None
+    elif not reply.prose.after_call and not reply.wrapper:
+        reply.prose.quoted = False
+    return reply.prose.quoted
+
+
+def as_mentioned(raw: RawCall) -> RawCall:
+    """Return a call that must not run, because it may only be mentioned."""
+    return replace(raw, issues=(*raw.issues, Issue(code="mentioned-call", message=_MENTIONED)))
+
+
 def end_in_sentence(reply: ReplyState, *, is_mention: bool = False) -> None:
     """Tell the end of a call that waited. One with text before and after it on its line may be quoted: it must not run."""
     if reply.in_doubt is None:
         return
     raw = reply.in_doubt.raw
     if is_mention:
-        raw = replace(raw, issues=(*raw.issues, Issue(code="mentioned-call", message=_MENTIONED)))
+        raw = as_mentioned(raw)
     reply.events.append(replace(reply.in_doubt, raw=raw))
     reply.in_doubt, kept, reply.blank = None, reply.blank, []
     for token in kept:

@@ -69,6 +69,7 @@ class ProseState:
     code_ticks: int = 0  # back-ticks with which the open inline code began
     fence: int = 0  # back-ticks of the open fence
     fence_dropped: bool = False  # the open fence is around calls and left out of the text
+    quoted: bool = False  # the last call stands in quotes or in an element for code
     last: list[str] = field(default_factory=list)  # the end of the text since a call or code, in pieces
 
 
