@@ -171,6 +171,8 @@ def _carries(row: Dialect, kind: str, name: str) -> bool:
     pattern = row.tags.get(kind)
     if pattern is None:  # the name follows the tag
         return regex.fullmatch(r"[^\W\d][\w.\-]{0,127}", name) is not None
+    if before := length_of_tag(row.tags.get("list_close", "(?!)"), tag):  # an element around the name and the value
+        tag = tag[before:]
     return length_of_tag(pattern, tag) == len(tag) and attributes_of(tag, row.name_in_tag).get("name") == name
 
 
