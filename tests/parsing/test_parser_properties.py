@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from profiles import examples
 from soup import PIECES, TOOLS, check_invariants, pieces_of
 
-from xmlcall import InvalidCall, Parser, Repaired, ToolCall, UsageError, parse, render, system_prompt
+from xmlcall import InvalidCall, Parser, Repaired, TextDelta, Tool, ToolCall, UsageError, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS, Body, Dialect
 
 LONGEST_TAG = 2_500  # six attributes of 256 characters, their names and white space
@@ -199,6 +199,14 @@ def test_visible_text_is_held_back_by_a_constant(text: list[str]) -> None:
         emitted += sum(event.span[1] - event.span[0] for event in parser.feed(piece) if not isinstance(event, Repaired))
         fed += len(piece)
         assert fed - emitted <= LONGEST_TAG
+
+
+@pytest.mark.parametrize(("begun", "held"), [("I ", "a"), ("It is a", "d"), ("\n- a. ", "c"), ("", "a"), ("Done.", "a")])
+def test_a_word_waits_only_where_a_call_without_its_mark_may_begin(begun: str, held: str) -> None:
+    parser = Parser([Tool(name="add"), Tool(name="call")])
+    shown = "".join(event.text for piece in (begun, held) for event in parser.feed(piece) if isinstance(event, TextDelta))
+    may_begin = not begun or begun.endswith(".")
+    assert shown == (begun if may_begin else begun + held)
 
 
 def test_text_after_an_endless_tag_is_released() -> None:

@@ -97,6 +97,7 @@ _NOT_IN: dict[ScanMode, frozenset[str]] = {
 }
 _NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
 _AHEAD = 4  # letters of a word with which a token may begin
+_SENTENCE_ENDS = frozenset(".!?:;)]}>\"'\u3002\uff01\uff1f\uff1a\uff09\u201d")
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
 
@@ -116,6 +117,7 @@ class Scanner:
         self._buffer = ""
         self._position = 0
         self._offset = 0
+        self._line = ""  # the last character before the position, as `_line_until` has it
         self._closed = False
 
     def feed(self, chunk: str) -> None:
@@ -149,6 +151,7 @@ class Scanner:
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, to read them again."""
+        self._line = ""
         if len(text) <= self._position:
             self._position -= len(text)
             return
@@ -163,6 +166,8 @@ class Scanner:
             return None
         trigger, patterns = self._patterns[mode]
         found = trigger.search(self._buffer, start) if trigger else None
+        while found and found.lastgroup == "lost" and not self._may_begin_lost(found.start()):
+            found = trigger.search(self._buffer, found.start() + 1)
         if found is None:
             return self._text(len(self._buffer))
         if found.start() > start:
@@ -187,8 +192,25 @@ class Scanner:
                 return match
         return partial
 
+    def _may_begin_lost(self, at: int) -> bool:
+        """Say whether a call without its mark may begin here: first on its line, after a tag, or glued to the end of a sentence.
+
+        Elsewhere its first letters are words of every day, and a stream would wait at each of them.
+        """
+        before = self._line_until(at)
+        return not before or before[-1] in _SENTENCE_ENDS
+
+    def _line_until(self, end: int) -> str:
+        """Return the last character of the line that ends here, "" if it has no text; a word's for a blank after text."""
+        at = end
+        while at > self._position and self._buffer[at - 1].isspace() and self._buffer[at - 1] != "\n":
+            at -= 1
+        last = self._buffer[at - 1] if at > self._position else self._line
+        return "" if last in ("", "\n") else last if at == end else "_"
+
     def _text(self, end: int) -> Token:
         token = Token("text", self._buffer[self._position : end], self._offset + self._position)
+        self._line = self._line_until(end)
         self._position = end
         return token
 
@@ -198,7 +220,7 @@ class Scanner:
         kind, attributes, pair = self._meaning(kind, text, dialect)
         if kind in _NAMED and not attributes.get("name"):
             return self._text(match.end())
-        self._position = match.end()
+        self._position, self._line = match.end(), ""
         return Token(kind, text, self._offset + match.start(), attributes, dialect, pair)
 
     def _meaning(self, kind: str, text: str, dialect: str) -> tuple[str, Mapping[str, str], str]:
@@ -237,9 +259,14 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
         common, with_tags = _MODES[mode]
         kinds = tuple((kind, _COMMON[kind]) for kind in common)
         groups = tuple((group, tag) for group, tag in self._groups if group.partition("__")[0] not in _NOT_IN[mode])
+        lost = tuple(each for each in (*self._of_tools, *groups) if each[0].startswith("lost_open"))
         parts = (self._odd, self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
-        sources = tuple(_alternation(part) for part in parts if part)
-        self[mode] = _trigger(sources), tuple(_compiled(source) for source in sources)
+        rest = (tuple(each for each in part if each not in lost) for part in parts)
+        sources = tuple(_alternation(part) for part in rest if part)
+        of_lost = (_alternation(lost),) if lost and with_tags else ()
+        first = int(bool(self._odd))  # tags that are known as a whole go before all others
+        ordered = (*sources[:first], *of_lost, *sources[first:])
+        self[mode] = _trigger(sources, of_lost), tuple(_compiled(source) for source in ordered)
         return self[mode]
 
 
@@ -270,11 +297,21 @@ def _alternation(groups: _Groups) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _trigger(sources: tuple[str, ...]) -> Any:
+def _trigger(sources: tuple[str, ...], of_lost: tuple[str, ...]) -> Any:
     """Return what finds the characters with which a token may begin, if what follows does not rule it out.
 
     The standard library's `re` searches for these faster.
+
+    Args:
+        sources: patterns of tokens.
+        of_lost: of calls without their mark; where nothing else may begin, the match has the group `lost`.
     """
+    tags, lost = _starts(sources), _starts(of_lost)
+    parts = [*tags, f"(?P<lost>{'|'.join(lost)})"] if lost else tags
+    return re.compile("|".join(parts)) if parts else None
+
+
+def _starts(sources: tuple[str, ...]) -> list[str]:
     starts: dict[str, frozenset[str]] = {}
     words: list[str] = []
     for source in sources:
@@ -283,8 +320,7 @@ def _trigger(sources: tuple[str, ...]) -> Any:
                 words.append(f"{start}(?={ahead})")
             else:
                 starts[start] = starts.get(start, frozenset()) | following
-    tags = [re.escape(start) + _before(following) for start, following in starts.items()]
-    return re.compile("|".join([*tags, *words])) if tags or words else None
+    return [*(re.escape(start) + _before(following) for start, following in starts.items()), *words]
 
 
 def _before(following: frozenset[str]) -> str:
