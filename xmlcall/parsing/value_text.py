@@ -21,9 +21,10 @@ from ..types.calls import MISSING, RawArgument
 from ..types.events import Event, Markup, ToolArgumentDelta
 from .scanner import Token
 
-__all__ = ["Value"]
+__all__ = ["Value", "may_lose_indentation"]
 
 _MAX_LEAD = 64
+_MAX_INDENTED = 2000  # characters of a pretty-printed line
 _ONE_LINE = regex.compile(r"([ \t]+)(\S(?:[^\n]*\S)?)[ \t]*\r?\n([ \t]+)")
 
 
@@ -184,9 +185,21 @@ class Value:
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
 
 
+def may_lose_indentation(text: str) -> bool:
+    """Say whether the beginning of a value, or all of it, may be the line of a pretty-printed element.
+
+    Args:
+        text: so far.
+    """
+    if len(text) > _MAX_INDENTED or not text.startswith((" ", "\t")):
+        return False
+    _, newline, after = text.lstrip(" \t").partition("\n")
+    return not newline or not after.strip(" \t")
+
+
 def _without_indentation(text: str) -> str:
     """Return the one line of a pretty-printed element; any other text as it is."""
-    line = _ONE_LINE.fullmatch(text)
+    line = _ONE_LINE.fullmatch(text) if len(text) <= _MAX_INDENTED else None
     return line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
 
 

@@ -8,7 +8,8 @@ the bound arguments have the last word: if they differ from what was sent, the a
 A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one: until
 a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out, the call
 is mended like any other. It waits, too, while it may be the word for an optional parameter of which the request says nothing,
-and while it may be taken for made up (`grounds.py`): until it is whole, or too long for that.
+and while it may be taken for made up (`grounds.py`): until it is whole, or too long for that. A line that may be pretty-printed
+waits for a second one.
 
 A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all that
 was sent, the rest is appended.
@@ -22,6 +23,7 @@ from ...binding.bind import bind_argument
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
 from ...binding.unsaid import is_unsaid, may_be_unsaid
+from ...parsing.value_text import may_lose_indentation
 from ...tools.catalog import Catalog
 from ...tools.strict import WORDS_FOR_NULL, may_be_left_out, says_nothing
 from ...types.calls import MISSING, RawArgument, ToolCall
@@ -111,7 +113,7 @@ class CallText:
         """Say whether the open text can still become a placeholder, or the word for what the request does not say."""
         text = "".join(self._text)
         says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
-        if self._may_be_made_up and may_be_groundless(text):
+        if may_lose_indentation(text) or (self._may_be_made_up and may_be_groundless(text)):
             return True
         if any(word.startswith(text.strip()) for word in WORDS_FOR_NULL) and may_be_left_out(name, self._tool, self._catalog):
             return True
@@ -143,7 +145,7 @@ class CallText:
             self._plain, self._open = False, None
             return ""
         value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
-        if value is MISSING or has_placeholder(name, value) or self._is_in_doubt(name, value):
+        if value is MISSING or may_lose_indentation(text) or has_placeholder(name, value) or self._is_in_doubt(name, value):
             self._held, self._open = True, None
             return ""
         self._copies = [example for example in self._copies if example.get(name, value) == value]
