@@ -4,6 +4,7 @@ A row that could not be read is refused when it is made: otherwise a reply in th
 """
 
 import enum
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -261,7 +262,12 @@ def _pattern_problems(row: Dialect) -> Iterator[str]:
         yield f"{problem} in name_in_tag: {row.name_in_tag}"
 
 
-def _problems_of(source: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=1024)  # a row is made anew for each set of tools
+def _problems_of(source: str) -> tuple[str, ...]:
+    return tuple(_found_problems(source))
+
+
+def _found_problems(source: str) -> Iterator[str]:
     if problem := _compile_problem(source, groups=0):
         yield problem
     found = next((match["found"] for match in _UNBOUNDED.finditer(source) if match["found"]), "")

@@ -22,11 +22,12 @@ __all__ = [
     "alternation",
     "attributes_of",
     "bare_json",
-    "beginnings",
     "element",
+    "first_characters",
     "going_on",
     "is_escaped",
     "python_list",
+    "second_characters",
     "tag",
 ]
 
@@ -131,23 +132,34 @@ _CODE = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8
 
 
 @functools.lru_cache(maxsize=512)
-def beginnings(source: str) -> dict[str, frozenset[str]]:
-    """Return the characters with which a match of a pattern may begin, each with those that may follow it.
+def first_characters(source: str) -> list[str]:
+    """Return the characters with which a match of a pattern may begin, in their order.
 
-    Characters beyond ASCII are found if the pattern names them; if it admits any others, `OTHER` stands for them.
+    Characters beyond ASCII are found if the pattern names them.
 
     Args:
         source: the pattern.
     """
     pattern = regex.compile(source)
+    return [each for each in _known(source) if pattern.match(each, partial=True)]
+
+
+def second_characters(source: str, first: str) -> frozenset[str]:
+    """Return the characters that may follow the first of a match; if the pattern admits any others, `OTHER` stands for them.
+
+    Args:
+        source: the pattern.
+        first: one of its first characters.
+    """
+    pattern = regex.compile(source)
+    found = {each for each in _known(source) if pattern.match(first + each, partial=True)}
+    return frozenset(found | {OTHER} if any(pattern.match(first + each, partial=True) for each in EXOTIC) else found)
+
+
+@functools.lru_cache(maxsize=512)
+def _known(source: str) -> tuple[str, ...]:
     coded = (chr(int("".join(digits), 16)) for digits in _CODE.findall(source) if int("".join(digits), 16) <= 0x10FFFF)
-    known = sorted({*_ASCII, *WHITE, *source, *coded} - {*EXOTIC})
-
-    def after(start: str) -> frozenset[str]:
-        found = {each for each in known if pattern.match(start + each, partial=True)}
-        return frozenset(found | {OTHER} if any(pattern.match(start + each, partial=True) for each in EXOTIC) else found)
-
-    return {start: after(start) for start in sorted(after(""))}
+    return tuple(sorted({*_ASCII, *WHITE, *source, *coded} - {*EXOTIC}))
 
 
 _SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # of the classes of characters

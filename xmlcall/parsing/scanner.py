@@ -21,7 +21,7 @@ import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
 from ..dialects.odd_names import OddTag, odd_tags
-from ..dialects.tag_patterns import OTHER, attributes_of, beginnings, going_on
+from ..dialects.tag_patterns import OTHER, attributes_of, first_characters, going_on, second_characters
 
 __all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
 
@@ -263,9 +263,9 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
         parts = (self._odd, self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
         rest = (tuple(each for each in part if each not in lost) for part in parts)
         sources = tuple(_alternation(part) for part in rest if part)
-        of_lost = (_alternation(lost),) if lost and with_tags else ()
+        of_lost = tuple(_alternation((each,)) for each in lost) if with_tags else ()
         first = int(bool(self._odd))  # tags that are known as a whole go before all others
-        ordered = (*sources[:first], *of_lost, *sources[first:])
+        ordered = (*sources[:first], *([_alternation(lost)] if of_lost else []), *sources[first:])
         self[mode] = _trigger(sources, of_lost), tuple(_compiled(source) for source in ordered)
         return self[mode]
 
@@ -315,12 +315,23 @@ def _starts(sources: tuple[str, ...]) -> list[str]:
     starts: dict[str, frozenset[str]] = {}
     words: list[str] = []
     for source in sources:
-        for start, following in beginnings(source).items():
-            if start.isalpha() and start.isascii() and (ahead := going_on(source, start, _AHEAD)):
-                words.append(f"{start}(?={ahead})")
-            else:
-                starts[start] = starts.get(start, frozenset()) | following
-    return [*(re.escape(start) + _before(following) for start, following in starts.items()), *words]
+        characters, of_words = _starts_of(source)
+        for first, following in characters:
+            starts[first] = starts.get(first, frozenset()) | following
+        words += of_words
+    return [*(re.escape(first) + _before(following) for first, following in starts.items()), *dict.fromkeys(words)]
+
+
+@functools.lru_cache(maxsize=512)  # most patterns stay where the tools change
+def _starts_of(source: str) -> tuple[list[tuple[str, frozenset[str]]], list[str]]:
+    """Return the characters with which a match may begin, with those that may follow, and patterns of words that it may begin."""
+    characters, words = [], []
+    for first in first_characters(source):
+        if first.isalpha() and first.isascii() and (ahead := going_on(source, first, _AHEAD)):
+            words.append(f"{first}(?={ahead})")
+        else:
+            characters.append((first, second_characters(source, first)))
+    return characters, words
 
 
 def _before(following: frozenset[str]) -> str:
