@@ -164,14 +164,14 @@ class Scanner:
         start = self._position
         if start == len(self._buffer):
             return None
-        trigger, patterns = self._patterns[mode]
+        trigger, lost, patterns = self._patterns[mode]
         found = trigger.search(self._buffer, start) if trigger else None
-        while found and found.lastgroup == "lost" and not self._may_begin_lost(found.start()):
-            found = trigger.search(self._buffer, found.start() + 1)
-        if found is None:
-            return self._text(len(self._buffer))
-        if found.start() > start:
-            return self._text(found.start())
+        end = found.start() if found else len(self._buffer)
+        end = min(end, lost.place(self._buffer, start, end, self._line)) if lost else end
+        if end == len(self._buffer):
+            return self._text(end)
+        if end > start:
+            return self._text(end)
         match = self._match(patterns, start)
         if match is None:
             return self._text(start + 1)
@@ -191,14 +191,6 @@ class Scanner:
             elif match is not None and match.end() > start:  # a look ahead alone is no tag
                 return match
         return partial
-
-    def _may_begin_lost(self, at: int) -> bool:
-        """Say whether a call without its mark may begin here: first on its line, after a tag, or glued to the end of a sentence.
-
-        Elsewhere its first letters are words of every day, and a stream would wait at each of them.
-        """
-        before = self._line_until(at)
-        return not before or before[-1] in _SENTENCE_ENDS
 
     def _line_until(self, end: int) -> str:
         """Return the last character of the line that ends here, "" if it has no text; a word's for a blank after text."""
@@ -241,7 +233,37 @@ class Scanner:
 _Groups = tuple[tuple[str, str], ...]
 
 
-class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
+class _Lost:
+    """Finds where a call without its mark may begin: first on its line, after a tag, or glued to the end of a sentence.
+
+    Elsewhere its first letters are words of every day, and a stream would wait at each of them.
+
+    Args:
+        starts: patterns of its first letters.
+    """
+
+    def __init__(self, starts: Iterable[str]) -> None:
+        words = "|".join(starts)
+        self._first = re.compile(rf"([^\S\n]*)({words})")
+        self._later = re.compile(rf"(?:\n[^\S\n]*|[{_escaped(_SENTENCE_ENDS)}])({words})")
+
+    def place(self, text: str, start: int, end: int, line: str) -> int:
+        """Return the place of the first, or the end.
+
+        Args:
+            text: with more before and after.
+            start: from where on.
+            end: until where.
+            line: the last character before on the same line, "" if that is blank so far.
+        """
+        found = self._first.match(text, start, end) if not line or line in _SENTENCE_ENDS else None
+        if found and not (line and found[1]):
+            return found.start(2)
+        later = self._later.search(text, start, end)
+        return later.start(1) if later else end
+
+
+class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[Any, ...]]]):
     """Mode -> what finds the places to try, and the patterns to try there, in this order; compiled when it is first asked for.
 
     Args:
@@ -255,7 +277,7 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
         self._odd = odd
         self._of_tools = of_tools
 
-    def __missing__(self, mode: ScanMode) -> tuple[Any, tuple[Any, ...]]:
+    def __missing__(self, mode: ScanMode) -> tuple[Any, _Lost | None, tuple[Any, ...]]:
         common, with_tags = _MODES[mode]
         kinds = tuple((kind, _COMMON[kind]) for kind in common)
         groups = tuple((group, tag) for group, tag in self._groups if group.partition("__")[0] not in _NOT_IN[mode])
@@ -266,7 +288,7 @@ class _Patterns(dict[ScanMode, tuple[Any, tuple[Any, ...]]]):
         of_lost = tuple(_alternation((each,)) for each in lost) if with_tags else ()
         first = int(bool(self._odd))  # tags that are known as a whole go before all others
         ordered = (*sources[:first], *([_alternation(lost)] if of_lost else []), *sources[first:])
-        self[mode] = _trigger(sources, of_lost), tuple(_compiled(source) for source in ordered)
+        self[mode] = _trigger(sources), _lost(of_lost), tuple(_compiled(source) for source in ordered)
         return self[mode]
 
 
@@ -297,18 +319,18 @@ def _alternation(groups: _Groups) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _trigger(sources: tuple[str, ...], of_lost: tuple[str, ...]) -> Any:
+def _trigger(sources: tuple[str, ...]) -> Any:
     """Return what finds the characters with which a token may begin, if what follows does not rule it out.
 
     The standard library's `re` searches for these faster.
-
-    Args:
-        sources: patterns of tokens.
-        of_lost: of calls without their mark; where nothing else may begin, the match has the group `lost`.
     """
-    tags, lost = _starts(sources), _starts(of_lost)
-    parts = [*tags, f"(?P<lost>{'|'.join(lost)})"] if lost else tags
-    return re.compile("|".join(parts)) if parts else None
+    starts = _starts(sources)
+    return re.compile("|".join(starts)) if starts else None
+
+
+@functools.lru_cache(maxsize=256)
+def _lost(sources: tuple[str, ...]) -> _Lost | None:
+    return _Lost(_starts(sources)) if sources else None
 
 
 def _starts(sources: tuple[str, ...]) -> list[str]:
