@@ -264,7 +264,8 @@ def _pattern_problems(row: Dialect) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1024)  # a row is made anew for each set of tools
 def _problems_of(source: str) -> tuple[str, ...]:
-    return tuple(_found_problems(source))
+    first = next(_found_problems(source), "")  # after the first nothing more can be asked of the pattern
+    return (first,) if first else ()
 
 
 def _found_problems(source: str) -> Iterator[str]:
