@@ -221,6 +221,8 @@ def _only(places: Iterable[int]) -> int | None:
 
 def _kinds(schema: Any, root: Mapping[str, Any]) -> list[Any]:
     schema = resolve(schema, root)
+    if schema is False:
+        return [None]  # admits nothing, so no object either
     kinds = schema.get("type", []) if isinstance(schema, Mapping) else []
     return kinds if isinstance(kinds, list) else [kinds]
 

@@ -190,7 +190,8 @@ def _of_union(error: Any, root: Mapping[str, Any], depth: int) -> Iterator[Issue
     """Tell what is wrong with the branch that was meant, if that can be told; else which there are."""
     branches = error.validator_value[:_MAX_TOLD]
     meant = branch_meant(error.instance, branches, root)
-    below = [each for each in error.context if each.relative_schema_path[0] == meant]
+    # A branch that is `false` gives an error without a path.
+    below = [each for each in error.context if each.relative_schema_path and each.relative_schema_path[0] == meant]
     if below:
         for each in below:
             yield from _issues(each, root, depth - 1)

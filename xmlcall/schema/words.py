@@ -36,6 +36,8 @@ def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
         For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
     """
     schema = resolve(schema, root)
+    if schema is False:
+        return "no value"
     if not isinstance(schema, Mapping) or depth == 0:
         return "any value"
     ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
@@ -50,7 +52,7 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
-            told = (describe(branch, root, depth - 1) for branch in schema[key])
+            told = [describe(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
             return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in told))
     kinds = schema.get("type", "object" if "properties" in schema else "any value")
     kinds = kinds if isinstance(kinds, list) else [kinds]
