@@ -71,7 +71,7 @@ REPAIRS: dict[str, str] = {
     "positional-argument": "A value without its name was given to the parameter that it must be, by the declared order.",
     "bare-string": "A string stood without the marks that the format asks for.",
     "arguments-wrapper": "All arguments were written as one parameter that the tool does not have.",
-    "xml-elements": "An array or object was written as nested XML elements.",
+    "xml-elements": "An array or object was written as XML elements: nested, or one parameter for each item.",
     "tool-name": "A tool's name was spelled in another way, and only one tool can be meant.",
     "parameter-name": "A parameter's name was spelled in another way, and only one parameter can be meant.",
     "repeated-argument": "A parameter was given again with the same value.",

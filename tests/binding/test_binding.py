@@ -127,6 +127,29 @@ def test_duplicates() -> None:
     assert codes(bound(tool, ("x", "1"), ("x", "2"))) == ["duplicate-argument"]
 
 
+LISTS: list[tuple[str, list[str], list[Any] | str]] = [
+    ("string", ["a", "b", "a"], ["a", "b", "a"]),
+    ("string", ["a, c", "b"], ["a, c", "b"]),
+    ("integer", ["1", "2"], [1, 2]),
+    ("object", ['{"k": 1}', '{"k": 2}'], [{"k": 1}, {"k": 2}]),
+    ("integer", ["1", "x"], "wrong-type"),
+    ("integer", ["[1]", "[2]"], "duplicate-argument"),
+    ("string", ["a", '["b"]'], "duplicate-argument"),
+    ("string", ["a", ""], "duplicate-argument"),
+]
+
+
+@pytest.mark.parametrize(("kind", "texts", "expected"), LISTS)
+def test_one_element_for_each_item_of_a_list(kind: str, texts: list[str], expected: list[Any] | str) -> None:
+    tool = tool_for({"type": "array", "items": {"type": kind}})
+    call = bound(tool, *(("x", text) for text in texts))
+    if isinstance(call, ToolCall):
+        assert call.arguments == {"x": expected}
+        assert {repair.code for repair in call.repairs} >= {"xml-elements"}
+    else:
+        assert codes(call) == [expected]
+
+
 def test_without_tools_arguments_stay_as_written() -> None:
     raw = RawCall(index=0, name="f", arguments=(RawArgument(name="x", text="1"), RawArgument(name="y", text="2", value=2)))
     call = bind(raw, ())
@@ -298,6 +321,11 @@ MARKED: list[tuple[dict[str, Any], str, Any]] = [
     ({"type": "integer"}, "", "left out"),
     ({"type": ["array", "object"]}, "", "left out"),
     ({"type": "array"}, "M<item>1M</item>M<item>2M</item>", [1, 2]),
+    (
+        {"type": "array", "items": {"type": "string"}},
+        "M<item>a <b> &lt;M</item>M<item> c && dM</item>",
+        ["a <b> &lt;", " c && d"],
+    ),
     ({"type": ["array", "string"]}, "M<item>1M</item>M<item>2M</item>", "ambiguous"),
     ({"anyOf": [{"type": "array"}, {"type": "string"}]}, "M<item>1M</item>", "ambiguous"),
     ({}, "M<item>1M</item>", "ambiguous"),

@@ -194,7 +194,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("budget", [900, 1200, 2500, 4000])
+@pytest.mark.parametrize("budget", [900, 4000])
 def test_hostile_tools(budget: int) -> None:
     prompt = tool_prompt_within(asked(budget), Catalog([*ALL, *HOSTILE]), PromptFormat())
     assert tokens_of(prompt.system) <= budget

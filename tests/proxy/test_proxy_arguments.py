@@ -21,7 +21,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
 from xmlcall.proxy.formats.openai_chat import CHAT
 
-CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml") if case.get("tools")]
+CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=3) if case.get("tools")]
 
 
 def sent(chunks: Iterable[str], tools: Any, finish_reason: str = "stop", **options: Any) -> list[tuple[str, str, dict[str, Any]]]:
@@ -75,6 +75,17 @@ def test_the_corpus_cut_in_every_way(case: dict[str, Any]) -> None:
     tools, options = TOOLS[case["tools"]], {"reasoning_open": case.get("reasoning_open", False)}
     for chunks in cuts(case["input"], most=30):
         check(sent(chunks, tools, case.get("finish_reason", "stop"), **options))
+
+
+@pytest.mark.parametrize("written", [["tags=a", "tags=b", "path=x"], ["path=x", "days=1", "days=2"], ["tags=a", 'tags=["b"]']])
+def test_a_list_of_which_each_item_has_an_element_of_its_own(written: list[str]) -> None:
+    lists = {name: {"type": "array", "items": {"type": kind}} for name, kind in [("tags", "string"), ("days", "integer")]}
+    tools = [function("f", path={"type": "string"}, **lists)]
+    pairs = [each.split("=", 1) for each in written]
+    inner = "".join(f'<parameter name="{name}">{value}</parameter>' for name, value in pairs)
+    text = f'<function_calls><invoke name="f">{inner}</invoke></function_calls>'
+    for chunks in cuts(text):
+        check(sent(chunks, tools))
 
 
 soup = st.one_of(

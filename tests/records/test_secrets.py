@@ -109,6 +109,6 @@ def test_a_short_secret_is_not_looked_for_in_words() -> None:
 
 
 def test_a_long_text_is_read_in_linear_time() -> None:
-    text = text_of({"user": "a" * 1_000_000 + '"' * 1_000_000, "password": SECRET}, "function_calls")
+    text = text_of({"user": "a" * 200_000 + '"' * 200_000, "password": SECRET}, "function_calls")
     assert text is not None
     assert SECRET not in text

@@ -9,6 +9,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from xml.sax.saxutils import escape
 
 from ..dialects import DIALECTS
 from ..loosejson import reader as jsonish
@@ -150,13 +151,24 @@ class _Draft:
             if not parameter.is_plain_string and self._has_marks(argument):
                 return argument.text, _text_or_elements(name), ()
             return read_text(argument.text, parameter, self._tool, self._catalog), None, ()
+        if self._has_marks(argument):
+            return self._only_marked(argument), None, ()
         return _json_value(argument, name, parameter, self._root, self._call.complete)
 
     def _has_marks(self, argument: RawArgument) -> bool:
         """Say whether there are elements in a value of a format that marks their tags."""
-        row, start = DIALECTS.get(self._call.dialect), self._call.span[0]
-        written = self._call.text[argument.span[0] - start : argument.span[1] - start]
-        return row is not None and row.nests_elements and f"{row.before_tags}<" in written
+        row = DIALECTS.get(self._call.dialect)
+        return row is not None and row.nests_elements and f"{row.before_tags}<" in self._written(argument)
+
+    def _only_marked(self, argument: RawArgument) -> str:
+        """Return a value as XML in which only what its format marked is a tag."""
+        mark = DIALECTS[self._call.dialect].before_tags
+        parts = [escape(part) for part in self._written(argument).split(f"{mark}<")]
+        return "<".join([parts[0], *(part.replace("&gt;", ">", 1) for part in parts[1:])])
+
+    def _written(self, argument: RawArgument) -> str:
+        start = self._call.span[0]
+        return self._call.text[argument.span[0] - start : argument.span[1] - start]
 
     def _name_of(self, argument: RawArgument) -> str:
         declared = self._declared
@@ -172,8 +184,23 @@ class _Draft:
         if _same(self.arguments[name], value):
             self._repair("repeated-argument", argument, name)
             return
+        if (items := self._items(argument, name)) is not None:
+            self.arguments[name] = items
+            self._raw[name] = RawArgument(name=name, text="", value=items, span=argument.span)
+            self._drop_issue(name)
+            self._repair("xml-elements", argument, name)
+            return
         message = f"The parameter {name!r} was given twice with different values."
         self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
+
+    def _items(self, argument: RawArgument, name: str) -> list[Any] | None:
+        """Return the items of a list that was written as one element each; None if it may be something else."""
+        given = [each for each in self._arguments if each.name == argument.name]
+        if self._tool is None or parameter_of(self._catalog, self._tool, name).kinds != frozenset({"array"}):
+            return None
+        values = [self._value_of(each, name)[0] for each in given if each.value is MISSING]
+        is_list = any(isinstance(each, list) or str(each).strip()[:1] in ("", "[") for each in values)
+        return None if is_list or len(values) < len(given) else values
 
     def _repair(self, code: str, argument: RawArgument, name: str) -> None:
         self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))

@@ -145,7 +145,8 @@ class CallText:
             self._plain, self._open = False, None
             return ""
         value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
-        if value is MISSING or may_lose_indentation(text) or has_placeholder(name, value) or self._is_in_doubt(name, value):
+        waits = value is MISSING or may_lose_indentation(text) or _may_be_one_item(text, value)
+        if waits or has_placeholder(name, value) or self._is_in_doubt(name, value):
             self._held, self._open = True, None
             return ""
         self._copies = [example for example in self._copies if example.get(name, value) == value]
@@ -188,6 +189,11 @@ class CallText:
         if not sent:
             return f"{{{joined}}}"
         return f"{rest}, {joined}}}" if joined else f"{rest}}}"
+
+
+def _may_be_one_item(text: str, value: Any) -> bool:
+    """Say whether a list was read of a text that may be its first item, of which each has an element."""
+    return isinstance(value, list) and not text.lstrip().startswith("[")
 
 
 def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:

@@ -16,7 +16,7 @@ const MARKUP = {
   "attribute-style": "标签的名称没有引号、用了其他引号，或夹在其他属性之间。", "tag-style": "标签用了大写、缩写，或含零宽字符。",
   "parameter-element": "参数写成了以自己名称命名的元素。", "tool-element": "块中的调用写成了以工具名称命名的元素。", "json-body": "调用的参数写成了一个 JSON 对象。",
   "positional-argument": "没有名称的值按声明顺序归给唯一可能的参数。", "bare-string": "字符串没有格式要求的标记。", "arguments-wrapper": "所有参数写成了工具没有的一个参数。",
-  "xml-elements": "数组或对象写成了嵌套的 XML 元素。", "repeated-call": "省略了同一回复中已有的调用。", "own-words": "省略了模型重复的提示语句。",
+  "xml-elements": "数组或对象写成了 XML 元素：嵌套，或每项一个参数。", "repeated-call": "省略了同一回复中已有的调用。", "own-words": "省略了模型重复的提示语句。",
   "results-frame": "丢弃了重复的结果框架。", "byte-order-mark": "丢弃了回复前的字节顺序标记。",
 };
 
