@@ -597,16 +597,19 @@ async def test_a_server_that_tells_no_probabilities_is_reported() -> None:
         await events_of(ScriptedBackend(["<"]), call_threshold=0.0)
 
 
-@pytest.mark.parametrize(
-    "said_first",
-    [[Chunk(finish_reason="length")], [Chunk(reasoning="Okay", top_logprobs=(("Okay", -0.1),)), Chunk(finish_reason="length")]],
-    ids=["half a character", "thinking in a field of its own"],
-)
-async def test_a_first_token_that_decides_nothing(said_first: list[Chunk]) -> None:
-    backend = ScriptedBackend([said_first, "3."])
+async def test_a_first_token_that_decides_nothing() -> None:
+    thinks = [Chunk(reasoning="Okay", top_logprobs=(("Okay", -0.1),)), Chunk(finish_reason="length")]
+    backend = ScriptedBackend([thinks, "3."])
     events = await events_of(backend, call_threshold=0.0)
     assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
     assert CALL in last_words(backend)[1]
+
+
+async def test_half_a_character_begins_no_call() -> None:
+    backend = ScriptedBackend([[Chunk(finish_reason="length")], "3."])
+    events = await events_of(backend, call_threshold=2.0)
+    assert [(event.log_odds, event.needs_tool) for event in events if isinstance(event, ToolNeed)] == [(-2.0, False)]
+    assert CALL not in last_words(backend)[1]
 
 
 async def test_results_at_the_end_are_no_question() -> None:

@@ -55,7 +55,9 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
     async with ToolLoop(backend, [LocalHost([weather])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
         answer = await loop.ask("How is the weather?")
     assert [message.content for message in answer.messages] == ["How is the weather?", "Which city?"]
-    assert "(Nobody said city." in backend.requests[2].messages[-1].content
+    asked = backend.requests[2].messages
+    assert "(This needs city, and nobody said that." in asked[-1].content
+    assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
 
 
 async def test_the_model_is_told_and_asks() -> None:

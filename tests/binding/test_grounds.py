@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless, stands_on
+from xmlcall.binding.grounds import Said, groundless, may_be_looked_up, stands_on
+from xmlcall.tools.catalog import Catalog
+from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
 
 CASES = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))["case"]
@@ -29,6 +31,24 @@ READ = Tool(name="read_file", input_schema={"type": "object", "properties": {"pa
 SHARES = Tool(
     name="stock_price", input_schema={"type": "object", "properties": {"symbol": {}, "date": {}}, "required": ["symbol"]}
 )
+
+
+CLOCK = Tool(
+    name="convert_time", input_schema={"type": "object", "properties": {"time": {}, "zone": {}}, "required": ["time", "zone"]}
+)
+ADD_NOTE = Tool(
+    name="add_note",
+    description="Add a note to the list.",
+    input_schema={"type": "object", "properties": {"entity": {}}, "required": ["entity"]},
+)
+
+
+@pytest.mark.parametrize(("request_", "expected"), [("In which country is Berlin?", False), ("And in Berlin now?", True)])
+def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected: bool) -> None:
+    earlier = ToolCall(id="a", name="weather", arguments={"city": "Berlin"}, raw=RawCall(index=0, name="weather"))
+    said = Said(["Berlin: 14 degrees", request_])
+    assert stands_on({"city": "Berlin"}, WEATHER, said, request_, [earlier]) is expected
+    assert stands_on({"city": "Berlin"}, WEATHER, said, request_)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +77,31 @@ SHARES = Tool(
         ("", "What does a share of Apple cost?", SHARES, {"symbol": "Apple"}, True),
         ("", "Suggest three names for a cat.", SHARES, {}, False),
         ("", "Show me what you remember.", GRAPH, {}, True),
+        ("", "Translate 'good morning' into French.", SHARES, {"symbol": "AAPL"}, False),
+        ("", "How is Apple doing today?", SHARES, {"symbol": "AAPL"}, True),
+        ("", "苹果的股价是多少？", SHARES, {"symbol": "AAPL"}, True),
+        ("", "And how many hours do two days have?", CLOCK, {"time": "24:00", "zone": "UTC"}, False),
+        ("", "12:00 in New York is what here?", CLOCK, {"time": "12:00", "zone": "America/New_York"}, True),
+        ("", "What time is it tomorrow at 15:00 in Oslo?", CLOCK, {"time": "15:00", "zone": "Europe/Oslo"}, True),
+        ("", "And how many hours do two days have?", ADD_NOTE, {"entity": "days"}, False),
+        ("", "Remember that two days have 48 hours.", ADD_NOTE, {"entity": "days"}, True),
+        ("", "两天有多少个小时？", ADD_NOTE, {"entity": "两天"}, False),
+        ("", "记住两天有48个小时。", ADD_NOTE, {"entity": "两天"}, True),
     ],
 )
 def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool, arguments: Any, expected: bool) -> None:
     assert stands_on(arguments, tool, Said([earlier, request_]), request_) is expected
+
+
+@pytest.mark.parametrize(
+    ("names", "called", "offered", "expected"),
+    [
+        (["to"], ["send_mail"], ["send_mail", "find_contact"], True),
+        (["order_id"], ["cancel_order"], ["cancel_order", "list_orders"], True),
+        (["to"], ["send_mail"], ["send_mail", "delete_mail"], False),
+        (["to"], ["send_mail"], ["send_mail"], False),
+        (["city"], ["weather"], ["weather", "find_contact"], False),
+    ],
+)
+def test_what_another_tool_may_tell(names: list[str], called: list[str], offered: list[str], expected: bool) -> None:
+    assert may_be_looked_up(names, called, Catalog(Tool(name=name) for name in offered)) is expected

@@ -126,6 +126,11 @@ ARGS = ("-y", "files")
             ),
             [StdioServer(name="a", command="x")],
         ),
+        (
+            "opencode.json",
+            json.dumps({"mcp": {"a": {"type": "local", "command": ["x", "y"], "environment": {"K": "v"}, "enabled": True}}}),
+            [StdioServer(name="a", command="x", args=("y",), env={"K": "v"})],
+        ),
         ("both.json", json.dumps({"mcpServers": {}, "servers": {"a": {"command": "x"}}}), [StdioServer(name="a", command="x")]),
         ("null.json", json.dumps({"mcpServers": None, "servers": {"a": {"command": "x"}}}), [StdioServer(name="a", command="x")]),
     ],

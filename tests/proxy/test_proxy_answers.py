@@ -355,6 +355,16 @@ async def test_a_history_of_another_server_is_written_as_text() -> None:
     assert told.index("three") < told.index("seven") < told.index("And?")
 
 
+async def test_a_call_without_a_result_is_told_beside_one_that_has_one() -> None:
+    backend = ScriptedBackend(["Done."])
+    await ask(backend, body(*HISTORY[:4], {"role": "tool", "tool_call_id": "y", "content": "seven"}, HISTORY[-1]))
+    told = texts(backend)[-1][1]
+    assert told.index("No result of this call came back.") < told.index("seven")
+    split = [HISTORY[4], {"role": "user", "content": "Go on."}, HISTORY[5]]
+    await ask(backend := ScriptedBackend(["Done."]), body(*HISTORY[:4], *split))
+    assert "No result" not in texts(backend)[-1][1]
+
+
 async def test_without_tools_a_history_with_calls_is_text_too() -> None:
     backend = ScriptedBackend(["Done."])
     turn = await ask(backend, body(*HISTORY, tools=()))

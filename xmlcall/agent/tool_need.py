@@ -62,8 +62,10 @@ CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of one,
 LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond makes no difference
 MOST_NUMBER: Final = 6.0
 USUAL_NUMBER: Final = 3.0  # where it is not known
+HALF: Final = -2.0  # of a first token that is half a character: llama.cpp tells nothing of it, but no call begins so
 AFTER_TOOL: Final = 0.4  # by which the threshold is lower right after a turn that used a tool
-DOUBT: Final = 1.8  # above the threshold, within which half of the ordinary requests that are above it lie
+DOUBT: Final = 2.4  # above the threshold, within which nearly all of the ordinary requests that are above it lie
+BELOW_SPLIT: Final = 1.8  # of `auto`: in conversations the best split loses half of the calls
 SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words, "and in Oslo?", which say little by themselves
 FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
 LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
@@ -192,7 +194,7 @@ async def _between(backend: Backend, request: CompletionRequest, format: PromptF
     none, one = ((math.fsum(side) / len(side)) for side in sides)
     if one - none < LEAST_SPREAD:
         return None, usage
-    return round(best_split(*sides) - DOUBT, 2), usage  # in conversations the split loses half of the calls; see `DOUBT`
+    return round(best_split(*sides) - BELOW_SPLIT, 2), usage
 
 
 def leniency(messages: Sequence[Message]) -> float:
@@ -256,14 +258,14 @@ async def ask_need(
         return undecided
     by_itself = alone(backend, request)
     told = await first_token(backend, by_itself)
-    if told.reasoning or not (told.candidates or told.text):  # llama.cpp says nothing of a token that is half a character
+    if told.reasoning:
         return replace(undecided, usage=told.usage)
-    if not told.candidates:
+    if told.text and not told.candidates:
         raise BackendProtocolError(
             f"a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             f"{backend.model} came without: leave the threshold out"
         )
-    need = replace(undecided, log_odds=log_odds(told.candidates), usage=told.usage, is_sure=True)
+    need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
         return need
     number, usage = await ask_number(backend, by_itself, catalog, format)

@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded, stands_on
+from ..binding.grounds import Said, groundless, is_grounded, may_be_looked_up, stands_on
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..parsing.repeated_calls import once
@@ -343,10 +343,14 @@ class Turn:
         issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
         unsaid = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues if issue.code == "not-said")
         alone = self.first.unoffered
-        if unsaid or alone is None:
-            self.first = FirstRequest(request=self._reminded(bare, self._aside(list(unsaid))), unoffered=alone)
-        else:
+        if not unsaid and alone is not None:
             self.first = FirstRequest(request=alone)
+            return True
+        step: prompt.Step = ""
+        if unsaid and not self._is_in_doubt:
+            step = "look_up" if may_be_looked_up(unsaid, [call.name for call in calls], self.offer.catalog) else "ask"
+        form = bare if alone is None or step == "look_up" else alone
+        self.first = FirstRequest(request=self._reminded(form, self._aside(list(unsaid), step)), unoffered=alone)
         return True
 
     def _reminded(self, request: CompletionRequest, reminder: str) -> CompletionRequest:
@@ -361,19 +365,20 @@ class Turn:
         if written is None:
             return True
         tool = self.offer.catalog.get(written.name)
-        return tool is not None and not stands_on(written.arguments, tool, self._heard, self._words.request)
+        earlier = (each for message in self._words.conversation for each in message.tool_calls)
+        return tool is not None and not stands_on(written.arguments, tool, self._heard, self._words.request, earlier)
 
     @property
     def _is_in_doubt(self) -> bool:
         need = self.first.need
         return need is not None and need.is_doubtful and self.first.bare is not None and not self.added
 
-    def _aside(self, unsaid: Sequence[str] = (), *, has_failed: bool = False) -> str:
+    def _aside(self, unsaid: Sequence[str] = (), step: prompt.Step = "", *, has_failed: bool = False) -> str:
         """Return what asks for plain words, in the person's language."""
         format = self._generation.format
         lang = prompt.language_of(self._words.request, format.lang)
         spoken = format.speaking(lang)
-        return prompt.reminder(self.offer.catalog, spoken, needs_tool=False, unsaid=unsaid, has_failed=has_failed)
+        return prompt.reminder(self.offer.catalog, spoken, needs_tool=False, unsaid=unsaid, step=step, has_failed=has_failed)
 
     def _refuses(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer, and the model may try again."""

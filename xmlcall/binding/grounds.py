@@ -22,11 +22,13 @@ Cost: linear in the conversation, which is read once for a call with such a para
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 from ..schema.references import nodes
+from ..tools.catalog import Catalog
+from ..tools.effects import may_write
 from ..tools.names import words_of_name
 from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
@@ -35,12 +37,27 @@ from .spellings import Atom, atoms
 from .stand_ins import placeholders
 from .waiting import OWN_WORDS
 
-__all__ = ["Said", "addresses", "groundless", "groundless_call", "is_grounded", "may_be_groundless", "stands_on"]
+__all__ = [
+    "Said",
+    "addresses",
+    "groundless",
+    "groundless_call",
+    "is_grounded",
+    "may_be_groundless",
+    "may_be_looked_up",
+    "stands_on",
+]
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters of a value that is looked for
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
+_KEYS: Final = frozenset(
+    [
+        *("account", "address", "attendees", "bcc", "cc", "code", "contact", "email", "file", "id", "key", "mail", "number"),
+        *("path", "phone", "recipient", "recipients", "to", "url", "uuid"),
+    ]
+)
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
@@ -60,6 +77,22 @@ _POINTS_BACK: Final = re.compile(
     r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
     r"|[它他她这那再呢]|刚才|上面|结果|一样",
     re.IGNORECASE,
+)
+_MOMENT: Final = re.compile(
+    r"\b(?:today|tonight|tomorrow|yesterday|now|right now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november"
+    r"|december|what time|o'clock)\b|[今明昨]|现在|几点|周[一二三四五六日末]|星期|点钟|下午|上午|早上|晚上",
+    re.IGNORECASE,
+)
+_ASKS_TO_CHANGE: Final = re.compile(
+    r"\b(?:remember|save|store|note|notes|record|remind|keep|log|book|reserve|buy|order|pay|send|mail|e-?mail|message|text|reply"
+    r"|forward|invite|schedule|cancel|delete|remove|rename|move|copy|upload|update|change|set|reset|turn|start|stop|add|create"
+    r"|commit|stage|push|merge|post|publish|register|transfer|file|folder)\b"
+    r"|[记存加添补建发寄订买付删移设推传复转改享]|提醒|取消|更新|提交|重置|预约|切换|打开|关闭|文件|写[入到进]",
+    re.IGNORECASE,
+)
+_ANEW: Final = re.compile(
+    r"\b(?:again|now|current|currently|latest|still|once more|refresh|recheck|retry|anew)\b|[再又]|现在|最新|刷新"
 )
 _SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
 _ASKS_TO_SEARCH: Final = re.compile(
@@ -144,7 +177,7 @@ def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
     return not _is_groundless(name, value, None, tool, said)
 
 
-def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str) -> bool:
+def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str, earlier: Iterable[ToolCall] = ()) -> bool:
     """Say whether the values that a call needs come from what was said, one of them from the request itself.
 
     For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
@@ -152,12 +185,19 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     A request that points back ("read it to me") has its values from there. Words of the model's own (`query`) show nothing by
     being the request's, unless it quotes them and speaks of what the tool does.
 
+    A tool that writes is called where the request asks to keep, send or change something. A call that was answered before is made
+    again only where the request says so.
+
     Args:
         arguments: of a call, as bound or as written.
         tool: that is called.
         said: what was said before.
         request: the person's last words.
+        earlier: calls of this conversation, whose results stand in it.
     """
+    own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
+    if (may_write(tool) and not _asks_to_change(request, own, tool)) or (arguments in again and not _ANEW.search(request)):
+        return False
     required = tool.input_schema.get("required")
     given = [name for name in arguments if isinstance(required, list) and name in required]
     open_ = [name for name in arguments if not _has_choice(name, tool)]
@@ -166,10 +206,16 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     ):
         return False
     names = [name for name in open_ if name in given]
-    telling, own = [name for name in names if OWN_WORDS.isdisjoint(words_of_name(name))], Said([request])
+    telling = [name for name in names if OWN_WORDS.isdisjoint(words_of_name(name))]
     if names and not telling:
         return _asks_about(request, own, tool)
     return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
+
+
+def _asks_to_change(request: str, own: Said, tool: Tool) -> bool:
+    """Say whether a request asks for what a tool that writes does: by a word of the tool's, or by one of keeping and sending."""
+    does = Said([tool.name, (tool.description or "").partition(".")[0]])
+    return bool(_ASKS_TO_CHANGE.search(request) or own.stems & does.stems)
 
 
 def _tells(name: str, value: Any, tool: Tool) -> bool:
@@ -190,12 +236,30 @@ def _asks_about(request: str, own: Said, tool: Tool) -> bool:
 def _is_own(value: Any, own: Said, said: Said) -> bool:
     """Say whether a part of a value is in the request. What stands in the conversation as it is was not translated from it."""
     for _, _, part in values_in({"": value}):
-        if not _counts(part) or not _is_said(part, own, False):
+        if not _counts(part) or not _is_said(part, own, False) or (isinstance(part, str) and _is_guess(part, own)):
             continue
         is_translated = isinstance(part, str) and _may_be_translated(part, own) and part.casefold().strip() not in own.text
         if not is_translated or part.casefold().strip() not in said.text:
             return True
     return False
+
+
+def _is_guess(part: str, own: Said) -> bool:
+    """Say whether a code or a time has nothing of the request, of which `_is_said` cannot tell that it was not worked out."""
+    if _CODE.fullmatch(part.strip()):
+        return part.casefold() == "utc" or not (own.has_other_script or any(_names(word, part) for word in own.words))
+    if not _TEMPORAL.search(part):
+        return False
+    return own.keys.isdisjoint(key for atom in atoms(part) for key in _keys(atom)) and not _MOMENT.search(own.text)
+
+
+def _names(word: str, code: str) -> bool:
+    """Say whether a code may be that of a word: AAPL of Apple, Europe/Oslo of Oslo."""
+    name = code.rpartition("/")[2].casefold()
+    if "/" in code:
+        return word in name.split("_")
+    letters = set(name) - {"-", "."}
+    return len(word) > 2 and word[0] == name[0] and 2 * len(letters & set(word)) >= len(letters)
 
 
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
@@ -231,6 +295,18 @@ def may_be_groundless(text: str) -> bool:
         text: so far.
     """
     return len(text) <= _LONGEST and "\n" not in text
+
+
+def may_be_looked_up(names: Iterable[str], called: Container[str], catalog: Catalog) -> bool:
+    """Say whether another tool may tell a value: by its parameter's name an address or an id, and a tool that reads is left.
+
+    Args:
+        names: of the parameters.
+        called: the tools whose parameters they are.
+        catalog: what is offered.
+    """
+    is_key = any(not _KEYS.isdisjoint(words_of_name(name)) for name in names)
+    return is_key and any(tool.name not in called and not may_write(tool) for tool in catalog)
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:

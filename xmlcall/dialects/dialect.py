@@ -243,7 +243,7 @@ def _needed(row: Dialect, part: str) -> set[str]:
         is_fenced = row.fence and part == "tags"
         return set() if is_fenced or ("json_open" in row.tags and "block_open" not in given) else {"block_open"}
     if row.has_object:
-        return {"call_open"}
+        return set() if row.lost_mark and part == "tags" else {"call_open"}
     needed = {"call_open", "call_close", "parameter_close", "body_open" if row.json_body else "parameter_open"}
     if part == "written":
         return needed

@@ -177,4 +177,15 @@ _PLAMO = Dialect(
     joint="",
 )
 
-OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK, _PLAMO)
+# ReAct, as LangChain's agents and many fine-tunes write it. Its words are those of every day: only a tool's name makes a call.
+_REACT = Dialect(
+    name="react",
+    tags={},
+    written={"call_open": "Action: {name}\nAction Input: "},
+    name_in_tag=r"Action:[ \t]*[`\"*]*([\w.\-]+)",
+    lost_mark=rf"Action:[ \t]{{0,4}}[`\"*]{{0,2}}{{tools}}[`\"*]{{0,2}}[ \t]{{0,4}}\r?\n{{1,2}}Action Input:{_BEFORE_OBJECT}",
+    body=Body.OBJECT,
+    joint="",
+)
+
+OBJECTS = (_GEMMA4, _FUNCTION_GEMMA, _MISTRAL, _HARMONY, _KIMI_K2, _DEEPSEEK, _PLAMO, _REACT)

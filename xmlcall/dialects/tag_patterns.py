@@ -6,6 +6,7 @@ the pattern itself, by partial matching, so that nothing has to say it a second 
 """
 
 import functools
+import re
 from collections.abc import Iterable
 
 import regex
@@ -22,6 +23,7 @@ __all__ = [
     "alternation",
     "attributes_of",
     "bare_json",
+    "certain_part",
     "element",
     "first_characters",
     "going_on",
@@ -42,6 +44,8 @@ _QUOTED = "|".join(f"{opening}[^{closing}<>]{{0,256}}{closing}" for opening, clo
 _BARE = r"[^\s\"'<>=/\u2018\u2019\u201c\u201d\uff02]{1,256}"
 _ATTRIBUTE = rf"{_S}{{1,16}}[A-Za-z_:][\w:.\-]{{0,31}}{_S}{{0,4}}={_S}{{0,4}}(?:{_QUOTED}|{_BARE})"
 ATTRIBUTES = rf"(?:{_ATTRIBUTE}){{1,6}}{SPACE}"
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]*\}|.", re.DOTALL)  # of a pattern
 
 # The keys that models use in calls as JSON.
 NAMES = ("name", "tool", "tool_name", "function")
@@ -183,6 +187,24 @@ def going_on(source: str, start: str, more: int) -> str:
         return ""
     parts = [regex.escape(each) + going_on(source, start + each, more - 1) for each in sorted(following)]
     return rf"(?:{'|'.join(parts)}|\Z)"
+
+
+def certain_part(source: str) -> str:
+    """Return the longest text that stands in every match of a pattern, as far as its outermost level tells; "" if it has none.
+
+    Args:
+        source: the pattern.
+    """
+    parts, depth = [""], 0
+    for token in _TOKEN.findall(source):
+        depth += (token == "(") - (token == ")")
+        is_literal = not depth and token not in "()" and (len(token) == 1 or (token[0] == "\\" and not token[1].isalnum()))
+        if token == "|" and not depth:
+            return ""
+        if token[0] in "?*+{":
+            parts[-1] = parts[-1][:-1]
+        parts[-1:] = [parts[-1] + token[-1]] if is_literal and token not in "?*+" else [parts[-1], ""]
+    return max(parts, key=len)
 
 
 def alternation(names: Iterable[str]) -> str:

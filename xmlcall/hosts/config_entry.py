@@ -290,11 +290,13 @@ class EntryReader:
 
 
 def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Bring up what some clients write one level below: Zed's command, the transport as an object, Continue's headers."""
+    """Bring up what some clients write one level below: commands as objects and lists, a transport as an object, headers."""
     found = dict(entry)
     command, transport, options = found.get("command"), found.get("transport"), found.get("requestOptions")
     if isinstance(command, dict) and "path" in command:
         found |= {key: value for key, value in command.items() if key != "path"} | {"command": command["path"]}
+    if isinstance(command, list) and command and "args" not in found:
+        found |= {"command": command[0], "args": command[1:]}
     if isinstance(transport, dict):
         del found["transport"]
         found = transport | found

@@ -85,9 +85,16 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
 
 def _root(document: Any, roots: tuple[tuple[str, ...], ...]) -> dict[Any, Any] | list[Any] | None:
     """Return what holds the servers: the first that is not empty, else an empty one; None if there is none."""
-    found = (_at(document, path) for path in roots)
+    found = [_at(document, path) for path in roots] + [_of_opencode(document)]
     usable: list[dict[Any, Any] | list[Any]] = [value for value in found if isinstance(value, dict) or _is_listing(value)]
     return next((value for value in usable if value), usable[0] if usable else None)
+
+
+def _of_opencode(document: Any) -> Any:
+    """Return the servers that opencode has right under `mcp`, where Gemini CLI has lists and VS Code an object of servers."""
+    entries = _at(document, ("mcp",))
+    is_one = isinstance(entries, dict) and all(isinstance(each, dict) and "type" in each for each in entries.values())
+    return entries if is_one else None
 
 
 def _is_listing(value: Any) -> bool:

@@ -287,12 +287,12 @@ def begin_call(reply: ReplyState, token: Token) -> None:
     rows = dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])])
     reply.scanner.only(*rows, elements=_elements(reply, token), names=_declared(reply, token))
     reply.block_text, reply.place = False, Place.CALL
+    reply.in_sentence = prose.is_open_sentence(reply)
     if dialect.has_object:
         reply.reader = BodyCall(
             index=reply.calls, row=dialect, positional=reply.positional, opener=token, plain_closers=reply.plain_closers
         )
         return
-    reply.in_sentence = not wrapper and not reply.prose.line_blank and prose.is_open_sentence(reply)
     reader = TagCall(
         index=reply.calls,
         opener=token,
@@ -304,6 +304,7 @@ def begin_call(reply: ReplyState, token: Token) -> None:
     reply.calls += 1
     reply.reader = reader
     if self_closing(reader):
+        prose.end_call(reply, len(reply.events) - 1)
         reply.leave_call([])
 
 
@@ -319,6 +320,7 @@ def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
     ]
     reply.held = [part for part in [*kept, Token("text", text[:blank], start)] if part.text]
     reply.scanner.only(row.name)
+    reply.in_sentence = prose.is_open_sentence(reply)
     reply.reader = BodyCall(
         index=reply.calls,
         row=row,

@@ -9,7 +9,6 @@ cut. No text raises. Time is linear; prose is held back only while it can still 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..dialects import Dialect, select, with_tools
 from ..errors import UsageError
@@ -130,8 +129,9 @@ class Parser:
                 _outside_call(reply, token)
             elif (rest := reader.take(token)) is not None:
                 _end_call(reply, rest)
-        events = reply.events.copy()
-        reply.events.clear()  # the same list goes on: readers of calls append to it
+        events = reply.events[: reply.doubt_from]
+        del reply.events[: len(events)]  # the same list goes on: readers of calls append to it
+        reply.doubt_from = None if reply.doubt_from is None else 0
         return events
 
 
@@ -152,8 +152,8 @@ def call_meant(reasoning: str, tools: Tools) -> str:
 
 def _outside_call(reply: ReplyState, token: Token) -> None:
     kind, place = token.kind, reply.place
-    if reply.in_doubt is not None and prose.waits_in_sentence(reply, token):
-        return
+    if reply.doubt_from is not None:
+        prose.decide_mention(reply, token)
     if reply.left_over and prose.wait_for_end(reply, token):
         return
     if reply.prose.fence and place in _OPEN_TO_REASONING and (kind in _MARKS or kind.startswith("reasoning")):
@@ -173,19 +173,15 @@ def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     elif isinstance(reader, BareCall):
         found = _settle_bare(reply, reader)
         rest = reader.rest(found)
-    elif isinstance(end := reply.events[-1], ToolCallEnd):
-        if prose.is_quoted(reply):
-            reply.events[-1] = replace(end, raw=prose.as_mentioned(end.raw))
-        elif reply.in_sentence:
-            reply.in_doubt = end
-            del reply.events[-1]
+    elif isinstance(reply.events[-1], ToolCallEnd):
+        prose.end_call(reply, len(reply.events) - 1)
     reply.leave_call(rest, found=found)
 
 
 def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
     """A body has ended: now the names in it are known, and with them whether they are calls."""
     reply.plain_closers = reply.plain_closers or reader.fell_back
-    calls = [prose.as_mentioned(call) for call in reader.calls()] if prose.is_quoted(reply) else reader.calls()
+    calls, first = reader.calls(), len(reply.events)
     if reader.opener is None:
         if (reply.prose.fence or call_start.fence_of(reply.held)) and not reply.declares(calls[0].name):
             call_start.release_as_text(reply)
@@ -198,6 +194,7 @@ def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
         reply.wrapper = "" if reader.closer or "block_close" not in reader.row.tags else reader.row.name
     reply.calls += len(calls)
     reply.events += reader.events(calls)
+    prose.end_call(reply, first)
     return True
 
 

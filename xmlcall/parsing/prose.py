@@ -7,19 +7,19 @@ at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, a
 import re
 from dataclasses import replace
 
-from ..types.calls import Issue, RawCall
-from ..types.events import Markup, ReasoningDelta, TextDelta
+from ..types.calls import Issue
+from ..types.events import Markup, ReasoningDelta, TextDelta, ToolCallEnd
 from .scanner import Token
 from .states import BREAK, Place, ReplyState
 
 __all__ = [
-    "as_mentioned",
+    "decide_mention",
+    "end_call",
     "end_code",
     "end_code_at_blank_line",
     "end_fence",
     "end_in_sentence",
     "is_open_sentence",
-    "is_quoted",
     "mark",
     "note",
     "reasoning_close",
@@ -34,14 +34,15 @@ __all__ = [
     "text_in_block",
     "text_outside",
     "wait_for_end",
-    "waits_in_sentence",
 ]
 
 _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
+_OF_CALLS = frozenset({"block_open", "call_open", "block_close", "call_close", "parameter_close"})
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
 _TAIL = 20  # characters in which a sentence shows that it goes on
-_OPEN = re.compile(r"[\w,;(][ \t]{1,8}\Z")
+_OPEN = re.compile(rf"[\w,;(][ \t]{{1,8}}{BREAK}?\Z")
 _QUOTED = re.compile(rf"(?:<!--|<(?:pre|code)>)[\s{BREAK}]{{0,16}}\Z|(?<![^\s(])[\"'\u201c\u2018\u00ab\u300c]{BREAK}?\Z")
+_INDENTED = re.compile(rf"\n[ \t]{{0,8}}\n(?: {{4}}|\t)[ \t]{{0,12}}{BREAK}?\Z")  # code of Markdown: CommonMark 0.31, 4.4
 _GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
 LAST = 8192  # characters at the end of a text or of open reasoning in which a call that was not read is looked for
@@ -195,48 +196,62 @@ def _is_talked_of(reply: ReplyState, kept: list[Token]) -> bool:
     return len(closers) == 1 or is_opened or ("</s>" in marks and "<s>" in said)
 
 
-def waits_in_sentence(reply: ReplyState, token: Token) -> bool:
-    """Keep white space after a call in a sentence; anything else decides whether it is only mentioned. Return whether kept."""
+def decide_mention(reply: ReplyState, token: Token) -> None:
+    """Take the token after a call in a sentence: text on the same line that goes on with it makes it a mention."""
+    if reply.wrapper or reply.place is Place.OPENING or token.kind in _OF_CALLS:
+        return
     line, newline, _ = token.text.partition("\n")
     if token.kind == "text" and not newline and not line.strip():
-        reply.blank.append(token)
-        return True
-    before = "".join(blank.text for blank in reply.blank)
-    end_in_sentence(reply, is_mention=token.kind == "text" and _GOES_ON.match(before + line) is not None)
-    return False
+        reply.after_doubt += line[:_TAIL]
+        return
+    end_in_sentence(reply, is_mention=token.kind == "text" and _GOES_ON.match(reply.after_doubt + line) is not None)
 
 
 def is_open_sentence(reply: ReplyState) -> bool:
     """Say whether the text so far ends in a sentence without its end: "Never write" is one, "Let me see:" is not."""
-    return _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
+    return not reply.prose.line_blank and _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
 
 
-def is_quoted(reply: ReplyState) -> bool:
-    """Say whether the call that ends now stands in quotes, in an element for code, or in a comment: such a call is an example."""
+def _is_quoted(reply: ReplyState) -> bool:
+    """Say whether the call that ends now is an example: in quotes, in code without a fence, or in a comment."""
     before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
     if before.strip(f"{BREAK} \t\r\n"):
-        reply.prose.quoted = _QUOTED.search(before) is not None
+        reply.prose.quoted = any(pattern.search(before) for pattern in (_QUOTED, _INDENTED))
     elif not reply.prose.after_call and not reply.wrapper:
         reply.prose.quoted = False
     return reply.prose.quoted
 
 
-def as_mentioned(raw: RawCall) -> RawCall:
-    """Return a call that must not run, because it may only be mentioned."""
-    return replace(raw, issues=(*raw.issues, Issue(code="mentioned-call", message=_MENTIONED)))
+def end_call(reply: ReplyState, first: int) -> None:
+    """Note the end of calls: in quotes they are an example, and in a sentence they wait for what follows.
+
+    Args:
+        reply: the state.
+        first: of the events that tell them.
+    """
+    if _is_quoted(reply):
+        _mention(reply, first)
+    elif reply.in_sentence and reply.doubt_from is None:
+        reply.doubt_from = first
+    reply.in_sentence = False
+
+
+def _mention(reply: ReplyState, first: int) -> None:
+    """Mark calls that must not run, because they may only be mentioned."""
+    issue = Issue(code="mentioned-call", message=_MENTIONED)
+    for place in range(first, len(reply.events)):
+        event = reply.events[place]
+        if isinstance(event, ToolCallEnd):
+            reply.events[place] = replace(event, raw=replace(event.raw, issues=(*event.raw.issues, issue)))
 
 
 def end_in_sentence(reply: ReplyState, *, is_mention: bool = False) -> None:
-    """Tell the end of a call that waited. One with text before and after it on its line may be quoted: it must not run."""
-    if reply.in_doubt is None:
+    """Release calls that waited. With text before and after them on their line they may be mentioned: they must not run."""
+    if reply.doubt_from is None:
         return
-    raw = reply.in_doubt.raw
     if is_mention:
-        raw = as_mentioned(raw)
-    reply.events.append(replace(reply.in_doubt, raw=raw))
-    reply.in_doubt, kept, reply.blank = None, reply.blank, []
-    for token in kept:
-        text_outside(reply, token)
+        _mention(reply, reply.doubt_from)
+    reply.doubt_from, reply.after_doubt = None, ""
 
 
 def reasoning_open(reply: ReplyState, token: Token) -> None:

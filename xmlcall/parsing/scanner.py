@@ -21,7 +21,7 @@ import regex
 
 from ..dialects import INVISIBLE, Dialect, element_tags
 from ..dialects.odd_names import OddTag, odd_tags
-from ..dialects.tag_patterns import OTHER, attributes_of, first_characters, going_on, second_characters
+from ..dialects.tag_patterns import OTHER, attributes_of, certain_part, first_characters, going_on, second_characters
 
 __all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
 
@@ -98,6 +98,7 @@ _NOT_IN: dict[ScanMode, frozenset[str]] = {
 _NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
 _AHEAD = 4  # letters of a word with which a token may begin
 _SENTENCE_ENDS = frozenset(".!?:;)]}>\"'\u3002\uff01\uff1f\uff1a\uff09\u201d")
+_REACH = 512  # characters from the beginning of a call without its mark to the part of it that is certain
 _VISIBLE = {ord(character): None for character in INVISIBLE}
 
 
@@ -202,7 +203,8 @@ class Scanner:
 
     def _text(self, end: int) -> Token:
         token = Token("text", self._buffer[self._position : end], self._offset + self._position)
-        self._line = self._line_until(end)
+        last = self._buffer[end - 1]
+        self._line = self._line_until(end) if last.isspace() else last
         self._position = end
         return token
 
@@ -236,14 +238,17 @@ _Groups = tuple[tuple[str, str], ...]
 class _Lost:
     """Finds where a call without its mark may begin: first on its line, after a tag, or glued to the end of a sentence.
 
-    Elsewhere its first letters are words of every day, and a stream would wait at each of them.
+    Elsewhere its first letters are words of every day, and a stream would wait at each of them. A long text is looked at only
+    where it holds a certain part of such a call, and at its end, where that may come.
 
     Args:
-        starts: patterns of its first letters.
+        sources: patterns of such calls.
     """
 
-    def __init__(self, starts: Iterable[str]) -> None:
-        words = "|".join(starts)
+    def __init__(self, sources: tuple[str, ...]) -> None:
+        words = "|".join(_starts(sources))
+        self._parts = tuple(certain_part(source) for source in sources)
+        self._reach = max(_REACH, *map(len, sources))  # names stand in the patterns
         self._first = re.compile(rf"([^\S\n]*)({words})")
         self._later = re.compile(rf"(?:\n[^\S\n]*|[{_escaped(_SENTENCE_ENDS)}])({words})")
 
@@ -256,6 +261,8 @@ class _Lost:
             end: until where.
             line: the last character before on the same line, "" if that is blank so far.
         """
+        if end - start > self._reach and not any(text.find(part, start) >= 0 for part in self._parts):
+            return self.place(text, end - self._reach, end, "_")
         found = self._first.match(text, start, end) if not line or line in _SENTENCE_ENDS else None
         if found and not (line and found[1]):
             return found.start(2)
@@ -285,7 +292,7 @@ class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[Any, ...]]]):
         parts = (self._odd, self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
         rest = (tuple(each for each in part if each not in lost) for part in parts)
         sources = tuple(_alternation(part) for part in rest if part)
-        of_lost = tuple(_alternation((each,)) for each in lost) if with_tags else ()
+        of_lost = tuple(tag for _, tag in lost) if with_tags else ()
         first = int(bool(self._odd))  # tags that are known as a whole go before all others
         ordered = (*sources[:first], *([_alternation(lost)] if of_lost else []), *sources[first:])
         self[mode] = _trigger(sources), _lost(of_lost), tuple(_compiled(source) for source in ordered)
@@ -330,7 +337,7 @@ def _trigger(sources: tuple[str, ...]) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _lost(sources: tuple[str, ...]) -> _Lost | None:
-    return _Lost(_starts(sources)) if sources else None
+    return _Lost(sources) if sources else None
 
 
 def _starts(sources: tuple[str, ...]) -> list[str]:

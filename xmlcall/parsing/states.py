@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..dialects import Dialect
 from ..tools.catalog import Catalog
 from ..types.calls import Span
-from ..types.events import Event, Markup, Repaired, ToolCallEnd
+from ..types.events import Event, Markup, Repaired
 from .call_builder import CallDraft
 from .scanner import ScanMode, Scanner, Token
 from .value_text import Value
@@ -96,9 +96,9 @@ class ReplyState:
     block_text: bool = False  # text stands between the calls of this wrapper
     reader: CallReader | None = None
     calls: int = 0  # begun so far
-    in_sentence: bool = False  # the call that is read began after text on its line, outside of a wrapper
-    in_doubt: ToolCallEnd | None = None  # of such a call: it waits for what follows on the line
-    blank: list[Token] = field(default_factory=list)  # white space that waits with it
+    in_sentence: bool = False  # the call that is read began after text on its line, and so did its wrapper
+    doubt_from: int | None = None  # the event from which on such calls wait for what follows on the line
+    after_doubt: str = ""  # white space that follows so far
     plain_closers: bool = False  # closers in strings of a body count
     seen: set[str] = field(default_factory=set)  # dialects of which markup was read: then their other marks count, too
 

@@ -33,7 +33,9 @@ _CLOSERS: Final = (">", "]", "}", ")")
 # Words with which calls are named, and what is written between the bars of special tokens, known ones or not.
 _NAMED: Final = (
     r"<[\uff5c|\u2016]{1,2}\w{1,32}[\uff5c|\u2016]{1,2} ?(?=\w)|(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
+    r"|(?m:^)Action:(?=[ \t`\x22*]{0,4}[\w.\-]{1,128}[ \t`\x22*]{0,4}\nAction Input:)"
 )
+_REACT_END: Final = regex.compile(r"\nAction Input:[^\n]*\Z")  # its input is any text
 _INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # a call of somebody else's that is repeated
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
@@ -52,7 +54,9 @@ def unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialec
         index: of the call in the reply.
     """
     body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
-    if not body.endswith(_CLOSERS) or _INERT.search(body) or not any(name in body for name in offered):
+    if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):
+        return None
+    if not any(name in body for name in offered):
         return None
     names = "|".join(map(regex.escape, sorted(offered, key=len, reverse=True)))
     named = regex.compile(rf"(?<!\w)(?:{names})")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import regex
 
@@ -13,6 +13,7 @@ from ..types.calls import Tool
 from .format import ENGLISH, PromptFormat
 
 __all__ = [
+    "Step",
     "after_empty",
     "begin",
     "demand",
@@ -30,6 +31,9 @@ _NAME = regex.compile(r"(?<!\S)[^\s/._\\@:]*+[/._\\@:]\S*[A-Za-z0-9/]")
 _CHINESE = regex.compile(r"\p{Han}")
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _LATIN = regex.compile(r"\p{Latin}{2,}")
+
+Step = Literal["", "ask", "look_up"]
+"""What comes next where nobody said a value: the question, a tool that can tell it, or what the model thinks fit."""
 
 
 def system_prompt(
@@ -118,6 +122,7 @@ def reminder(
     *,
     needs_tool: bool = True,
     unsaid: Sequence[str] = (),
+    step: Step = "",
     has_failed: bool = False,
 ) -> str:
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
@@ -127,9 +132,10 @@ def reminder(
         format: how the model is spoken to.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
         unsaid: parameters of a call that was taken back because nobody said their values: the person may have to be asked.
+        step: what comes next for these.
         has_failed: whether calls could not run, however often the model was told why.
     """
-    told = {"needs_tool": needs_tool, "unsaid": unsaid, "has_failed": has_failed}
+    told = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
     return format.render("reminder", tools=list(Catalog.of(tools)), **told).strip()
 
 

@@ -24,6 +24,9 @@ RANGES = {
 """Keyword -> its words; `{}` is the keyword's value."""
 
 
+_MAX_PLACES = 8  # of a tuple that are told
+
+
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     """Say in a few words which values a schema admits.
 
@@ -60,6 +63,11 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 
 
 def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    first = schema.get("prefixItems")
+    if isinstance(first, list) and first:
+        told = [describe(each, root, depth - 1) for each in first[:_MAX_PLACES]]
+        goes_on = len(first) > _MAX_PLACES or isinstance(schema.get("items"), Mapping)
+        return f"array of ({', '.join([*told, *(['...'] if goes_on else [])])})"
     return f"array of {describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
 
 

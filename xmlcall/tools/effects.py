@@ -18,7 +18,7 @@ _WRITES: Final = frozenset(
         *("invite", "kill", "lock", "mail", "make", "merge", "modify", "move", "notify", "order", "overwrite", "page"),
         *("patch", "pay", "payment", "post", "publish", "purchase", "push", "put", "refund", "register", "remove", "rename"),
         *("reply", "request", "reserve", "reset", "restart", "revoke", "run", "save", "schedule", "sell", "send", "set", "share"),
-        *("sign", "start", "stop", "submit", "subscribe", "terminate", "text", "trade", "transfer", "turn", "unlock", "update"),
+        *("sign", "start", "stop", "submit", "subscribe", "terminate", "trade", "transfer", "turn", "unlock", "update"),
         *("upload", "withdraw", "write"),
     ]
 )

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _MAX_LEVELS = 5
+_MOST_PLACES = 8  # of a tuple
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
 _UNIONS = ("anyOf", "oneOf")
 
@@ -284,7 +285,9 @@ class _Example:
         kind = kind[0] if isinstance(kind, list) and kind else kind
         kind = kind if isinstance(kind, str) else "string"  # a schema from elsewhere may have anything there
         if kind == "array":
-            return [self.of(schema.get("items", {}), name, levels - 1)]
+            first = schema.get("prefixItems")
+            parts = first if isinstance(first, list) and first else [schema.get("items", {})]
+            return [self.of(part, name, levels - 1) for part in parts[:_MOST_PLACES]]
         if kind == "object":
             required = schema.get("required") or ()
             properties = schema.get("properties") or {}

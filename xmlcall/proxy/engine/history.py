@@ -16,7 +16,7 @@ Neighbours of role `user` become one, because some templates refuse two.
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from ...agent.attempts import Answered
@@ -32,6 +32,8 @@ from ..formats.bodies import call_of
 from .own_rounds import Known, rounds_behind
 
 __all__ = ["last_request", "model_messages", "said", "said_by_others", "system_first", "with_own_results"]
+
+_NO_RESULT = "No result of this call came back."
 
 
 def model_messages(
@@ -55,9 +57,10 @@ def model_messages(
     """
     written: list[Message] = []
     open_calls: Answered = []
+    answered = frozenset(message.tool_call_id or "" for message in messages if message.role == "tool")
     for group in _groups(messages):
         if group[0].role == "tool":
-            content = results(_answered(open_calls, group), catalog, format)
+            content = results(_answered(open_calls, group, answered), catalog, format)
             images = tuple(url for message in group for url in message.images)
             written.append(Message(role="user", content=content, images=images))
             open_calls = []
@@ -122,8 +125,10 @@ def said(text: str, block: str) -> str:
     return text + block if 0 < lines <= 2 else f"{words if lines else text}\n\n{block}"
 
 
-def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
+def _answered(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
     """Give each call its result: by id, else by name, else by position; a result without its call stands for itself.
+
+    Of a call that has none beside others that have one, it is said that none came: else the model takes theirs for its own.
 
     What is left over goes by position, too: some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
     """
@@ -141,8 +146,11 @@ def _answered(calls: Answered, told: Sequence[Message]) -> Answered:
     for place, result in enumerate(found):
         if result is None and left and left[0].tool_call_id not in known:
             found[place] = _result(left.popleft())
-    answered: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
-    return answered + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in left]
+    missing = ToolResult(content=(TextContent(text=_NO_RESULT),), is_error=True)
+    if any(found):
+        found = [result or (None if call.id in answered else missing) for (call, _), result in zip(calls, found, strict=True)]
+    with_result: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
+    return with_result + [(call_of("", each.name or "tool", {}, 0), _result(each)) for each in left]
 
 
 def _label(message: Message) -> tuple[str, str]:
