@@ -50,7 +50,8 @@ async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None
     assert f"reply with a {format.block} block" in asked[0][-1].content
     example = parse(asked[0][0].content, tools, dialect=dialect).calls
     assert [call.name for call in example] == ["adding"]
-    feedback = parse(asked[1][-1].content, (), dialect=dialect).calls if dialect != "tool_name" else ()
+    offered = tools if dialect == "react" else ()  # words of every day: only the name of a tool makes them a call
+    feedback = parse(asked[1][-1].content, offered, dialect=dialect).calls if dialect != "tool_name" else ()
     assert [call.name for call in feedback] == ["adding"] * (dialect != "tool_name")
     assert asked[2][-1].content.startswith(row.results.write([("adding", "3", False)]))
     assert parse(asked[2][-1].content, tools).calls == ()

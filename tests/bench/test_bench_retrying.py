@@ -19,8 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
-from xmlcall.agent.tool_need import USUAL_NUMBER
-from xmlcall.agent.tool_number import SURE
+from xmlcall.agent.tool_need import HALF, USUAL_NUMBER
 from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
@@ -354,7 +353,7 @@ async def test_a_calibration_outlives_failures() -> None:
 
 async def test_a_calibration_ends_where_a_server_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "REPLY_SECONDS", 0.01)
-    assert await measured(Silent()) == [SURE + USUAL_NUMBER] * 2
+    assert await measured(Silent()) == [HALF + USUAL_NUMBER] * 2
 
 
 @pytest.mark.parametrize(("calls", "others", "decided"), [([1, 1], [1], False), ([1, 1], [2], True), ([1, 2], [1], True)])

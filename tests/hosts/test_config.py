@@ -183,7 +183,7 @@ def test_the_folder_of_the_project(file: str, folder: str, tmp_path: Path, monke
         ({"command": "x", "env": {"PORT": [8080]}}, ["srv.env.PORT", "a string", "a list"]),
         ({"command": "x", "args": [None]}, ["srv.args", "a list of strings"]),
         ({"command": "x", "args": "-m y"}, ["srv.args", "a list of strings", "a string"]),
-        ({"command": ["x"]}, ["srv.command", "a string", "a list"]),
+        ({"command": [["x"]]}, ["srv.command", "a string", "a list"]),
         ({"command": ""}, ["srv.command", "a string"]),
         ({"command": "x", "timeout": 0}, ["srv.timeout", "milliseconds", "0"]),
         ({"command": "x", "timeout": "60"}, ["srv.timeout", "milliseconds"]),

@@ -23,6 +23,7 @@ _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
 )
 _PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[^\W\d][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\*\*\{|\)\])")
+_ANY_NAME = r"[\w.\-]{1,128}"
 _NO_SIGN = frozenset({"json_open", "quote", "fence_close", "name_end", "mark"})  # mean nothing alone
 # `<arguments>`: words of a manual just as well; marks of thoughts and of messages stand in replies without a call.
 _EVERYDAY = frozenset({"body_open", "list_close", "reasoning_open", "reasoning_close", "text_open", "message_close", "special"})
@@ -83,6 +84,7 @@ def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: fro
     yield from (rf"(?i:{regex.escape(head)})(?![\w\-])" for head in sorted(heads) if any(map(str.isalnum, head)))
     yield from map(regex.escape, _FOREIGN)
     yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in without | _NO_SIGN)
+    yield from (row.lost_mark.replace("{tools}", _ANY_NAME) for row in rows if row.lost_mark and "call_open" not in row.tags)
 
 
 @functools.lru_cache(maxsize=64)

@@ -192,7 +192,8 @@ def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
         dialect: any.
         names: of the tools; without any, no element is a call.
     """
-    if dialect.lost_mark and (named := alternation(name for name in names if name[:1].isascii())):
+    is_first = dialect.lost_mark.startswith("{tools}")  # its first letter is looked for in all of a text, an ASCII one fast
+    if dialect.lost_mark and (named := alternation(name for name in names if not is_first or name[:1].isascii())):
         return replace(dialect, tags={**dialect.tags, "lost_open": dialect.lost_mark.replace("{tools}", f"(?:{named})")})
     if not dialect.tool_elements:
         return dialect
