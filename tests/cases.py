@@ -34,7 +34,7 @@ def load(pattern: str, quick: int = 1) -> list[Any]:
     return cases
 
 
-MOST = int(os.environ.get("XMLCALL_CUTS", "150"))  # 3-way cuts a case; `make fuzz` takes 1,000
+MOST = int(os.environ.get("XMLCALL_CUTS", "60"))  # 3-way cuts a case; `make fuzz` takes 1,000
 SHORT = 60  # characters of a text that is cut at each place in any profile
 _EDGE = regex.compile(r"\w+|\s+|[^\w\s]")  # what tokens of any format are made of
 

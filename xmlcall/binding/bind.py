@@ -104,6 +104,8 @@ class _Draft:
         self.issues: list[Issue] = []
         self.repairs: list[Repair] = []
         self._raw: dict[str, RawArgument] = {}
+        self._values: dict[str, list[Any]] = {}  # of a parameter that was given several times, all
+        self._no_items: set[str] = set()  # parameters of which a value is no item of a list
         self._tool = tool
         self._call = raw_call
         self._catalog = catalog
@@ -127,6 +129,9 @@ class _Draft:
             value, issue, repairs = self._value_of(argument, name)
             if issue is not None:
                 self.issues.append(issue)
+            self._values.setdefault(name, []).append(value)
+            if not _is_item(argument, value):
+                self._no_items.add(name)
             if name in self.arguments:
                 self._repeated(argument, name, value)
                 continue
@@ -181,26 +186,25 @@ class _Draft:
         return meant
 
     def _repeated(self, argument: RawArgument, name: str, value: Any) -> None:
-        if _same(self.arguments[name], value):
+        is_list = self.arguments[name] is self._values[name]
+        if is_list and name not in self._no_items:
+            return
+        if not is_list and _same(self.arguments[name], value):
             self._repair("repeated-argument", argument, name)
             return
-        if (items := self._items(argument, name)) is not None:
-            self.arguments[name] = items
-            self._raw[name] = RawArgument(name=name, text="", value=items, span=argument.span)
+        if self._is_list_of_items(name):
+            self.arguments[name] = self._values[name]  # the values to come are in it, too
+            self._raw[name] = RawArgument(name=name, text="", value=self._values[name], span=argument.span)
             self._drop_issue(name)
             self._repair("xml-elements", argument, name)
             return
         message = f"The parameter {name!r} was given twice with different values."
         self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
 
-    def _items(self, argument: RawArgument, name: str) -> list[Any] | None:
-        """Return the items of a list that was written as one element each; None if it may be something else."""
-        given = [each for each in self._arguments if each.name == argument.name]
-        if self._tool is None or parameter_of(self._catalog, self._tool, name).kinds != frozenset({"array"}):
-            return None
-        values = [self._value_of(each, name)[0] for each in given if each.value is MISSING]
-        is_list = any(isinstance(each, list) or str(each).strip()[:1] in ("", "[") for each in values)
-        return None if is_list or len(values) < len(given) else values
+    def _is_list_of_items(self, name: str) -> bool:
+        """Say whether a list is meant of which each item has an element of its own."""
+        parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
+        return parameter is not None and parameter.kinds == frozenset({"array"}) and name not in self._no_items
 
     def _repair(self, code: str, argument: RawArgument, name: str) -> None:
         self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))
@@ -315,6 +319,12 @@ def _says_none(argument: RawArgument) -> bool:
 
 def _word(text: str) -> str:
     return "".join(character for character in text.casefold() if character not in " \t\r\n_-.")
+
+
+def _is_item(argument: RawArgument, value: Any) -> bool:
+    """Say whether a value can be one item of a list: a text that says something and is no list itself."""
+    is_text = isinstance(value, str)
+    return argument.value is MISSING and not isinstance(value, list) and (not is_text or value.strip()[:1] not in ("", "["))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -92,7 +92,8 @@ _ASKS_TO_CHANGE: Final = re.compile(
     re.IGNORECASE,
 )
 _ANEW: Final = re.compile(
-    r"\b(?:again|now|current|currently|latest|still|once more|refresh|recheck|retry|anew)\b|[再又]|现在|最新|刷新"
+    r"\b(?:again|now|current|currently|latest|still|once more|refresh|recheck|retry|anew)\b|[再又]|现在|最新|刷新",
+    re.IGNORECASE,
 )
 _SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
 _ASKS_TO_SEARCH: Final = re.compile(
