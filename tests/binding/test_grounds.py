@@ -85,6 +85,8 @@ def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected:
         ("", "What time is it tomorrow at 15:00 in Oslo?", CLOCK, {"time": "15:00", "zone": "Europe/Oslo"}, True),
         ("", "And how many hours do two days have?", ADD_NOTE, {"entity": "days"}, False),
         ("", "Remember that two days have 48 hours.", ADD_NOTE, {"entity": "days"}, True),
+        ("", "Remember that two days have 48 hours.", ADD_NOTE, {"name": "days"}, True),
+        ("", "Suggest three names for a gray cat.", ADD_NOTE, {"name": "gray cat"}, False),
         ("", "两天有多少个小时？", ADD_NOTE, {"entity": "两天"}, False),
         ("", "记住两天有48个小时。", ADD_NOTE, {"entity": "两天"}, True),
     ],

@@ -202,7 +202,9 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     required = tool.input_schema.get("required")
     given = [name for name in arguments if isinstance(required, list) and name in required]
     open_ = [name for name in arguments if not _has_choice(name, tool)]
-    if (required and not given) or not all(
+    if required and not given:  # the model tries, and what it wrote cannot run
+        return may_write(tool) and bool(_ASKS_TO_CHANGE.search(request))
+    if not all(
         _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
     ):
         return False
