@@ -87,8 +87,8 @@ _MOMENT: Final = re.compile(
 _ASKS_TO_CHANGE: Final = re.compile(
     r"\b(?:remember|save|store|note|notes|record|remind|keep|log|book|reserve|buy|order|pay|send|mail|e-?mail|message|text|reply"
     r"|forward|invite|schedule|cancel|delete|remove|rename|move|copy|upload|update|change|set|reset|turn|start|stop|add|create"
-    r"|commit|stage|push|merge|post|publish|register|transfer|file|folder)\b"
-    r"|[记存加添补建发寄订买付删移设推传复转改享]|提醒|取消|更新|提交|重置|预约|切换|打开|关闭|文件|写[入到进]",
+    r"|replace|edit|insert|append|put|commit|stage|push|merge|post|publish|register|transfer|file|folder)\b"
+    r"|[记存加添补建发寄订买付删移设推传复转改享]|提醒|取消|更新|提交|重置|预约|切换|打开|关闭|替换|换成|文件|写[入到进]",
     re.IGNORECASE,
 )
 _ANEW: Final = re.compile(
