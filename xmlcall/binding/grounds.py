@@ -11,7 +11,8 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
 | a text of several lines, or longer than an address | no |
 | one of its words or numbers was said, in another spelling, shorter, or as initials | no |
-| a number or a time, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
+| a number, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
+| a date or a time, where the person said a word of time or one of its numbers | no, it may be worked out |
 | a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
 | any other | yes |
 
@@ -62,6 +63,7 @@ _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
 _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
+_DIGITS: Final = re.compile(r"[0-9]{1,4}")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
@@ -379,10 +381,15 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     text = part.casefold().strip()
     if text in said.text or _CODE.fullmatch(part.strip()) or _may_be_translated(part, said):
         return True
-    if _TEMPORAL.search(part) and (has_free_number or said.speaks_of_time):
+    if _TEMPORAL.search(part) and (said.speaks_of_time or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
     keys = {key for atom in atoms(part) for key in _keys(atom)}
     return not keys or bool(keys & said.keys) or _is_shortened(text, said)
+
+
+def _numbers_of(moment: str) -> Iterator[str]:
+    """Yield the numbers of a date or a time, without leading zeros."""
+    return (number.lstrip("0") for number in _DIGITS.findall(moment))
 
 
 def _may_be_translated(part: str, said: Said) -> bool:
