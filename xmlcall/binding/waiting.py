@@ -15,12 +15,13 @@ texts of their own, so that not every value that nobody said is a sign. These ar
 | a text of several lines, or longer than a name | no |
 | a text with a digit, or with the marks of a path or an address; a name in capital letters | yes |
 | any one word, for a parameter that is named as an id (`order_id`, `path`) | yes |
+| a bare name for an address (`to`), where a call before it looks that name up | yes, though it was said |
 
 A call waits only for calls of other tools: several calls of one tool each have their own values.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from ..tools.names import words_of_name
@@ -45,6 +46,7 @@ _IDS: Final = frozenset(
         *("user", "username", "uuid"),
     ]
 )
+_ADDRESSEES: Final = frozenset({"address", "attendees", "bcc", "cc", "email", "mail", "phone", "recipient", "recipients", "to"})
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
@@ -71,7 +73,14 @@ def waiting_values(
     index = said() if named else SaidIndex()
     found = {path for path, name, value in named if index.source_of(value, tool, name).kind == "invented"}
     found |= {path for path, _, value in values if _stands_for_result(value, text)}
-    return tuple(path for path, _, _ in values if path in found)
+    looked_up = {_folded(value) for each in earlier if each.name != call.name for _, _, value in values_in(each.arguments)}
+    found |= {path for path, name, value in values_in(call.arguments) if _is_looked_up(name, value, looked_up)}
+    return tuple(path for path, _, _ in values_in(call.arguments) if path in found)
+
+
+def _is_looked_up(name: str, value: Any, looked_up: Container[Any]) -> bool:
+    is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
+    return is_bare and not _ADDRESSEES.isdisjoint(words_of_name(name)) and _folded(value) in looked_up
 
 
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
