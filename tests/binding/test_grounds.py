@@ -107,3 +107,34 @@ def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool,
 )
 def test_what_another_tool_may_tell(names: list[str], called: list[str], offered: list[str], expected: bool) -> None:
     assert may_be_looked_up(names, called, Catalog(Tool(name=name) for name in offered)) is expected
+
+
+def a_tool(name: str, parameter: str, description: str = "") -> Tool:
+    schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
+    return Tool(name=name, description=description, input_schema=schema)
+
+
+DELETE, READ_FILE, WRITE = (a_tool(f"{verb}_file", "path") for verb in ("delete", "read", "write"))
+MAIL, MESSAGE = a_tool("send_mail", "to", "Send a mail to an address."), a_tool("post_message", "to", "Post in a channel.")
+PAY = a_tool("pay_invoice", "invoice_id")
+
+
+@pytest.mark.parametrize(
+    ("said", "tool", "value", "made_up"),
+    [
+        ("Remove the photo of the beach.", DELETE, "/home/ana/Photos/Beach.jpg", True),
+        ("Remove the photo of the beach. /home/ana/photos/beach.jpg", DELETE, "/home/ana/photos/beach.jpg", False),
+        ("In /home/ana, delete notes.txt", DELETE, "/home/ana/notes.txt", False),
+        ("Show me the photo of the beach.", READ_FILE, "/home/ana/Photos/Beach.jpg", False),
+        ("Write the list of guests to a file.", WRITE, "/home/ana/guests.txt", False),
+        ("Send Sarah a mail.", MAIL, "Sarah", True),
+        ("Send Sarah a mail.", MAIL, "sarah@example.com", True),
+        ("Send Sarah a mail. sarah@nordlicht.io", MAIL, "sarah@nordlicht.io", False),
+        ("Tell Sarah about it.", MESSAGE, "Sarah", False),
+        ("Pay the open invoice of Globex.", PAY, "Globex_invoice_id", True),
+        ("Pay invoice INV 7781.", PAY, "INV-7781", False),
+    ],
+)
+def test_what_a_tool_writes_to_was_said_as_a_whole(said: str, tool: Tool, value: str, made_up: bool) -> None:
+    [name] = tool.input_schema["required"]
+    assert bool(groundless({name: value}, tool, Said([said]))) is made_up

@@ -10,6 +10,7 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | of a parameter that may be left out, with an enum, or for words of the model's own (`body`, `query`) | no |
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
 | a text of several lines, or longer than an address | no |
+| of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), of which not every part was said | yes |
 | one of its words or numbers was said, in another spelling, shorter, or as initials | no |
 | a number, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
 | a date or a time, where the person said a word of time or one of its numbers | no, it may be worked out |
@@ -59,6 +60,14 @@ _KEYS: Final = frozenset(
         *("path", "phone", "recipient", "recipients", "to", "url", "uuid"),
     ]
 )
+# Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
+_POINTS_AT: Final = frozenset({"account", "file", "filename", "id", "ids", "path", "uuid"})
+_RECIPIENTS: Final = frozenset({"bcc", "cc", "recipient", "recipients", "to"})
+_FILES: Final = frozenset({"file", "filename", "path"})
+_CREATES: Final = frozenset(
+    {"add", "append", "create", "download", "export", "generate", "make", "new", "save", "upload", "write"}
+)
+_MAIL: Final = re.compile(r"e-?mail|\bmail")
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
@@ -125,6 +134,11 @@ class Said:
     def text(self) -> str:
         """All of it, in lower case."""
         return "\n".join(self._texts).casefold()
+
+    @cached_property
+    def letters(self) -> str:
+        """Its letters and digits alone."""
+        return _folded(self.text)
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -333,8 +347,30 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
         return True
     if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
+    if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
+        return True
     has_free_number = arguments is not None and bool(said.numbers - _used(arguments))
     return not any(_is_said(part, said, has_free_number) for part in parts)
+
+
+def _points_at(name: str, tool: Tool) -> bool:
+    """Say whether a tool that writes does it to what a parameter names: a file to delete, an invoice to pay, whom to write to."""
+    words, verbs = {*words_of_name(name)}, {*words_of_name(tool.name)}
+    is_new = bool(words & _FILES) and not verbs.isdisjoint(_CREATES)
+    return may_write(tool) and (_is_of_mail(words, tool) or (not words.isdisjoint(_POINTS_AT) and not is_new))
+
+
+def _is_of_mail(words: set[str], tool: Tool) -> bool:
+    told = f"{tool.name} {tool.description or ''}".casefold()
+    return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and _MAIL.search(told)))
+
+
+def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
+    """Say whether the name of something that exists was said as a whole: each part of a path, the whole address of mail."""
+    if _is_of_mail({*words_of_name(name)}, tool):
+        return bool(addresses(text)) and all(each.casefold() in said.text for each in addresses(text))
+    parts = [part.casefold().strip() for part in re.split(r"[/\\]", text) if part.strip(" .~")]
+    return all(part in said.text or _folded(part) in said.letters for part in parts)
 
 
 def _counts(part: Any) -> bool:
