@@ -60,6 +60,33 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
     assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
 
 
+async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it() -> None:
+    def send_mail(to: str) -> str:
+        """Send a mail to an address."""
+        return f"sent to {to}"
+
+    def find_contact(name: str) -> str:
+        """Look up the mail address of a person."""
+        return f"{name}: ann@nordlicht.io"
+
+    def first(text: str) -> list[Chunk]:
+        return [Chunk(text=text, top_logprobs=((text, -0.001),)), Chunk(finish_reason="length")]
+
+    def rest(name: str, value: str) -> str:
+        return f'<parameter name="{name}">{value}</parameter>\n</invoke>\n</function_calls>'
+
+    sends = '<function_calls>\n<invoke name="send_mail">\n' + rest("to", "ann@nordlicht.io")
+    said = [first("<"), first("send"), first("send"), rest("to", "ann@example.com"), rest("name", "Ann"), sends, "Sent."]
+    backend = ScriptedBackend(said, capabilities=CONTINUES)
+    async with ToolLoop(
+        backend, [LocalHost([send_mail, find_contact, weather])], policy=["*"], repair=ASKS, call_threshold=0.0
+    ) as loop:
+        answer = await loop.ask("Mail Ann that I am late.")
+    assert answer.text == "Sent."
+    assert backend.requests[4].messages[-1].content.startswith('<function_calls>\n<invoke name="find_contact">')
+    assert "ann@example.com" not in "".join(message.content for message in answer.messages)
+
+
 async def test_the_model_is_told_and_asks() -> None:
     backend = ScriptedBackend([BERKELEY, "Which city do you mean?"])
     events = await events_of(backend, "How is the weather?")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless, may_be_looked_up, stands_on
+from xmlcall.binding.grounds import Said, groundless, stands_on, tools_that_may_tell
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
@@ -95,18 +95,30 @@ def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool,
     assert stands_on(arguments, tool, Said([earlier, request_]), request_) is expected
 
 
+TELLS = {
+    "send_mail": "Send a mail to an address.",
+    "find_contact": "Look up the mail address of a person.",
+    "delete_mail": "Delete a mail.",
+    "cancel_order": "Cancel an order.",
+    "list_orders": "List the orders of a customer.",
+    "get_order": "Get an order.",
+    "weather": "Get the weather of a city.",
+}
+
+
 @pytest.mark.parametrize(
-    ("names", "called", "offered", "expected"),
+    ("names", "called", "others", "expected"),
     [
-        (["to"], ["send_mail"], ["send_mail", "find_contact"], True),
-        (["order_id"], ["cancel_order"], ["cancel_order", "list_orders"], True),
-        (["to"], ["send_mail"], ["send_mail", "delete_mail"], False),
-        (["to"], ["send_mail"], ["send_mail"], False),
-        (["city"], ["weather"], ["weather", "find_contact"], False),
+        (["to"], "send_mail", ["find_contact", "list_orders"], ("find_contact",)),
+        (["order_id"], "cancel_order", ["list_orders", "get_order", "find_contact"], ("list_orders", "get_order")),
+        (["to"], "send_mail", ["delete_mail", "weather"], ()),
+        (["to"], "send_mail", [], ()),
+        (["city"], "weather", ["find_contact"], ()),
     ],
 )
-def test_what_another_tool_may_tell(names: list[str], called: list[str], offered: list[str], expected: bool) -> None:
-    assert may_be_looked_up(names, called, Catalog(Tool(name=name) for name in offered)) is expected
+def test_the_tools_that_may_tell_a_value(names: list[str], called: str, others: list[str], expected: tuple[str, ...]) -> None:
+    tools = {name: Tool(name=name, description=TELLS[name]) for name in (called, *others)}
+    assert tools_that_may_tell(names, [tools[called]], Catalog(tools.values())) == expected
 
 
 def a_tool(name: str, parameter: str, description: str = "") -> Tool:

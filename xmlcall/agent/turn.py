@@ -23,15 +23,16 @@ The conversation is never changed in its beginning: each request is the one befo
 prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded, may_be_looked_up, stands_on
+from ..binding.grounds import Said, groundless, is_grounded, stands_on, tools_that_may_tell
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
+from ..dialects.write import beginning
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
@@ -346,12 +347,21 @@ class Turn:
         if not unsaid and alone is not None:
             self.first = FirstRequest(request=alone)
             return True
-        step: prompt.Step = ""
-        if unsaid and not self._is_in_doubt:
-            step = "look_up" if may_be_looked_up(unsaid, [call.name for call in calls], self.offer.catalog) else "ask"
-        form = bare if alone is None or step == "look_up" else alone
-        self.first = FirstRequest(request=self._reminded(form, self._aside(list(unsaid), step)), unoffered=alone)
+        tellers = () if self._is_in_doubt else self._tellers(calls, unsaid)
+        step: prompt.Step = "look_up" if tellers else "ask" if unsaid and not self._is_in_doubt else ""
+        form = bare if alone is None or tellers else alone
+        reminded = self._reminded(form, self._aside(list(unsaid), step))
+        if len(tellers) == 1:
+            begun = beginning(self._generation.format.row, tellers[0])
+            self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
+        else:
+            self.first = FirstRequest(request=reminded, unoffered=alone)
         return True
+
+    def _tellers(self, calls: Iterable[ToolCall | InvalidCall], unsaid: Iterable[str]) -> tuple[str, ...]:
+        """Return the tools that may tell what nobody said."""
+        called = [tool for call in calls if (tool := self.offer.catalog.get(call.name))]
+        return tools_that_may_tell(unsaid, called, self.offer.catalog)
 
     def _reminded(self, request: CompletionRequest, reminder: str) -> CompletionRequest:
         return replace(request, messages=with_reminder(reminder, request.messages))

@@ -24,7 +24,7 @@ Cost: linear in the conversation, which is read once for a call with such a para
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -46,8 +46,8 @@ __all__ = [
     "groundless_call",
     "is_grounded",
     "may_be_groundless",
-    "may_be_looked_up",
     "stands_on",
+    "tools_that_may_tell",
 ]
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
@@ -316,16 +316,30 @@ def may_be_groundless(text: str) -> bool:
     return len(text) <= _LONGEST and "\n" not in text
 
 
-def may_be_looked_up(names: Iterable[str], called: Container[str], catalog: Catalog) -> bool:
-    """Say whether another tool may tell a value: by its parameter's name an address or an id, and a tool that reads is left.
+def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: Catalog) -> tuple[str, ...]:
+    """Return the tools that may tell a value, which is an address or an id by its name: those that read what the called ones use.
+
+    They share most words with them: `find_contact`, "the mail address of a person", with `send_mail`, "a mail to an address".
 
     Args:
         names: of the parameters.
         called: the tools whose parameters they are.
         catalog: what is offered.
+
+    Returns:
+        Names, of those that share equally many; none if no tool shares a word.
     """
-    is_key = any(not _KEYS.isdisjoint(words_of_name(name)) for name in names)
-    return is_key and any(tool.name not in called and not may_write(tool) for tool in catalog)
+    if all(_KEYS.isdisjoint(words_of_name(name)) for name in names):
+        return ()
+    used = [*called]
+    stems = _told_of(used)
+    shared = {tool.name: len(_told_of([tool]) & stems) for tool in catalog if tool not in used and not may_write(tool)}
+    most = max(shared.values(), default=0)
+    return tuple(name for name, count in shared.items() if count == most) if most else ()
+
+
+def _told_of(tools: Iterable[Tool]) -> frozenset[str]:
+    return Said(f"{' '.join(words_of_name(tool.name))} {tool.description or ''}" for tool in tools).stems
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
