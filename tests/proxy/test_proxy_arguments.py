@@ -80,8 +80,8 @@ def test_the_corpus_cut_in_every_way(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("written", [["tags=a", "tags=b", "path=x"], ["path=x", "days=1", "days=2"], ["tags=a", 'tags=["b"]']])
 def test_a_list_of_which_each_item_has_an_element_of_its_own(written: list[str]) -> None:
-    lists = {name: {"type": "array", "items": {"type": kind}} for name, kind in [("tags", "string"), ("days", "integer")]}
-    tools = [function("f", path={"type": "string"}, **lists)]
+    tags, days = ({"type": "array", "items": {"type": kind}} for kind in ("string", "integer"))
+    tools = [function("f", required=(), path={"type": "string"}, tags=tags, days=days)]
     pairs = [each.split("=", 1) for each in written]
     inner = "".join(f'<parameter name="{name}">{value}</parameter>' for name, value in pairs)
     text = f'<function_calls><invoke name="f">{inner}</invoke></function_calls>'
