@@ -76,7 +76,15 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it() -> None:
         return f'<parameter name="{name}">{value}</parameter>\n</invoke>\n</function_calls>'
 
     sends = '<function_calls>\n<invoke name="send_mail">\n' + rest("to", "ann@nordlicht.io")
-    said = [first("<"), first("send"), first("send"), rest("to", "ann@example.com"), rest("name", "Ann"), sends, "Sent."]
+    said: list[Any] = [
+        first("<"),
+        first("send"),
+        first("send"),
+        rest("to", "ann@example.com"),
+        rest("name", "Ann"),
+        sends,
+        "Sent.",
+    ]
     backend = ScriptedBackend(said, capabilities=CONTINUES)
     async with ToolLoop(
         backend, [LocalHost([send_mail, find_contact, weather])], policy=["*"], repair=ASKS, call_threshold=0.0
