@@ -68,13 +68,8 @@ ARGS :=
 mutants: $(VENV)/.dev build/mutants/packages  ## 300 small faults, one at a time: how many the tests notice; REVISION=v1, ARGS="--count 30"
 	$(BIN)/python tests/mutants.py $(if $(REVISION),--revision $(REVISION)) $(ARGS)
 
-# Counts of calls (`test_work_grows`) would count those of the measuring, too. What the rest of the suite adds is not counted on.
-COVERING := tests/agent tests/binding tests/dialects tests/grammars tests/integrations/test_reading.py tests/loosejson \
-	tests/parsing tests/prompting tests/schema tests/tools tests/test_api.py
-coverage: $(VENV)/.dev  ## the tests of the pure core, and 99.5 % of its branches must have run
-	$(BIN)/python -m $(PARALLEL) --cov --cov-report= --cov-fail-under=0 -k "not test_work_grows" $(COVERING)
-	$(BIN)/python -m $(PARALLEL) --cov --cov-append --cov-report=term -k "not test_work_grows" --hypothesis-profile=deep \
-		-m "(full or sweep) and not live" tests/dialects tests/grammars tests/loosejson tests/binding tests/schema
+coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
+	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows" -m "not live"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live
