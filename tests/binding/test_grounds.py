@@ -145,6 +145,10 @@ PAY = a_tool("pay_invoice", "invoice_id")
         ("Tell Sarah about it.", MESSAGE, "Sarah", False),
         ("Pay the open invoice of Globex.", PAY, "Globex_invoice_id", True),
         ("Pay invoice INV 7781.", PAY, "INV-7781", False),
+        ("Pay invoice 123.", PAY, "12", True),
+        ("Clean up / tidy my things.", DELETE, "/", True),
+        ("Clean up.", DELETE, "~", True),
+        ("Book a flight to Rome.", a_tool("book_flight", "to", "Book a flight and mail the ticket."), "Rome", False),
     ],
 )
 def test_what_a_tool_writes_to_was_said_as_a_whole(said: str, tool: Tool, value: str, made_up: bool) -> None:

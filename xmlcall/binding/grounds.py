@@ -53,6 +53,7 @@ __all__ = [
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters of a value that is looked for
+_SHORTEST: Final = 5  # letters and digits by which a name is known without its marks
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
 _KEYS: Final = frozenset(
     [
@@ -67,7 +68,6 @@ _FILES: Final = frozenset({"file", "filename", "path"})
 _CREATES: Final = frozenset(
     {"add", "append", "create", "download", "export", "generate", "make", "new", "save", "upload", "write"}
 )
-_MAIL: Final = re.compile(r"e-?mail|\bmail")
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
@@ -90,7 +90,7 @@ _POINTS_BACK: Final = re.compile(
     re.IGNORECASE,
 )
 _MOMENT: Final = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|now|right now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
+    r"\b(?:today|tonight|tomorrow|yesterday|now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november"
     r"|december|what time|o'clock)\b|[今明昨]|现在|几点|周[一二三四五六日末]|星期|点钟|下午|上午|早上|晚上",
     re.IGNORECASE,
@@ -264,7 +264,7 @@ def _is_own(value: Any, own: Said, said: Said) -> bool:
 
 
 def _is_guess(part: str, own: Said) -> bool:
-    """Say whether a code or a time has nothing of the request, of which `_is_said` cannot tell that it was not worked out."""
+    """Say whether a code or a time has nothing of the request. `_is_said` admits any, since it may be worked out."""
     if _CODE.fullmatch(part.strip()):
         return part.casefold() == "utc" or not (own.has_other_script or any(_names(word, part) for word in own.words))
     if not _TEMPORAL.search(part):
@@ -375,16 +375,26 @@ def _points_at(name: str, tool: Tool) -> bool:
 
 
 def _is_of_mail(words: set[str], tool: Tool) -> bool:
-    told = f"{tool.name} {tool.description or ''}".casefold()
-    return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and _MAIL.search(told)))
+    """Say whether a parameter takes addresses of mail: `to` does in a tool whose name speaks of mail, not in one for flights."""
+    return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and "mail" in tool.name.casefold()))
 
 
 def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether the name of something that exists was said as a whole: each part of a path, the whole address of mail."""
     if _is_of_mail({*words_of_name(name)}, tool):
         return bool(addresses(text)) and all(each.casefold() in said.text for each in addresses(text))
+    if text.strip() == ".":
+        return True  # where the tool works by itself
     parts = [part.casefold().strip() for part in re.split(r"[/\\]", text) if part.strip(" .~")]
-    return all(part in said.text or _folded(part) in said.letters for part in parts)
+    return bool(parts) and all(_is_said_whole(part, said) for part in parts)
+
+
+def _is_said_whole(part: str, said: Said) -> bool:
+    """Say whether a name was said between other words, or with other marks in it (INV-7781, "INV 7781")."""
+    if re.search(rf"(?<![0-9a-z]){re.escape(part)}(?![0-9a-z])", said.text):
+        return True
+    letters = _folded(part)
+    return len(letters) >= _SHORTEST and letters in said.letters
 
 
 def _counts(part: Any) -> bool:
