@@ -37,7 +37,7 @@ from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
 from .stand_ins import placeholders
-from .waiting import OWN_WORDS
+from .waiting import ADDRESSEES, IDS, OWN_WORDS
 
 __all__ = [
     "Said",
@@ -55,12 +55,6 @@ _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 _LONGEST: Final = 200  # characters of a value that is looked for
 _SHORTEST: Final = 5  # letters and digits by which a name is known without its marks
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
-_KEYS: Final = frozenset(
-    [
-        *("account", "address", "attendees", "bcc", "cc", "code", "contact", "email", "file", "id", "key", "mail", "number"),
-        *("path", "phone", "recipient", "recipients", "to", "url", "uuid"),
-    ]
-)
 # Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
 _POINTS_AT: Final = frozenset({"account", "file", "filename", "id", "ids", "path", "uuid"})
 _RECIPIENTS: Final = frozenset({"bcc", "cc", "recipient", "recipients", "to"})
@@ -329,7 +323,7 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
     Returns:
         Names, of those that share equally many; none if no tool shares a word.
     """
-    if all(_KEYS.isdisjoint(words_of_name(name)) for name in names):
+    if all((IDS | ADDRESSEES).isdisjoint(words_of_name(name)) for name in names):
         return ()
     used = [*called]
     stems = _told_of(used)

@@ -29,7 +29,7 @@ from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 from .stand_ins import describes_result, placeholders
 
-__all__ = ["OWN_WORDS", "waiting_values"]
+__all__ = ["ADDRESSEES", "IDS", "OWN_WORDS", "waiting_values"]
 
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
@@ -40,13 +40,13 @@ OWN_WORDS: Final = frozenset(
         *("query", "question", "reason", "regex", "script", "search", "snippet", "sql", "subject", "summary", "text", "title"),
     ]
 )
-_IDS: Final = frozenset(
+IDS: Final = frozenset(
     [
         *("account", "email", "file", "filename", "hash", "id", "ids", "key", "path", "reference", "sha", "token", "uri", "url"),
         *("user", "username", "uuid"),
     ]
 )
-_ADDRESSEES: Final = frozenset({"address", "attendees", "bcc", "cc", "email", "mail", "phone", "recipient", "recipients", "to"})
+ADDRESSEES: Final = frozenset({"address", "attendees", "bcc", "cc", "email", "mail", "phone", "recipient", "recipients", "to"})
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
@@ -80,7 +80,7 @@ def waiting_values(
 
 def _is_looked_up(name: str, value: Any, looked_up: Container[Any]) -> bool:
     is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
-    return is_bare and not _ADDRESSEES.isdisjoint(words_of_name(name)) and _folded(value) in looked_up
+    return is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _folded(value) in looked_up
 
 
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
@@ -105,4 +105,4 @@ def _may_be_result(name: str, value: Any) -> bool:
         return False
     if len(value.split()) > _LONGEST_NAME or _CODE.search(value):
         return False
-    return bool(_MARKED.search(value) or (words & _IDS and " " not in value) or (len(value) > 3 and _NAME.fullmatch(value)))
+    return bool(_MARKED.search(value) or (words & IDS and " " not in value) or (len(value) > 3 and _NAME.fullmatch(value)))
