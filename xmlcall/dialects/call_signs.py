@@ -7,12 +7,12 @@ Cost: linear in the text, because every pattern of a row has a greatest length.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import regex
 
 from .dialect import Dialect, with_tools
-from .tag_patterns import ARGUMENTS, NAMES
+from .tag_patterns import ARGUMENTS, NAMES, first_characters
 
 __all__ = ["attempts_call", "call_marks", "opening_pattern"]
 
@@ -84,10 +84,25 @@ def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: fro
     yield from (rf"(?i:{regex.escape(head)})(?![\w\-])" for head in sorted(heads) if any(map(str.isalnum, head)))
     yield from map(regex.escape, _FOREIGN)
     yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in without | _NO_SIGN)
-    yield from (row.lost_mark.replace("{tools}", _ANY_NAME) for row in rows if row.lost_mark and "call_open" not in row.tags)
+    lost = (row.lost_mark for row in rows if row.lost_mark and "call_open" not in row.tags)
+    # A name before the mark is left out: any word may be one, and the mark alone is as certain.
+    yield from (mark.removeprefix("{tools}").replace("{tools}", _ANY_NAME) for mark in lost)
 
 
 @functools.lru_cache(maxsize=64)
 def _compiled(fragments: tuple[str, ...], *, ahead: bool) -> "regex.Pattern[str]":
     anything = "|".join(dict.fromkeys(fragments))
-    return regex.compile(rf"(?=(?:{anything}))(?s:.)" if ahead else anything)
+    return regex.compile(rf"(?:{_guarded(dict.fromkeys(fragments))})(?s:.)" if ahead else anything)
+
+
+def _guarded(fragments: Iterable[str]) -> str:
+    """Return a pattern of the place before any fragment: what begins with a mark is not tried at each letter of a prose."""
+    firsts = {each: first_characters(each) for each in fragments}
+    words = [each for each, found in firsts.items() if any(first.isalnum() or first.isspace() for first in found)]
+    marks = [each for each in firsts if each not in words]
+    return "|".join(_at_one_of(firsts, group) for group in (marks, words) if group)
+
+
+def _at_one_of(firsts: Mapping[str, Iterable[str]], group: Iterable[str]) -> str:
+    characters = "".join(map(regex.escape, sorted({each for fragment in group for each in firsts[fragment]})))
+    return rf"(?=[{characters}])(?={'|'.join(group)})"

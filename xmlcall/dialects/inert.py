@@ -34,8 +34,13 @@ def inert(text: str, names: Iterable[str], declared: Callable[[str], bool]) -> s
         names: of the tools, for the formats in which a call is an element of the tool's name.
         declared: says whether a name, in whatever spelling, means a tool.
     """
-    text = opening_pattern(DIALECTS.values(), names).sub(_entity, text)
+    text = _openers(tuple(names)).sub(_entity, text)
     return _without_bare_calls(_completed().sub("&amp;lt;", text), declared)
+
+
+@functools.lru_cache(maxsize=64)
+def _openers(names: tuple[str, ...]) -> "regex.Pattern[str]":
+    return opening_pattern(DIALECTS.values(), names)
 
 
 def _entity(found: "regex.Match[str]") -> str:
