@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless, stands_on, tools_that_may_tell
+from xmlcall.binding.grounds import Said, groundless, said_before, stands_on, tools_that_may_tell
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
@@ -154,3 +154,20 @@ PAY = a_tool("pay_invoice", "invoice_id")
 def test_what_a_tool_writes_to_was_said_as_a_whole(said: str, tool: Tool, value: str, made_up: bool) -> None:
     [name] = tool.input_schema["required"]
     assert bool(groundless({name: value}, tool, Said([said]))) is made_up
+
+
+@pytest.mark.parametrize(
+    ("request_", "results", "made_up"),
+    [
+        ("Multiply 12 by a number.", [], ["b"]),
+        ("Multiply 12 by it, halved.", [], []),
+        ("Multiply 12 by the number of rows.", ["7 rows"], []),
+        ("Multiply 12 by the days of last week.", [], []),
+    ],
+)
+def test_a_number_is_worked_out_from_the_request_and_its_results(request_: str, results: list[str], made_up: list[str]) -> None:
+    number = {"type": "integer"}
+    schema = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
+    earlier = ["1234 times 5678", "7006652", "Paris, today: 14 degrees"]
+    said = said_before([*earlier, request_, *results], request_, results)
+    assert list(groundless({"a": 12, "b": 3}, Tool(name="multiply", input_schema=schema), said)) == made_up

@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded, stands_on, tools_that_may_tell
+from ..binding.grounds import Said, groundless, is_grounded, said_before, stands_on, tools_that_may_tell
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..dialects.write import beginning
@@ -227,7 +227,8 @@ class Turn:
 
     def _generate(self) -> AsyncGenerator[Any]:
         generation, request = self._generation, self._with_added(self.first.request)
-        self._bound, self._asked_for, self._heard = [], self._asked_for | self._made_up, Said(self._texts())
+        self._bound, self._asked_for = [], self._asked_for | self._made_up
+        self._heard = said_before(self._texts(), self._words.request, self.results)
         said = [*self._words.sources.said, *self.results]
         sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
         binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)

@@ -12,8 +12,8 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | a text of several lines, or longer than an address | no |
 | of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), of which not every part was said | yes |
 | one of its words or numbers was said, in another spelling, shorter, or as initials | no |
-| a number, where the person said a number that no other argument uses, or a word of time | no, it may be worked out |
-| a date or a time, where the person said a word of time or one of its numbers | no, it may be worked out |
+| a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
+| a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
 | a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
 | any other | yes |
 
@@ -46,6 +46,7 @@ __all__ = [
     "groundless_call",
     "is_grounded",
     "may_be_groundless",
+    "said_before",
     "stands_on",
     "tools_that_may_tell",
 ]
@@ -119,10 +120,12 @@ class Said:
 
     Args:
         texts: of people, of results, of the program and of the model itself, before this reply.
+        worked_with: what a number or a date may be worked out from, the request and its results; None for all.
     """
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], worked_with: Iterable[str] | None = None) -> None:
         self._texts = list(texts)
+        self._worked_with = self._texts if worked_with is None else list(worked_with)
 
     @cached_property
     def text(self) -> str:
@@ -152,7 +155,7 @@ class Said:
     @cached_property
     def numbers(self) -> frozenset[str]:
         """Its numbers that may be worked with."""
-        return frozenset(_numbers(self.text))
+        return frozenset(number for text in self._worked_with for number in _numbers(text.casefold()))
 
     @cached_property
     def has_other_script(self) -> bool:
@@ -161,8 +164,19 @@ class Said:
 
     @cached_property
     def speaks_of_time(self) -> bool:
-        """Whether it has a word of time."""
-        return bool(_TIME_SAID.search(self.text))
+        """Whether what may be worked with has a word of time."""
+        return any(_TIME_SAID.search(text) for text in self._worked_with)
+
+
+def said_before(texts: Iterable[str], request: str, results: Iterable[str]) -> Said:
+    """Return what was said before a call: the numbers of earlier turns count where the request points back.
+
+    Args:
+        texts: all of it.
+        request: the person's last words.
+        results: of this turn.
+    """
+    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results))
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
