@@ -537,6 +537,15 @@ async def test_the_same_call_again_and_again_ends_in_plain_words() -> None:
     assert plain not in str(answer.messages)
 
 
+async def test_native_calls_end_in_plain_words_just_as_well() -> None:
+    arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
+    native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")
+    loop, backend = make([[native], [native], [native], "It is 3."], mode="native")
+    assert answer_of(await run(loop)).text == "It is 3."
+    last = backend.requests[-1].messages[-1]
+    assert (last.role, "plain" in last.content) == ("user", True)
+
+
 async def test_the_same_call_also_after_plain_words_were_asked_for_ends_the_run() -> None:
     loop, _ = make([ADD] * 4 + ["never"])
     events = await run(loop)

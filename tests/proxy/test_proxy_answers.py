@@ -1,6 +1,7 @@
 """What a caller gets for what a model writes: over rounds, retries and tools of the proxy's own."""
 
 import asyncio
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -14,6 +15,8 @@ from xmlcall import LocalHost
 from xmlcall.backends import retrying
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import (
@@ -865,3 +868,27 @@ async def test_a_model_without_an_answer_is_asked_without_the_tools(first: str) 
     turn = await ask(backend, body("What is the capital of France?"), call_threshold=0.0)
     assert turn.text == "Paris."
     assert [message.content for message in backend.requests[-1].messages] == ["What is the capital of France?"]
+
+
+@pytest.mark.parametrize(("continues", "asked_anew"), [(True, 0), (False, 1)])
+async def test_a_prompt_grows_where_questions_are_decided(continues: bool, asked_anew: int) -> None:
+    """What a server has in its cache is the beginning that a prompt shares with the one before."""
+    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    made = [
+        call.removeprefix(beginning(DIALECTS["function_calls"], "add") if continues else "") for call in (add(1, 2), add(3, 4))
+    ]
+    replies = [sure, made[0], "It is 3.", sure, made[1], "It is 7."]
+    backend = ScriptedBackend(replies, capabilities=Capabilities(server="llama.cpp", continues=continues))
+    messages: list[dict[str, Any]] = []
+    async with Engine(backend, mode="xml", call_threshold=0.0) as engine:
+        for said, result in (("1 + 2?", "3"), ("3 + 4?", "7")):
+            messages.append({"role": "user", "content": said})
+            answer = await ask_engine(engine, body(*messages, tools=[ADD]))
+            function = {"name": "add", "arguments": json.dumps(answer.calls[0].arguments)}
+            messages.append(
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+            )
+            messages.append({"role": "tool", "tool_call_id": "c", "content": result})
+            messages.append({"role": "assistant", "content": (await ask_engine(engine, body(*messages, tools=[ADD]))).text})
+    sent = ["".join(f"<{role}>{content}" for role, content in texts(backend, number)) for number in (1, 2, 4, 5)]
+    assert sum(not after.startswith(before) for before, after in itertools.pairwise(sent)) == asked_anew

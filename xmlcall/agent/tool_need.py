@@ -161,6 +161,21 @@ class ToolNeeds:
         tool, choosing = await self._choices.choose(backend, shown or request, catalog, format.row)
         return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
+    async def decides(self, backend: Backend, request: CompletionRequest, format: PromptFormat) -> bool:
+        """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder.
+
+        Args:
+            backend: of the model; open.
+            request: its sampling counts.
+            format: how the model is spoken to.
+
+        Raises:
+            BackendError: from the stream.
+        """
+        if backend.capabilities.reasoning_open:
+            return False
+        return self._threshold != "auto" or (await self._auto(backend, request, format))[0] is not None
+
     async def _auto(self, backend: Backend, request: CompletionRequest, format: PromptFormat) -> tuple[float | None, Usage]:
         """Return the threshold of a way of asking, and what it cost to find it."""
         async with self._finding:

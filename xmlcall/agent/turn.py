@@ -37,7 +37,7 @@ from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
 from ..prompting.leaks import Refusal, refusal
-from ..prompting.placement import with_reminder
+from ..prompting.placement import with_note, with_reminder
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
@@ -248,7 +248,7 @@ class Turn:
         return generate_begun(generation.backend, request, self.first.begun, otherwise, binder, **options)
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
-        return replace(request, messages=with_reminder(self._told, (*request.messages, *self.added)))
+        return replace(request, messages=with_note(self._told, (*request.messages, *self.added)))
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to make the model call: it is stuck, or was told to call and did not."""

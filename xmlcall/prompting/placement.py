@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..types.calls import Message
 from .result_frame import is_result_message
 
-__all__ = ["with_fitting", "with_reminder", "with_system", "without_reminder"]
+__all__ = ["with_fitting", "with_note", "with_reminder", "with_system", "without_reminder"]
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -53,6 +53,18 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
     if not reminder or last.role != "user" or last.content.endswith(reminder):
         return tuple(messages)
     return (*messages[:-1], replace(last, content=f"{last.content}\n\n{reminder}"))
+
+
+def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with words of ours for the next reply alone; after results of a native call they are a message.
+
+    Args:
+        note: the words; without them nothing changes.
+        messages: what was said so far; not empty.
+    """
+    if note and messages[-1].role == "tool":
+        return (*messages, Message(role="user", content=note))
+    return with_reminder(note, messages)
 
 
 def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:

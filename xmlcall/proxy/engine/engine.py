@@ -332,8 +332,13 @@ class Engine:
         """
         prompts, reminder = self._prompts(catalog, request)
         written = partial(model_messages, catalog=catalog, known=known, system=prompts.system, format=self._format)
-        messages = self._shown(request, prompts)
-        reminded = self._completion(request, written(messages, reminder=reminder))
+        completion, messages = self._completion(request, ()), self._shown(request, prompts)
+        decides = bool(reminder) and self._needs is not None and await self._needs.decides(backend, completion, self._format)
+        # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
+        # The last has one if its call was not begun for the model.
+        is_reminded = request.messages[-1].role == "user" or not backend.capabilities.continues
+        asked = with_fitting(lambda _: reminder, messages) if decides and is_reminded else messages
+        reminded = replace(completion, messages=written(asked, reminder="" if decides else reminder))
         first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
         if first is None:
             is_open = bool(reminder) and self._needs is not None and request.is_open_question
