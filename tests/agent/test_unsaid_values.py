@@ -60,7 +60,8 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
     assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
 
 
-async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it() -> None:
+@pytest.mark.parametrize("threshold", [0.0, 8.0], ids=["sure", "in doubt"])
+async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold: float) -> None:
     def send_mail(to: str) -> str:
         """Send a mail to an address."""
         return f"sent to {to}"
@@ -78,6 +79,7 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it() -> None:
     sends = '<function_calls>\n<invoke name="send_mail">\n' + rest("to", "ann@nordlicht.io")
     said: list[Any] = [
         first("<"),
+        *([first("no number")] if threshold else []),
         first("send"),
         first("send"),
         rest("to", "ann@example.com"),
@@ -87,11 +89,11 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it() -> None:
     ]
     backend = ScriptedBackend(said, capabilities=CONTINUES)
     async with ToolLoop(
-        backend, [LocalHost([send_mail, find_contact, weather])], policy=["*"], repair=ASKS, call_threshold=0.0
+        backend, [LocalHost([send_mail, find_contact, weather])], policy=["*"], repair=ASKS, call_threshold=threshold
     ) as loop:
         answer = await loop.ask("Mail Ann that I am late.")
     assert answer.text == "Sent."
-    assert backend.requests[4].messages[-1].content.startswith('<function_calls>\n<invoke name="find_contact">')
+    assert backend.requests[-3].messages[-1].content.startswith('<function_calls>\n<invoke name="find_contact">')
     assert "ann@example.com" not in "".join(message.content for message in answer.messages)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless, said_before, stands_on, tools_that_may_tell
+from xmlcall.binding.grounds import Said, groundless, names_somebody, said_before, stands_on, tools_that_may_tell
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
@@ -171,3 +171,17 @@ def test_a_number_is_worked_out_from_the_request_and_its_results(request_: str, 
     earlier = ["1234 times 5678", "7006652", "Paris, today: 14 degrees"]
     said = said_before([*earlier, request_, *results], request_, results)
     assert list(groundless({"a": 12, "b": 3}, Tool(name="multiply", input_schema=schema), said)) == made_up
+
+
+@pytest.mark.parametrize(
+    ("request_", "value", "names"),
+    [
+        ("Tell Tom by mail that I am ill.", "tom@example.com", True),
+        ("Write Maria Rossi a mail.", "Maria", True),
+        ("Write a mail to my boss.", "boss@example.com", False),
+        ("Mail somebody that I am late.", "mail@example.com", False),
+        ("I am late, tell them.", "I", False),
+    ],
+)
+def test_a_request_names_somebody(request_: str, value: str, names: bool) -> None:
+    assert names_somebody(request_, [value, "5"]) is names

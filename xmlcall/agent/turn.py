@@ -23,13 +23,13 @@ The conversation is never changed in its beginning: each request is the one befo
 prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded, said_before, stands_on, tools_that_may_tell
+from ..binding.grounds import Said, groundless, is_grounded, names_somebody, said_before, stands_on, tools_that_may_tell
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..dialects.write import beginning
@@ -348,7 +348,7 @@ class Turn:
         if not unsaid and alone is not None:
             self.first = FirstRequest(request=alone)
             return True
-        tellers = () if self._is_in_doubt else self._tellers(calls, unsaid)
+        tellers = self._tellers(calls, unsaid)
         step: prompt.Step = "look_up" if tellers else "ask" if unsaid and not self._is_in_doubt else ""
         form = bare if alone is None or tellers else alone
         reminded = self._reminded(form, self._aside(list(unsaid), step))
@@ -359,8 +359,11 @@ class Turn:
             self.first = FirstRequest(request=reminded, unoffered=alone)
         return True
 
-    def _tellers(self, calls: Iterable[ToolCall | InvalidCall], unsaid: Iterable[str]) -> tuple[str, ...]:
-        """Return the tools that may tell what nobody said."""
+    def _tellers(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
+        """Return the tools that may tell what nobody said; in doubt, of somebody whom the request names."""
+        values = [each.text for call in calls for each in call.raw.arguments if each.name in unsaid]
+        if self._is_in_doubt and not names_somebody(self._words.request, values):
+            return ()
         called = [tool for call in calls if (tool := self.offer.catalog.get(call.name))]
         return tools_that_may_tell(unsaid, called, self.offer.catalog)
 

@@ -46,6 +46,7 @@ __all__ = [
     "groundless_call",
     "is_grounded",
     "may_be_groundless",
+    "names_somebody",
     "said_before",
     "stands_on",
     "tools_that_may_tell",
@@ -344,6 +345,18 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
     shared = {tool.name: len(_told_of([tool]) & stems) for tool in catalog if tool not in used and not may_write(tool)}
     most = max(shared.values(), default=0)
     return tuple(name for name, count in shared.items() if count == most) if most else ()
+
+
+def names_somebody(request: str, values: Iterable[str]) -> bool:
+    """Say whether a value has a name from a request: a word that has a capital there, and is not the first ("Tell Tom by mail").
+
+    Args:
+        request: the person's last words.
+        values: of parameters, as written.
+    """
+    names = {word.casefold() for word in _WORD.findall(request)[1:] if word[0].isupper() and len(word) > 1}
+    words = {word.casefold() for value in values for word in _WORD.findall(value)}
+    return not names.isdisjoint(words)
 
 
 def _told_of(tools: Iterable[Tool]) -> frozenset[str]:
