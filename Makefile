@@ -11,7 +11,7 @@ PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test test-full quick coverage mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
+.PHONY: help demo chat test test-full quick coverage contracts mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ REVISION :=
 ARGS :=
 mutants: $(VENV)/.dev build/mutants/packages  ## 300 small faults, one at a time: how many the tests notice; REVISION=v1, ARGS="--count 30"
 	$(BIN)/python tests/mutants.py $(if $(REVISION),--revision $(REVISION)) $(ARGS)
+
+contracts: REVISION := HEAD
+contracts: $(VENV)/.dev  ## what model servers are sent and callers are told in the tests, held against REVISION; ARGS="--show 20"
+	$(BIN)/python tests/contracts.py --revision $(REVISION) $(ARGS)
 
 coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
 	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows" -m "not live"
