@@ -15,7 +15,7 @@ from typing import Any
 
 from xmlcall.agent import asked_alone
 from xmlcall.agent.loop import ToolLoop
-from xmlcall.agent.tool_need import ToolNeeds
+from xmlcall.turn.tool_need import ToolNeeds
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import LocalHost, Message, ToolLoop, connect
-from xmlcall.agent.events import TurnEnded
-from xmlcall.agent.tool_need import ToolNeed
+from xmlcall.turn.events import TurnEnded
+from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.backends.base import Backend
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.catalog import catalog_cases

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Backend, ToolCall, connect
-from xmlcall.agent.generate import Generated
+from xmlcall.turn.generate import Generated
 from xmlcall.backends.embedded import EmbeddedBackend
 from xmlcall.bench.case import Case
 from xmlcall.bench.judge import judge

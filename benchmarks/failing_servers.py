@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import ToolLoop
-from xmlcall.agent.events import CallFinished, CallRejected
+from xmlcall.turn.events import CallFinished, CallRejected
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer

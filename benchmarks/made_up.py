@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Answer, CallFinished, LocalHost, Message, RepairPolicy, ToolLoop, TurnEnded
-from xmlcall.agent.answer_check import unfounded
+from xmlcall.turn.answer_check import unfounded
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.binding.grounds import Said

@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx2
 
-from xmlcall.agent.tool_need import CALL_BEGINS, log_odds
+from xmlcall.turn.tool_need import CALL_BEGINS, log_odds
 from xmlcall.bench.case import Case
 from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of

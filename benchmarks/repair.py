@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
-from xmlcall.agent.events import CallStarted, RetryAsked, TurnEnded
+from xmlcall.turn.events import CallStarted, RetryAsked, TurnEnded
 from xmlcall.backends.base import Backend, Capabilities, KeptOpen
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case

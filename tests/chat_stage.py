@@ -12,7 +12,7 @@ import httpx
 
 from xmlcall import LocalHost, ToolLoop, render
 from xmlcall.agent.asking_person import asking_person, asking_person_of_repeats
-from xmlcall.agent.attempts import RepairPolicy
+from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.agent.rules import Rules
 from xmlcall.backends.scripted import Piece, ScriptedBackend
 from xmlcall.hosts.base import Host

@@ -27,9 +27,9 @@ from xmlcall import (
     render,
     system_prompt,
 )
-from xmlcall.agent.events import LoopEvent
-from xmlcall.agent.forced_call import generate_call
-from xmlcall.agent.generate import Binder, Generated, generate
+from xmlcall.turn.events import LoopEvent
+from xmlcall.turn.forced_call import generate_call
+from xmlcall.turn.generate import Binder, Generated, generate
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 

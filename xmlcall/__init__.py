@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agent.events import (
+    from .turn.events import (
         Answer as Answer,
         AskedAgain as AskedAgain,
         CallDenied as CallDenied,
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         TurnEnded as TurnEnded,
         TurnStarted as TurnStarted,
     )
-    from .agent.generate import Continued as Continued
+    from .turn.generate import Continued as Continued
     from .agent.loop import ToolLoop as ToolLoop
     from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal
     from .agent.rules import allow as allow
-    from .agent.attempts import RepairPolicy as RepairPolicy
-    from .agent.tool_need import ToolNeed as ToolNeed
+    from .turn.attempts import RepairPolicy as RepairPolicy
+    from .turn.tool_need import ToolNeed as ToolNeed
     from .backends.base import Backend as Backend, Capabilities as Capabilities
     from .backends.connect import connect as connect
     from .binding.bind import bind as bind
@@ -98,9 +98,9 @@ _MODULES = {
     ".hosts.mcp.host": "McpHost",
     ".hosts.mcp.oauth": "SignIn",
     ".agent.loop": "ToolLoop",
-    ".agent.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
+    ".turn.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
     "RetryAsked Shortened StepEnded TurnEnded TurnStarted",
-    ".agent.generate": "Continued",
+    ".turn.generate": "Continued",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal",
     ".agent.rules": "allow",
@@ -108,9 +108,9 @@ _MODULES = {
     ".prompting.system": "system_prompt",
     ".records.audit": "AuditFile",
     ".types.call_note": "CallNote",
-    ".agent.attempts": "RepairPolicy",
+    ".turn.attempts": "RepairPolicy",
     ".parsing.reply": "parse render",
-    ".agent.tool_need": "ToolNeed",
+    ".turn.tool_need": "ToolNeed",
     ".types.calls": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

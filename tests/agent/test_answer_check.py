@@ -6,9 +6,9 @@ import pytest
 from proxy_harness import add, ask, block, body
 
 from xmlcall import Answer, LocalHost, Message, ToolLoop
-from xmlcall.agent.answer_check import found_nothing, repeats, unfounded
-from xmlcall.agent.attempts import RepairPolicy
-from xmlcall.agent.events import RetryAsked
+from xmlcall.turn.answer_check import found_nothing, repeats, unfounded
+from xmlcall.turn.attempts import RepairPolicy
+from xmlcall.turn.events import RetryAsked
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding.grounds import Said
 

@@ -9,7 +9,7 @@ import pytest
 import xmlcall
 from xmlcall import Answer, Capabilities, Catalog, Chunk, CompletionRequest, LocalHost, Message, Tool, ToolLoop
 from xmlcall.agent.constraint import Constraint
-from xmlcall.agent.generate import Binder, generate, generate_begun
+from xmlcall.turn.generate import Binder, generate, generate_begun
 from xmlcall.backends import ollama_wire, openai_wire
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS

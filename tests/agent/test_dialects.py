@@ -7,7 +7,7 @@ from profiles import covering
 from proxy_harness import ADD, ask, body, texts
 
 from xmlcall import LocalHost, Message, ToolCall, ToolLoop, UsageError, parse
-from xmlcall.agent.events import CallFinished, LoopEvent
+from xmlcall.turn.events import CallFinished, LoopEvent
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write

@@ -16,7 +16,7 @@ from servers.fake_openai import DONE, FakeOpenAI, chunk, llama_props
 from servers.started import ProcessFiles
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
-from xmlcall.agent.events import LoopEvent
+from xmlcall.turn.events import LoopEvent
 from xmlcall.agent.fitted_backend import FittedBackend
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.embedded import LARGER_CONTEXT as EMBEDDED

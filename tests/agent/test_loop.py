@@ -33,7 +33,7 @@ from xmlcall import (
     parse,
     render,
 )
-from xmlcall.agent.events import CallProgress, LoopEvent
+from xmlcall.turn.events import CallProgress, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend

@@ -13,8 +13,9 @@ from cli_harness import call
 from servers.started import printed_url
 
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
-from xmlcall.agent.events import LoopEvent
-from xmlcall.agent.kept_files import kept, pictures
+from xmlcall.turn.events import LoopEvent
+from xmlcall.agent.kept_files import kept
+from xmlcall.prompting.pictures import pictures
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.result_check import checked
 from xmlcall.agent.rules import allow

@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from xmlcall import Answer, BackendError, CallFinished, CallStarted, LocalHost, Message, TextDelta, ToolLoop
-from xmlcall.agent.events import LoopEvent, TurnEnded, TurnStarted
+from xmlcall.turn.events import LoopEvent, TurnEnded, TurnStarted
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable
 

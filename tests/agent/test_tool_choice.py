@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall import Catalog, Message
-from xmlcall.agent.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
+from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS

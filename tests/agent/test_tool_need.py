@@ -16,12 +16,12 @@ from proxy_harness import add, ask, block, body, texts
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent import first_request
-from xmlcall.agent.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
-from xmlcall.agent.asked_alone import LONGEST, alone
-from xmlcall.agent.events import LoopEvent
-from xmlcall.agent.first_request import READ_AGAIN
-from xmlcall.agent.tool_choice import ToolChoices
-from xmlcall.agent.tool_need import (
+from xmlcall.turn.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
+from xmlcall.turn.asked_alone import LONGEST, alone
+from xmlcall.turn.events import LoopEvent
+from xmlcall.turn.first_request import READ_AGAIN
+from xmlcall.turn.tool_choice import ToolChoices
+from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
     SHORT_AFTER_TOOL,
@@ -31,7 +31,7 @@ from xmlcall.agent.tool_need import (
     best_split,
     log_odds,
 )
-from xmlcall.agent.tool_number import MOST_TOOLS, SURE, number_odds
+from xmlcall.turn.tool_number import MOST_TOOLS, SURE, number_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities

@@ -8,8 +8,8 @@ from proxy_harness import block, body, function
 
 from xmlcall import Answer, InvalidCall, LocalHost, Message, Tool, ToolLoop
 from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
-from xmlcall.agent.attempts import RepairPolicy
-from xmlcall.agent.events import CallFinished, CallRejected, LoopEvent
+from xmlcall.turn.attempts import RepairPolicy
+from xmlcall.turn.events import CallFinished, CallRejected, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Ruling, allowing
 from xmlcall.backends.base import Capabilities

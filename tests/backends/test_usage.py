@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
 from servers.run_server import Stage, run_server
 
-from xmlcall.agent.generate import Binder, Generated, generate
-from xmlcall.backends.base import usage_after
+from xmlcall.turn.generate import Binder, Generated, generate
+from xmlcall.types.completion import usage_after
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import Message, Tool

@@ -15,7 +15,7 @@ import pytest
 from profiles import is_deep
 
 from xmlcall import Reply, UsageError, bind, render
-from xmlcall.agent.anchors import NEEDS_NONE
+from xmlcall.turn.anchors import NEEDS_NONE
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case

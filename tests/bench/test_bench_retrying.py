@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
-from xmlcall.agent.tool_need import HALF, USUAL_NUMBER
+from xmlcall.turn.tool_need import HALF, USUAL_NUMBER
 from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, parse
-from xmlcall.agent.generate import Binder
+from xmlcall.turn.generate import Binder
 from xmlcall.types.events import ToolCallEnd
 
 TRIP = Tool(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from xmlcall import parse
-from xmlcall.agent.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
+from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.status_line import StatusLine
 from xmlcall.cli.words import TEXTS, speaker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xmlcall.agent.events import CallFinished
+from xmlcall.turn.events import CallFinished
 from xmlcall.agent.policy import Proposal
 from xmlcall.cli.display import Display
 from xmlcall.proxy.formats.bodies import call_of

@@ -7,8 +7,8 @@ import pytest
 from cases import cuts
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
-from xmlcall.agent.generate import Binder, Generated
-from xmlcall.agent.native import generate_native
+from xmlcall.turn.generate import Binder, Generated
+from xmlcall.turn.native import generate_native
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.types.calls import RawArgument, RawCall

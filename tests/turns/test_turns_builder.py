@@ -13,8 +13,8 @@ from profiles import examples
 from turn_harness import Told, add, block, call, calls_of, tiles, turn
 
 from xmlcall import LocalHost, Message, Tool, ToolResult, parse
-from xmlcall.agent.events import TurnEnded, TurnStarted
-from xmlcall.agent.generate import Binder, Generated, generate
+from xmlcall.turn.events import TurnEnded, TurnStarted
+from xmlcall.turn.generate import Binder, Generated, generate
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.openai_wire import native_call

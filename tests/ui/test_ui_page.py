@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from xmlcall.agent.events import TurnStarted
+from xmlcall.turn.events import TurnStarted
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turns.marks import whys

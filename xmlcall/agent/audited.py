@@ -12,11 +12,11 @@ from typing import Any
 
 from ..binding.provenance import ValueSource, provenance
 from ..hosts.router import Router
+from ..turn.events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
 from ..types.call_note import CallNote
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
-from .events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
 
-__all__ = ["Audit", "audited"]
+__all__ = ["Audit", "audited", "note_of"]
 
 _Noted = CallStarted | CallFinished | CallDenied | CallRejected
 Audit = Callable[[CallNote], None]
@@ -48,26 +48,34 @@ async def audited(
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, CallStarted):
-                    started = _note(event, router, tool, conversation)
+                    started = note_of(event, router, tool, conversation)
                     audit(started)
                     begun = time.monotonic()
                 elif isinstance(event, CallFinished) and started is not None:
                     took = time.monotonic() - begun
                     ended = replace(started, moment="ended", result=event.result, failure=event.failure, seconds=took)
-                elif isinstance(event, CallFinished | CallDenied | CallRejected):
-                    audit(_note(event, router, tool, conversation))
+                elif isinstance(event, CallFinished):
+                    audit(note_of(event, router, tool, conversation))
                 yield event
     finally:
         if started is not None and begun:
             audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
 
 
-def _note(
+def note_of(
     event: _Noted,
     router: Router,
     tool: Tool | None,
     conversation: Sequence[Message],
 ) -> CallNote:
+    """Return the note of an event.
+
+    Args:
+        event: of a call.
+        router: knows where tools are.
+        tool: that is called, as offered; None if there is none of the name.
+        conversation: what stands before the call, for the sources of its values.
+    """
     call = event.call
     if isinstance(event, CallStarted):
         server, own_name = event.host, event.host_tool

@@ -31,22 +31,25 @@ from ..prompting.placement import with_fitting, with_reminder, with_system, with
 from ..prompting.result_frame import is_result_message
 from ..prompting.without_calls import without_calls
 from ..tools.catalog import Catalog
+from ..turn.attempts import RepairPolicy
+from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
+from ..turn.first_request import FirstRequest, Forms, decide
+from ..turn.machine import Script
+from ..turn.tool_need import Threshold, checked_threshold
+from ..turn.turn import Turn
+from ..turn.turn_setup import Generation, Limits, Offer, Words
 from ..types.calls import Message, ToolCall, ToolResult
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
-from .attempts import RepairPolicy
 from .audited import Audit
 from .cut_off import closed
-from .events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from .first_request import FirstRequest, Forms, decided
+from .drive import Scores, drive
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, by_name, more_tool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Calling
 from .taken_up import taken_up
-from .tool_need import Threshold, ToolNeeds
-from .turn import Turn
-from .turn_setup import Generation, Limits, Offer, Words
 
 __all__ = ["Mode", "ToolLoop"]
 
@@ -70,8 +73,6 @@ class ToolLoop:
         call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
             words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
             that tell the probabilities of tokens.
-        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the server
-            obeys one (llama.cpp).
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         lang: language of the prompts, `en` or `zh`.
         family: how the system prompt shows tools (see `prompting.families`).
@@ -97,7 +98,6 @@ class ToolLoop:
         parallel: bool = True,
         reminder: bool = True,
         call_threshold: Threshold | None = None,
-        constrain: bool = False,
         dialect: str = "function_calls",
         lang: str = "en",
         family: str = "list",
@@ -115,10 +115,17 @@ class ToolLoop:
         self.router = Router(hosts)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         self._format = PromptFormat(lang=lang, parallel=parallel)
-        policy = policy if callable(policy) else allow(policy)
-        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, format=self._format, audit=audit, files=files)
+        self._calling = Calling(
+            router=self.router,
+            policy=policy if callable(policy) else allow(policy),
+            timeout=timeout,
+            format=self._format,
+            audit=audit,
+            files=files,
+            repair=self._limits.repair,
+        )
         self._reminder_wanted = reminder
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
         self._tool_tokens = tool_tokens
         self._catalog: Catalog | None = None
@@ -130,7 +137,7 @@ class ToolLoop:
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
 
-    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None, constrain: bool) -> None:
+    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
         """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
 
         Args:
@@ -138,7 +145,6 @@ class ToolLoop:
             dialect: as of the loop.
             family: as of the loop.
             call_threshold: as of the loop.
-            constrain: as of the loop.
 
         Raises:
             UsageError: a setting that there is not.
@@ -148,8 +154,8 @@ class ToolLoop:
         self._mode = mode
         self._format = replace(self._format, dialect=dialect, family=family)
         self._calling = replace(self._calling, format=self._format)
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
-        self._constrain = constrain
+        self._threshold = None if call_threshold is None else checked_threshold(call_threshold)
+        self._scores = Scores()
         self._offered = None
 
     async def __aenter__(self) -> Self:
@@ -201,7 +207,7 @@ class ToolLoop:
         """
         await backend.__aenter__()
         before, self.backend = self.backend, backend
-        self._offered, self._scale = None, Scale()
+        self._offered, self._scale, self._scores = None, Scale(), Scores()
         await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
@@ -271,18 +277,20 @@ class ToolLoop:
         shortened: list[Shortened] = []
         on_cut = self._told.teller(len(opened), shortened)
         backend = FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut)
-        turn = await self._turn(opened, backend)
+        turn, calling = await self._turn(opened, backend)
         try:
-            while not turn.stop_reason:
-                if turn.count:
-                    self._renew(turn, await self._offer(backend, [*opened, *turn.added]))
-                async with aclosing(turn.step()) as events:
-                    async for event in events:
-                        while shortened:
-                            yield shortened.pop()
+            run, hear = (lambda action: calling.run(action)), (lambda events: calling.noted(events, turn))
+            async with aclosing(drive(turn, backend, scores=self._scores, run=run, hear=hear)) as events:
+                async for event in events:
+                    while shortened:
+                        yield shortened.pop()
+                    if isinstance(event, StepEnded):
+                        said = (*self._kept(opened, turn), *turn.added)
+                        yield replace(event, messages=said)
+                        if not turn.stop_reason:
+                            calling = await self._renew(turn, calling, backend, [*opened, *turn.added])
+                    else:
                         yield event
-                said = (*self._kept(opened, turn), *turn.added)
-                yield StepEnded(turn=turn.count, messages=said)
         finally:
             if on_stop is not None and not turn.stop_reason:
                 on_stop((*self._kept(opened, turn), *turn.so_far()))
@@ -322,24 +330,20 @@ class ToolLoop:
         """
         return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
-    async def _turn(self, opened: list[Message], backend: FittedBackend) -> Turn:
-        request, offered = _last_request(opened), await self._offer(backend, opened)
-        return Turn(
-            Generation(
-                backend=backend,
-                format=self._format,
-                is_native=self._mode != "xml",
-                reads_text=self._mode == "native",
-                constrain=self._constrain,
-            ),
-            offered,
-            self._limits,
-            Words(request=request, sources=self._sources(opened, offered.catalog), conversation=opened),
-            partial(self._decided, opened, backend, offered.calling.offered),
+    async def _turn(self, opened: list[Message], backend: FittedBackend) -> tuple[Turn, Calling]:
+        offer, calling = await self._offer(backend, opened)
+        generation = Generation(
+            server=backend.capabilities,
+            format=self._format,
+            is_native=self._mode != "xml",
+            reads_text=self._mode == "native",
         )
+        words = Words(request=_last_request(opened), sources=self._sources(opened, offer.catalog), conversation=opened)
+        decide = partial(self._decided, opened, backend.capabilities, calling.offered)
+        return Turn(generation, offer, self._limits, words, decide), calling
 
-    async def _offer(self, backend: FittedBackend, conversation: Sequence[Message]) -> Offer:
-        """Return the tools of a turn; where the prompt does not offer them, they are as their servers list them.
+    async def _offer(self, backend: FittedBackend, conversation: Sequence[Message]) -> tuple[Offer, Calling]:
+        """Return the tools of a turn, and what runs them; where no prompt offers them, they are as their servers list them.
 
         With them stands the tool to read on, once there is a result that may be sent in part. The prompt never describes it: the
         note in the place of what is left out does.
@@ -354,9 +358,10 @@ class ToolLoop:
             _, catalog, more = self._longer
             own = {**own, more.tool.name: more}
             backend.more = more.tool.name
-        return Offer(catalog=catalog, calling=replace(self._calling, offered=offered, own=own))
+        calling = replace(self._calling, catalog=catalog, offered=offered, own=own)
+        return Offer(catalog=catalog, own=calling.tells_only()), calling
 
-    async def _decided(self, opened: list[Message], backend: FittedBackend, offered: ToolPrompt | None) -> FirstRequest:
+    def _decided(self, opened: list[Message], server: Capabilities, offered: ToolPrompt | None) -> Script[FirstRequest]:
         """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
         if offered is None:
             return FirstRequest(request=replace(self._sampling, messages=tuple(opened)))
@@ -364,35 +369,30 @@ class ToolLoop:
         bare = without_reminder(reminder, opened)
         shown = with_fitting(offered.fitting, bare)
         is_asked = bool(reminder) and bare[-1].role == "user" and not is_result_message(bare[-1].content)
-        return await decided(
-            self._needs if is_asked else None,
-            backend,
-            offered.catalog,
-            self._format,
-            Forms(
-                reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
-                bare=replace(self._sampling, messages=with_system(system, bare)),
-                shown=replace(self._sampling, messages=with_system(system, shown)),
-                unoffered=replace(self._sampling, messages=without_calls(bare)),
-            ),
-            lang=prompt.language_of(_last_request(opened), self._format.lang),
+        forms = Forms(
+            reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
+            bare=replace(self._sampling, messages=with_system(system, bare)),
+            shown=replace(self._sampling, messages=with_system(system, shown)),
+            unoffered=replace(self._sampling, messages=without_calls(bare)),
         )
+        threshold, lang = self._threshold if is_asked else None, prompt.language_of(_last_request(opened), self._format.lang)
+        return (yield from decide(threshold, server, offered.catalog, self._format, forms, lang=lang))
 
-    def _renew(self, turn: Turn, offer: Offer) -> None:
+    async def _renew(self, turn: Turn, before: Calling, backend: FittedBackend, conversation: Sequence[Message]) -> Calling:
         """Offer the tools that a server has by now; only the tool prompt changes."""
-        before, turn.offer = turn.offer, offer
-        was, now = before.calling.offered, turn.offer.calling.offered
-        if was is None or now is None or was is now:
-            return
+        offer, calling = await self._offer(backend, conversation)
+        was, now = before.offered, calling.offered
 
         def offered(request: CompletionRequest) -> CompletionRequest:
             first, *rest = request.messages
-            if not first.content.startswith(was.system):  # the words are answered without tools
+            if was is None or now is None or not first.content.startswith(was.system):  # answered without tools
                 return request
             own = first.content.removeprefix(was.system)
             return replace(request, messages=(replace(first, content=now.system + own), *rest))
 
-        turn.first = turn.first.changed(offered)
+        if offer.catalog is not turn.offer.catalog or was is not now:
+            turn.renew(offer, offered)
+        return calling
 
     def _kept(self, opened: list[Message], turn: Turn) -> tuple[Message, ...]:
         """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""

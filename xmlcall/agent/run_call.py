@@ -1,10 +1,7 @@
-"""What comes of one call: it is checked, approved and run, and what happened becomes what the model is told.
-
-A call runs only if it is valid, not repeated without end, and allowed by the policy.
-"""
+"""What comes of a call that a turn wants to be run: it is approved and run, or it is not allowed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,19 +14,21 @@ from ..hosts.base import Host, OnProgress, OnTask
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import ToolPrompt
-from ..prompting.results import denial, failure, not_run, stopped
+from ..prompting.results import denial, failure, not_run
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult
-from .attempts import Attempts
-from .audited import Audit
-from .events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
+from ..turn.attempts import RepairPolicy
+from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
+from ..turn.machine import Run
+from ..turn.turn import Turn
+from ..types.calls import TextContent, Tool, ToolCall, ToolResult
+from .audited import Audit, audited, note_of
 from .kept_files import kept
 from .own_tools import OwnTool, describing_tool
 from .policy import Decision, Policy, Proposal
 from .result_check import checked
 
-__all__ = ["CALLER", "OURS", "UNKNOWN", "Calling", "misfit", "outcome"]
+__all__ = ["CALLER", "OURS", "UNKNOWN", "Calling", "misfit"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
@@ -40,7 +39,7 @@ UNKNOWN: Final = "(unknown)"
 CALLER: Final = "(the caller)"
 """Stands for a server's name where the caller has run a tool."""
 
-_REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
+NOTHING: Final = Catalog(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,7 @@ class Calling:
     Args:
         router: where tools live.
         policy: asked about each call.
+        catalog: what is offered.
         timeout: seconds for each; None leaves it to the host.
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
@@ -58,10 +58,12 @@ class Calling:
         files: folder for pictures, sound and other data of results; None to keep none.
         own: tools of our own, by the names under which they are offered.
         of_caller: tools that the caller runs: what they return is none of any server here.
+        repair: says who is asked about a call that comes again and again.
     """
 
     router: Router
     policy: Policy
+    catalog: Catalog = NOTHING
     timeout: float | None = None
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None
@@ -70,54 +72,54 @@ class Calling:
     files: Path | None = None
     own: Mapping[str, OwnTool] = field(default_factory=dict)
     of_caller: frozenset[str] = frozenset()
+    repair: RepairPolicy = field(default_factory=RepairPolicy)
 
-    async def run(
-        self,
-        call: ToolCall | InvalidCall,
-        catalog: Catalog,
-        attempts: Attempts,
-        conversation: Sequence[Message] = (),
-        unsaid: tuple[str, ...] = (),
-    ) -> AsyncGenerator[LoopEvent]:
-        """Check, approve and run a call.
+    def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
+        """Approve and run a call.
 
         Args:
-            call: as bound.
-            catalog: what was offered.
-            attempts: what the turn has tried so far.
-            conversation: what stands before the call.
-            unsaid: parameters whose values nobody said, although the model was told.
+            action: of a turn.
 
         Yields:
-            CallRejected, or CallDenied, or CallStarted, CallTask and CallProgress as they come, and CallFinished.
+            CallDenied, or CallStarted, CallTask and CallProgress as they come, and CallFinished.
         """
-        tool = catalog.get(call.name)
-        if isinstance(call, ToolCall) and tool is None:
-            call = _not_offered(call)
-        if isinstance(call, InvalidCall) or tool is None:
-            assert isinstance(call, InvalidCall)
-            yield CallRejected(call=call)
-            return
+        events = self._run(action)
+        return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
+
+    def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
+        """Pass the events of a turn on, and note those calls of which it decided itself that they do not run.
+
+        Args:
+            events: that follow from an input.
+            turn: whose events they are.
+        """
+        for event in events:
+            if self.audit is not None and isinstance(event, CallRejected | CallDenied):
+                self.audit(note_of(event, self.router, turn.offer.catalog.get(event.call.name), turn.conversation))
+            yield event
+
+    async def _run(self, action: Run) -> AsyncGenerator[LoopEvent]:
+        call, tool, conversation = action.call, action.tool, action.conversation
         own = self._own_tool(call.name)
         if own is not None and not own.acts_as:
-            async for event in self._answer(call, own, attempts, conversation):
-                yield event
+            yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
+            result = await own.answer(call.arguments, conversation)
+            yield CallFinished(call=call, result=replace(result, call_id=call.id))
             return
         place = self.router.find(call.name)
         if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
             yield self._gone(call)
             return
-        proposal = self._proposal(call, tool, own, catalog, attempts.count(call), conversation)
-        proposal = replace(proposal, unsaid=unsaid)
+        proposal = self._proposal(action, own)
         host, host_tool = proposal.host, proposal.host_tool
-        decision = await self._decide(proposal, attempts)
+        decision = await self._decide(proposal)
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now
             yield self._gone(call)
             return
         note = ""
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
-            problem = misfit(call.arguments, tool.name, catalog)
+            problem = misfit(call.arguments, tool.name, self.catalog)
             host, host_tool = self._place(call, own)
             decision = replace(decision, allowed=not problem, reason=problem)
         if not decision.allowed:
@@ -129,27 +131,20 @@ class Calling:
             async for event in events:
                 yield _with_note(event, note)
 
-    def _proposal(
-        self,
-        call: ToolCall,
-        tool: Tool,
-        own: OwnTool | None,
-        catalog: Catalog,
-        times: int,
-        conversation: Sequence[Message],
-    ) -> Proposal:
-        host, host_tool = self._place(call, own)
+    def _proposal(self, action: Run, own: OwnTool | None) -> Proposal:
+        host, host_tool = self._place(action.call, own)
         return Proposal(
-            call=call,
-            tool=tool,
+            call=action.call,
+            tool=action.tool,
             host=host,
             host_tool=host_tool,
-            times_in_a_row=times,
-            conversation=conversation,
+            times_in_a_row=action.times,
+            conversation=action.conversation,
             server_of=self._server_of,
-            described=lambda: self._described(catalog),
-            beside=self._beside(catalog, host),
+            described=self._described,
+            beside=self._beside(host),
             run_beside=self.router.call,
+            unsaid=action.unsaid,
         )
 
     def _gone(self, call: ToolCall) -> CallFinished:
@@ -169,15 +164,15 @@ class Calling:
         found, hosts = self.router.find(name), self.router.hosts
         return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
 
-    def _beside(self, catalog: Catalog, host: str) -> dict[str, Tool]:
+    def _beside(self, host: str) -> dict[str, Tool]:
         """Return the tools of a server that are on offer, by their own names."""
-        places = ((self.router.find(tool.name), tool) for tool in catalog)
+        places = ((self.router.find(tool.name), tool) for tool in self.catalog)
         return {found[1]: tool for found, tool in places if found is not None and found[0].name == host}
 
-    def _described(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    def _described(self) -> Iterator[tuple[str, str]]:
         """Yield what servers say of themselves and of their tools."""
         yield from self.router.instructions()
-        for tool in catalog:
+        for tool in self.catalog:
             if found := self.router.find(tool.name):
                 yield found[0].name, words_of(tool)
 
@@ -192,30 +187,15 @@ class Calling:
         host, host_tool = self.router.origin(call.name)
         return host.name, host_tool
 
-    def is_own(self, name: str) -> bool:
-        """Say whether a tool is one of ours whose call changes nothing, and nobody is asked about it."""
-        own = self._own_tool(name)
-        return own is not None and not own.acts_as
+    def tells_only(self) -> frozenset[str]:
+        """Return the names of our own tools whose calls change nothing, so that nobody is asked about them."""
+        describing = {self.offered.own} if self.offered is not None and self.offered.own else set()
+        return frozenset(describing | {name for name, own in self.own.items() if not own.acts_as})
 
-    async def _answer(
-        self, call: ToolCall, own: OwnTool, attempts: Attempts, conversation: Sequence[Message]
-    ) -> AsyncGenerator[LoopEvent]:
-        if (times := attempts.count(call)) > attempts.policy.max_repeats:
-            attempts.stop("repeated_call")
-            yield CallDenied(call=call, reason=denial("repeated", self.format, count=times), by=_REPEATED)
-            return
-        yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
-        result = await own.answer(call.arguments, conversation)
-        yield CallFinished(call=call, result=replace(result, call_id=call.id))
-
-    async def _decide(self, proposal: Proposal, attempts: Attempts) -> Decision:
-        limits = attempts.policy
-        if proposal.times_in_a_row <= limits.max_repeats:
-            return await self.policy(proposal)
-        if limits.on_repeat is not None:
-            return await limits.on_repeat(proposal)
-        attempts.stop("repeated_call")
-        return Decision(allowed=False, reason=denial("repeated", self.format, count=proposal.times_in_a_row), by=_REPEATED)
+    async def _decide(self, proposal: Proposal) -> Decision:
+        again = proposal.times_in_a_row > self.repair.max_repeats
+        decision: Decision = await (self.repair.on_repeat or self.policy if again else self.policy)(proposal)
+        return decision
 
     async def _running(
         self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None
@@ -274,36 +254,6 @@ class Calling:
         return replace(result, call_id=call.id), ""
 
 
-def outcome(event: LoopEvent, format: PromptFormat) -> tuple[ToolCall | InvalidCall, ToolResult | None] | None:
-    """Return a call and what the model is told of it, for the event with which the call ends; None for other events."""
-    match event:
-        case CallRejected(call=call):
-            return call, None
-        case CallDenied(call=denied, reason=reason):
-            return denied, ToolResult.error(not_run(reason, format))
-        case CallFinished(call=finished, result=result):
-            return finished, result
-    return None
-
-
-def when_stopped(
-    calls: Iterable[ToolCall | InvalidCall], started: str, format: PromptFormat
-) -> list[tuple[ToolCall | InvalidCall, ToolResult | None]]:
-    """Return what the model is told of calls without a result, when their turn is ended from outside.
-
-    Args:
-        calls: of the reply.
-        started: id of the one that had started, if one had.
-        format: of the prompt.
-    """
-
-    def told(call: ToolCall | InvalidCall) -> ToolResult | None:
-        text = stopped("running" if call.id == started else "not_begun", format)
-        return None if isinstance(call, InvalidCall) else ToolResult.error(text)
-
-    return [(call, told(call)) for call in calls]
-
-
 def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
     """Say why arguments that no model wrote do not fit a tool; "" if they do.
 
@@ -325,10 +275,3 @@ def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> Call
         return event
     result = replace(event.result, content=(*event.result.content, TextContent(text=note)))
     return replace(event, result=result)
-
-
-def _not_offered(call: ToolCall) -> InvalidCall:
-    message = f"There is no tool {call.name!r}: no tools are offered."
-    return InvalidCall(
-        id=call.id, name=call.name, issues=(Issue(code="unknown-tool", got=call.name, message=message),), raw=call.raw
-    )

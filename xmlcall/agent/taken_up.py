@@ -10,9 +10,9 @@ from ..errors import ToolHostError
 from ..hosts.base import TaskResult
 from ..prompting.results import failure, stopped
 from ..tools.catalog import Catalog
+from ..turn.events import CallFinished
 from ..types.call_note import CallNote
 from ..types.calls import ToolCall, ToolResult
-from .events import CallFinished
 from .kept_files import kept
 from .result_check import checked
 from .run_call import Calling

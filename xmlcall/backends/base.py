@@ -6,53 +6,14 @@ A backend is an async context manager. `stream` is an async generator: closing i
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from ..types.completion import Chunk, CompletionRequest, Usage
+from ..types.capabilities import Capabilities
+from ..types.completion import Chunk, CompletionRequest
 
-__all__ = ["Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying", "usage_after"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What is known of a server and its model, once it is open.
-
-    Args:
-        server: "llama.cpp", "ollama", "openai-compatible", "scripted".
-        native_tools: its own function calling works with this model; None if it does not say.
-        context_length: tokens that prompt and reply share; None if it does not say.
-        tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
-        reasoning_open: the chat template ends the prompt in an open `<think>`.
-        build: the server's own version, "" if it does not say.
-        continues: a last message of the model's own is continued, from its last character on.
-        constrains: `json_schema` of a request is obeyed.
-        grammars: `grammar` of a request is obeyed.
-        sees: pictures of a message reach the model; None if it does not say.
-        chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
-            None if that is not known.
-        most_logprobs: how many of the likeliest tokens the server tells.
-        family: the wire format that the model was most likely trained on, by its template or name; "" if nothing tells.
-        model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
-        fingerprints: by what the model is known again, the surest first (see `fingerprint`); empty if by nothing.
-    """
-
-    server: str
-    native_tools: bool | None = None
-    context_length: int | None = None
-    tool_role: bool | None = None
-    reasoning_open: bool = False
-    build: str = ""
-    continues: bool = False
-    constrains: bool = False
-    grammars: bool = False
-    sees: bool | None = None
-    chat_template: bool | None = None
-    most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
-    family: str = ""
-    model_file: str = ""
-    fingerprints: tuple[str, ...] = ()
+__all__ = ["Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying"]
 
 
 class Backend(Protocol):
@@ -80,19 +41,6 @@ class Backend(Protocol):
             BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
             BackendProtocolError: the answer is not in the server's format.
         """
-
-
-def usage_after(so_far: Usage | None, chunk: Chunk) -> Usage | None:
-    """Return what a reply has used up to a chunk; to be called with each, since a stream that is closed early tells no count.
-
-    Args:
-        so_far: up to the chunk before; None before the first.
-        chunk: counts as one token, as most servers send it, if it tells no count itself.
-    """
-    if chunk.usage is not None or not (chunk.text or chunk.reasoning):
-        return chunk.usage or so_far
-    counted = so_far or Usage()
-    return replace(counted, completion_tokens=(counted.completion_tokens or 0) + 1, is_estimated=True)
 
 
 class KeptOpen:

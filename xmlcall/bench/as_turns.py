@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..agent.generate import Generated
+from ..agent.drive import drive
 from ..backends.base import Capabilities
 from ..backends.finish_reason import finish_reason_of
 from ..backends.openai_wire import native_call
@@ -19,6 +19,7 @@ from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting.feedback import results
 from ..tools.catalog import Catalog
+from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
 from ..turns.model import CallRecord, ReplyRecord, TurnRecord
 from ..turns.places import Said
@@ -121,12 +122,12 @@ async def _generated(
     end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
     server = Capabilities(server="scripted", reasoning_open=reasoning_open)
     reading = Reading()
-    async for event in generation(way, case, (), ScriptedBackend([[chunk, end]], capabilities=server), settings):
-        if isinstance(event, Generated):
-            return reading, event
+    machine = generation(way, case, (), server, settings)
+    async for event in drive(machine, ScriptedBackend([[chunk, end]], capabilities=server)):
         if isinstance(event, Event):
             reading.take([event])
-    raise AssertionError("a reply ends with a Generated")
+    assert machine.result is not None
+    return reading, machine.result
 
 
 def _record(

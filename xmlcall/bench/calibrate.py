@@ -9,9 +9,11 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from ..agent.tool_need import ask_need
+from ..agent.drive import result_of
 from ..backends.base import Backend
 from ..errors import UsageError, XmlcallError
+from ..turn.machine import Machine
+from ..turn.tool_need import ask_need
 from ..types.completion import CompletionRequest
 from .case import Case
 from .runner import PatientBackend
@@ -105,7 +107,8 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
         )
     for case in cases:
         request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-        need = await ask_need(PatientBackend(backend), request, None, read_catalog(way, case, settings), format_of(way, settings))
+        asking = ask_need(request, backend.capabilities, None, read_catalog(way, case, settings), format_of(way, settings))
+        need = await result_of(Machine(asking), PatientBackend(backend))
         yield _placed(case, need.score)
 
 

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..agent.attempts import none_can_run
-from ..agent.generate import Generated
+from ..agent.drive import result_of
 from ..backends.base import Capabilities
 from ..backends.finish_reason import finish_reason_of
 from ..backends.openai_wire import native_call
 from ..backends.scripted import ScriptedBackend
+from ..turn.attempts import none_can_run
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT, Chunk
 from .attempt import attempted, spoken
@@ -114,9 +114,7 @@ async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Se
         [[chunk, Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))]],
         capabilities=Capabilities(server="scripted", reasoning_open=reasoning_open),
     )
-    events = [event async for event in generation(way, case, (), backend, settings)]
-    assert isinstance(events[-1], Generated)
-    return events[-1].reply
+    return (await result_of(generation(way, case, (), backend.capabilities, settings), backend)).reply
 
 
 async def judge_reply(

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..errors import ContextOverflow
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
+from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types.calls import Message
 from ..types.completion import Usage
 from .bfcl_backends import StateHost, read_call

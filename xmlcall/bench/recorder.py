@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from ..agent.events import CallDenied, CallFinished, CallRejected
 from ..backends.base import Backend, KeptOpen
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
+from ..turn.events import CallDenied, CallFinished, CallRejected
 from ..types.completion import Chunk, CompletionRequest
 
 __all__ = ["Recorder", "kept_call", "kept_tools"]

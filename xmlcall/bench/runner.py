@@ -15,13 +15,13 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.attempts import RepairPolicy, none_can_run
-from ..agent.generate import Generated
-from ..agent.tool_need import ToolNeeds
+from ..agent.drive import Scores, drive
 from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.feedback import results
+from ..turn.attempts import RepairPolicy, none_can_run
+from ..turn.generate import Generated
 from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case
@@ -78,7 +78,7 @@ async def execute(
     messages = {(case.id, way.name): conversation(way, case, run.settings) for case in cases for way in ways}
     wanted = _wanted(run, cases, ways, messages, subject.name)
     progress(len(cases) * len(ways) - len(wanted))
-    needs = None if run.settings.call_threshold is None else ToolNeeds(run.settings.call_threshold)
+    scores = Scores()
     limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
     async def one(case: Case, way: Way, key: str) -> None:
@@ -91,7 +91,7 @@ async def execute(
                 if case.expects in ("task", "talk"):
                     answer = await _conversed(case, tasks.get(case.id), way, backend, run.settings)
                 else:
-                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings, needs)}
+                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings, scores)}
             except BackendError as error:
                 failures, in_a_row = failures + 1, in_a_row + _is_of_server(error)
                 given_up = given_up or in_a_row >= HOPELESS
@@ -219,12 +219,12 @@ async def _patiently(
     messages: tuple[Message, ...],
     backend: "PatientBackend",
     settings: Settings,
-    needs: ToolNeeds | None,
+    scores: Scores,
 ) -> list[dict[str, Any]]:
     """Answer a case; begin it again if a reply broke off."""
     for pause in (*PATIENCE.pauses, None):
         try:
-            return await _rounds(case, way, messages, backend, settings, needs)
+            return await _rounds(case, way, messages, backend, settings, scores)
         except ContextOverflow:
             return [{"text": "", "finish_reason": "context_overflow"}]
         except BackendError as error:
@@ -240,12 +240,12 @@ async def _rounds(
     messages: tuple[Message, ...],
     backend: "PatientBackend",
     settings: Settings,
-    needs: ToolNeeds | None,
+    scores: Scores,
 ) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
     started = backend.clock()
-    need = await need_of(way, case, backend, settings, needs)
+    need = await need_of(way, case, backend, settings, scores)
     asked = backend.clock() - started
     begun = need.begun if need is not None else ""
     if need is not None:
@@ -306,12 +306,12 @@ async def _reply(
     case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
 ) -> tuple[Generated, dict[str, Any]]:
     started, first = backend.clock(), None
-    last: Any = None
-    async with aclosing(generation(way, case, messages, backend, settings, begun)) as events:
-        async for event in events:
+    machine = generation(way, case, messages, backend.capabilities, settings, begun)
+    async with aclosing(drive(machine, backend)) as events:
+        async for _ in events:
             first = backend.clock() - started if first is None else first
-            last = event
-    assert isinstance(last, Generated)
+    last = machine.result
+    assert last is not None
     calls = [_kept_call(call.raw) for call in last.reply.calls if call.raw.dialect == "native"]
     kept = {
         "text": last.raw,

@@ -7,14 +7,11 @@ of prompt that browser extensions paste into a chat, worded anew: many rules, a 
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..agent.constraint import Constraint
-from ..agent.generate import Binder, generate
-from ..agent.native import generate_native
-from ..agent.tool_need import Threshold, ToolNeed, ToolNeeds
+from ..agent.drive import Scores, result_of
 from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..errors import UsageError
@@ -25,7 +22,12 @@ from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
+from ..turn.generate import Binder, Generated, Reading, generate
+from ..turn.machine import Machine
+from ..turn.native import generate_native
+from ..turn.tool_need import Threshold, ToolNeed, ask_tool_need
 from ..types.calls import Message
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 from ..types.tool import Tool
 from .case import Case
@@ -258,7 +260,7 @@ def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> 
     return conversation(way, case, replace(settings, reminder=not need.begun and settings.reminder), needs_tool=need.needs_tool)
 
 
-async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, needs: ToolNeeds | None = None) -> ToolNeed | None:
+async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, scores: Scores | None = None) -> ToolNeed | None:
     """Ask a model whether a case needs a tool, if the settings have a threshold for that.
 
     Args:
@@ -266,7 +268,7 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, ne
         case: the question.
         backend: open.
         settings: of the run.
-        needs: decides; it keeps what it found out for the cases that follow. None takes one for this case alone.
+        scores: kept for the cases that follow; None keeps none.
 
     Raises:
         BackendError: the model server failed, or tells no probabilities.
@@ -276,8 +278,8 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, ne
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
     shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))
     catalog, format = read_catalog(way, case, settings), format_of(way, settings)
-    needs = needs or ToolNeeds(settings.call_threshold)
-    return await needs.ask(backend, request, catalog, format, shown=shown)
+    asking = ask_tool_need(settings.call_threshold, backend.capabilities, request, catalog, format, shown=shown)
+    return await result_of(Machine(asking), backend, scores)
 
 
 def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
@@ -323,15 +325,15 @@ def catalog_of(case: Case) -> Catalog:
 
 
 def generation(
-    way: Way, case: Case, messages: tuple[Message, ...], backend: Backend, settings: Settings, begun: str = ""
-) -> AsyncGenerator[Any]:
-    """Generate a reply: events, and a Generated last.
+    way: Way, case: Case, messages: tuple[Message, ...], server: Capabilities, settings: Settings, begun: str = ""
+) -> Machine[Generated]:
+    """Return what generates a reply.
 
     Args:
         way: how calls are read.
         case: the question.
         messages: the conversation so far.
-        backend: open.
+        server: what is known of it.
         settings: of the run.
         begun: how the reply begins, written for the model.
     """
@@ -345,10 +347,10 @@ def generation(
     )
     binder = Binder(catalog=catalog, unsaid=format_of(way, settings).shows.unsaid if way.is_ours else "")
     if way.is_native:
-        return generate_native(backend, request, binder, read_text=way.reads_text)
-    constraint = Constraint(catalog, format_of(way, settings)) if settings.constrain else None
+        return Machine(generate_native(request, binder, server, read_text=way.reads_text))
     one_tool = bool(begun and settings.tool_tokens is not None and offered_of(way, case, settings).own)
-    return generate(backend, request, binder, parallel=settings.parallel, one_tool=one_tool, prefix=begun, constraint=constraint)
+    how = Reading(server=server, parallel=settings.parallel, one_tool=one_tool)
+    return Machine(generate(request, binder, how, prefix=begun))
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:

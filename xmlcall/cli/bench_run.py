@@ -31,8 +31,8 @@ from .words import speaker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..agent.tool_need import Threshold
     from ..bench.ways import Way
+    from ..turn.tool_need import Threshold
 
 __all__ = ["Bar", "declare", "execute", "opened", "threshold_of"]
 

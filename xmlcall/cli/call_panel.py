@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..agent.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, TurnEnded
 from ..binding.provenance import provenance
 from ..prompting.results import result_text
 from ..tools.catalog import Tools
+from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, TurnEnded
 from ..types.calls import InvalidCall, Message, ToolCall
 from .jsonform import json_text
 from .plain import plain, visible

@@ -13,10 +13,10 @@ from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from ..agent.events import Answer
 from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
+from ..turn.events import Answer
 from ..turns.conversation import Conversation
 from ..types.calls import Message
 from .call_panel import CallLog

@@ -15,7 +15,10 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..agent.events import (
+from ..agent.policy import Proposal
+from ..binding.provenance import ValueSource, provenance
+from ..prompting.results import result_text
+from ..turn.events import (
     Answer,
     AskedAgain,
     CallDenied,
@@ -31,11 +34,8 @@ from ..agent.events import (
     TurnEnded,
     TurnStarted,
 )
-from ..agent.generate import Continued
-from ..agent.policy import Proposal
-from ..agent.tool_need import ToolNeed
-from ..binding.provenance import ValueSource, provenance
-from ..prompting.results import result_text
+from ..turn.generate import Continued
+from ..turn.tool_need import ToolNeed
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import PromptProgress, Usage
 from ..types.events import (

@@ -8,7 +8,6 @@ loop ended a reply does not count.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agent.generate import Binder
 from ..binding.bind import bind
 from ..parsing.parser import Parser
 from ..parsing.repeated_calls import once
@@ -17,6 +16,7 @@ from ..prompting.families import FAMILIES
 from ..records.as_json import raw_from_json
 from ..records.store import KeptEvent, Store
 from ..tools.catalog import Catalog
+from ..turn.generate import Binder
 from ..types.calls import InvalidCall, Tool, ToolCall
 
 __all__ = ["replayed"]

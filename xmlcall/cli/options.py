@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Never
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from ..agent.tool_need import Threshold
+    from ..turn.tool_need import Threshold
 
 __all__ = [
     "CommandParser",

@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..agent.run_call import OURS
-from ..agent.tool_need import ToolNeed
 from ..hosts.router import Router
 from ..prompting.results import result_text
+from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
+from ..turn.tool_need import ToolNeed
 from ..types.calls import InvalidCall, ToolCall
 
 __all__ = ["Record"]

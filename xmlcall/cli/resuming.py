@@ -6,8 +6,8 @@ while it is waited for ends the program, and the next one asks again.
 
 from typing import Final
 
-from ..agent.events import CallFinished
 from ..prompting.results import result_text
+from ..turn.events import CallFinished
 from ..turns.resuming import TaskMoment, recovered
 from ..types.calls import Message
 from .plain import shortened, visible

@@ -7,10 +7,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..agent.attempts import RepairPolicy
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
 from ..backends.connect import connect
+from ..turn.attempts import RepairPolicy
 from .exits import OK, complain
 from .listening import serve_app, url_of
 from .notices import model_notices

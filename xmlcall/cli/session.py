@@ -9,9 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
-from ..agent.attempts import RepairPolicy
 from ..agent.audited import Audit
-from ..agent.events import Answer
 from ..agent.loop import ToolLoop
 from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
@@ -19,6 +17,8 @@ from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
 from ..prompting.grades import ToolPrompt
+from ..turn.attempts import RepairPolicy
+from ..turn.events import Answer
 from ..turns.asked import keep_question
 from ..turns.keeping import Keeper
 from ..types.calls import Message

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 
-from ..agent.events import Answer, LoopEvent, TurnEnded, TurnStarted
 from ..hosts.router import HostState
+from ..turn.events import Answer, LoopEvent, TurnEnded, TurnStarted
 from ..types.completion import Usage
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
 from .plain import visible

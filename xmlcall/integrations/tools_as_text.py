@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
 
-from ..agent.generate import REPETITION, Binder, Generated, ReplyReader
 from ..backends.base import Capabilities
 from ..backends.openai_wire import message_dict
 from ..binding.as_written import as_written
@@ -50,6 +49,7 @@ from ..proxy.formats.contract import (
 from ..proxy.formats.openai_chat import CHAT, ChatBody
 from ..proxy.formats.tolerance import mended
 from ..tools.catalog import Catalog
+from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import CallInReasoning, Event, ReasoningDelta, TextDelta, ToolCallEnd

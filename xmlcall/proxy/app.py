@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Lifespan
 
 from ..agent.rules import Rules
-from ..agent.tool_need import Threshold
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
+from ..turn.tool_need import Threshold
 from .engine.engine import Engine, ProxyMode
 from .formats.contract import ApiError
 from .http.access import Guard

@@ -17,7 +17,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..agent.events import (
+from ..prompting.results import result_text
+from ..records.as_json import tool_to_json
+from ..tools.catalog import Catalog
+from ..turn.events import (
     Answer,
     AskedAgain,
     CallDenied,
@@ -31,9 +34,6 @@ from ..agent.events import (
     TurnEnded,
     TurnStarted,
 )
-from ..prompting.results import result_text
-from ..records.as_json import tool_to_json
-from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 from ..types.events import (
     CallInReasoning,

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.events import (
+from ..prompting.results import result_text
+from ..records.as_json import message_to_json, raw_to_json, tool_to_json
+from ..records.audit import AuditFile
+from ..records.store import Store, new_id
+from ..turn.events import (
     Answer,
     CallDenied,
     CallFinished,
@@ -21,10 +25,6 @@ from ..agent.events import (
     StepEnded,
     TurnEnded,
 )
-from ..prompting.results import result_text
-from ..records.as_json import message_to_json, raw_to_json, tool_to_json
-from ..records.audit import AuditFile
-from ..records.store import Store, new_id
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 
 __all__ = ["Keeper"]

@@ -1,6 +1,6 @@
 """What is shown of a turn: what the model was sent, what it wrote, how that was read, and what came of each call.
 
-A turn goes from somebody's words to an answer, reply by reply, as in `agent.turn`. The terminal, the page and JSON show these
+A turn goes from somebody's words to an answer, reply by reply, as in `turn.turn`. The terminal, the page and JSON show these
 values and nothing else, so that they cannot say different things. All are plain data: `turn_to_json` writes them with the names
 of the fields, `turn_from_json` reads them again. Offsets are characters of the reply (Unicode code points), end exclusive.
 """

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..agent.generate import Binder, Generated, ReplyReader
 from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..parsing.repeated_calls import once
 from ..prompting.result_frame import is_result_message
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
+from ..turn.generate import Binder, Generated, ReplyReader
 from ..types.calls import InvalidCall, Message, Repair, Reply, Span, Tool, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import (

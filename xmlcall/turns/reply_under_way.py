@@ -6,7 +6,7 @@ Where its raw text is heard, word by word, pieces of one text or value that foll
 
 from dataclasses import replace
 
-from ..agent.events import TurnEnded
+from ..turn.events import TurnEnded
 from ..types.calls import Message
 from ..types.events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .model import ReplyRecord

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Literal
 
-from ..agent.events import CallFinished
 from ..agent.loop import ToolLoop
 from ..records.in_flight import InFlight, in_flight
 from ..records.store import Store
+from ..turn.events import CallFinished
 from ..types.calls import Message
 from .keeping import Keeper
 

@@ -1,12 +1,12 @@
 """What goes to a model server and what comes back, in no server's own spelling."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage"]
+__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "usage_after"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 """Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
@@ -111,3 +111,16 @@ class CompletionRequest:
     top_logprobs: int = 0
     progress: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def usage_after(so_far: Usage | None, chunk: Chunk) -> Usage | None:
+    """Return what a reply has used up to a chunk; to be called with each, since a stream that is closed early tells no count.
+
+    Args:
+        so_far: up to the chunk before; None before the first.
+        chunk: counts as one token, as most servers send it, if it tells no count itself.
+    """
+    if chunk.usage is not None or not (chunk.text or chunk.reasoning):
+        return chunk.usage or so_far
+    counted = so_far or Usage()
+    return replace(counted, completion_tokens=(counted.completion_tokens or 0) + 1, is_estimated=True)

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..agent.events import LoopEvent, TurnEnded
 from ..agent.loop import Mode, ToolLoop
 from ..backends.base import Backend
 from ..dialects import DIALECTS
@@ -25,6 +24,7 @@ from ..hosts.base import OnProgress
 from ..prompting.families import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
+from ..turn.events import LoopEvent, TurnEnded
 from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt

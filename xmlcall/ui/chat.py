@@ -13,13 +13,13 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..agent.events import CallFinished
 from ..agent.loop import ToolLoop
 from ..errors import UsageError
 from ..prompting.results import result_text, stopped
 from ..proxy.formats.contract import ApiError
 from ..records.in_flight import in_flight
 from ..records.store import Store, new_id
+from ..turn.events import CallFinished
 from ..turns.asked import branched
 from ..turns.conversation import Conversation, checked_text
 from ..turns.keeping import Keeper

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..agent.asking_person import Stopped
-from ..agent.events import Answer, CallFinished, CallStarted, LoopEvent
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend, KeptOpen
 from ..errors import XmlcallError
 from ..prompting.results import result_text
 from ..records.audit import AuditFile
+from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
 from ..turns.asked import keep_question
 from ..turns.builder import TurnBuilder
 from ..turns.conversation import Conversation

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...agent.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ...agent.loop import ToolLoop
-from ...agent.tool_need import ToolNeed
 from ...backends.base import Backend
 from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.mcp.host import McpHost
+from ...turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ...turn.tool_need import ToolNeed
 from ...types.calls import Message
 from ...types.completion import Usage
 from ..case import Case

@@ -15,13 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from ...agent.attempts import RepairPolicy
-from ...agent.first_request import FirstRequest, Forms, decided
+from ...agent.drive import Scores, drive
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
-from ...agent.tool_need import Threshold, ToolNeeds
-from ...agent.turn import Turn
-from ...agent.turn_setup import Generation, Limits, Offer, Words
 from ...backends import ollama_wire, openai_wire
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
@@ -35,7 +31,14 @@ from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
 from ...prompting.without_calls import without_calls
 from ...tools.catalog import Catalog
+from ...turn.attempts import RepairPolicy
+from ...turn.first_request import FirstRequest, Forms, decide
+from ...turn.machine import Script
+from ...turn.tool_need import Threshold, checked_threshold, decides
+from ...turn.turn import Turn
+from ...turn.turn_setup import Generation, Limits, Offer, Words
 from ...types.calls import Message, Tool
+from ...types.capabilities import Capabilities
 from ...types.completion import CompletionRequest
 from ..formats.contract import ChatRequest, ResponseEvent
 from ..sharing.store import MemoryStore, Store
@@ -79,8 +82,6 @@ class Engine:
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
             (see `tool_need`); `auto` finds the model's own; None leaves it to the model.
-        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools, where the model
-            server obeys one (llama.cpp).
         repair: how often the model may try again.
         max_turns: replies in one answer.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
@@ -103,7 +104,6 @@ class Engine:
         family: str = "list",
         reminder: bool = True,
         call_threshold: Threshold | None = None,
-        constrain: bool = False,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
         strict: bool = False,
@@ -120,7 +120,7 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._format = PromptFormat(lang=lang)
         self._calling = Calling(router=self.own.router, policy=self.own.rules, format=self._format)
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold, constrain=constrain)
+        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
         self._rounds = RoundsKept(store or MemoryStore(), self.say_once)
@@ -128,7 +128,7 @@ class Engine:
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
 
-    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None, constrain: bool) -> None:
+    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
         """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
 
         Args:
@@ -136,7 +136,6 @@ class Engine:
             dialect: as of the engine.
             family: as of the engine.
             call_threshold: as of the engine.
-            constrain: as of the engine.
 
         Raises:
             UsageError: a setting that there is not.
@@ -144,8 +143,8 @@ class Engine:
         self.mode = mode
         self._format = replace(self._format, dialect=dialect, family=family)
         self._calling = replace(self._calling, format=self._format)
-        self._needs = None if call_threshold is None else ToolNeeds(call_threshold)
-        self._constrain = constrain
+        self._threshold = None if call_threshold is None else checked_threshold(call_threshold)
+        self._scores = Scores()
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
@@ -280,14 +279,15 @@ class Engine:
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._fitting.backend_for(recording)
+        calling = replace(self._calling, catalog=allowed, origins=origins, offered=prompts, of_caller=frozenset(theirs))
         if recording is not None:
             recording.goes("xml", allowed, self._format)
         turn = Turn(
-            Generation(backend=backend, format=self._format_of(request), constrain=self._constrain),
+            Generation(server=backend.capabilities, format=self._format_of(request)),
             Offer(
                 catalog=allowed,
-                calling=replace(self._calling, origins=origins, offered=prompts, of_caller=frozenset(theirs)),
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
+                own=calling.tells_only(),
                 is_required=request.choice.mode == "required",
                 required_name=request.choice.name,
             ),
@@ -297,32 +297,34 @@ class Engine:
                 sources=self._sources(request, words, known),
                 conversation=with_own_results(request.messages, known),
             ),
-            partial(self._first, backend, request, begun, catalog, allowed, known, schema),
+            partial(self._first, backend.capabilities, request, begun, catalog, allowed, known, schema),
         )
         doubts = turn.may_be_made_up if self._limits.repair.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts)
-        events = prompted_answer(turn, sender, is_strict=self.strict, keep=self._rounds.keep, recording=recording)
+        driven = drive(turn, backend, scores=self._scores, run=calling.run)
+        keep = self._rounds.keep
+        events = prompted_answer(turn, driven, sender, self._format, is_strict=self.strict, keep=keep, recording=recording)
         if schema is not None:
             events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # of a required call the form is the tool's
             events = wordless(events)
         return without_beginning(events, begun) if begun and self._goes_on(request) else events
 
-    async def _first(
+    def _first(
         self,
-        backend: Backend,
+        server: Capabilities,
         request: ChatRequest,
         begun: str,
         catalog: Catalog,
         allowed: Catalog,
         known: Known,
         schema: Mapping[str, Any] | None,
-    ) -> FirstRequest:
+    ) -> Script[FirstRequest]:
         """Decide how the first reply is asked for.
 
         Args:
-            backend: asked whether a tool is needed.
+            server: what is known of the one that is asked whether a tool is needed.
             request: from a wire format, without the beginning.
             begun: how the caller has begun the reply.
             catalog: what is on offer.
@@ -333,21 +335,23 @@ class Engine:
         prompts, reminder = self._prompts(catalog, request)
         written = partial(model_messages, catalog=catalog, known=known, system=prompts.system, format=self._format)
         completion, messages = self._completion(request, ()), self._shown(request, prompts)
-        decides = bool(reminder) and self._needs is not None and await self._needs.decides(backend, completion, self._format)
+        threshold, is_decided = self._threshold if reminder else None, False
+        if threshold is not None:
+            is_decided = yield from decides(threshold, server, completion, self._format)
         # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
         # The last has one if its call was not begun for the model.
-        is_reminded = request.messages[-1].role == "user" or not backend.capabilities.continues
-        asked = with_fitting(lambda _: reminder, messages) if decides and is_reminded else messages
-        reminded = replace(completion, messages=written(asked, reminder="" if decides else reminder))
+        is_reminded = request.messages[-1].role == "user" or not server.continues
+        asked = with_fitting(lambda _: reminder, messages) if is_decided and is_reminded else messages
+        reminded = replace(completion, messages=written(asked, reminder="" if is_decided else reminder))
         first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
         if first is None:
-            is_open = bool(reminder) and self._needs is not None and request.is_open_question
+            is_open = threshold is not None and request.is_open_question
             bare = replace(reminded, messages=written(request.messages)) if is_open else None
             shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
             unoffered = replace(reminded, messages=without_calls(written(request.messages, system=""))) if is_open else None
             forms = Forms(reminded=reminded, bare=bare, shown=shown, unoffered=unoffered)
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
-            first = await decided(self._needs, backend, allowed, self._format, forms, lang=lang)
+            first = yield from decide(threshold, server, allowed, self._format, forms, lang=lang)
         if schema is None:
             return first
         words = prompt.json_answer(schema, self._format)
@@ -442,14 +446,14 @@ class Engine:
             recording.goes("native", catalog, self._format)
         backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
         turn = Turn(
-            Generation(backend=backend, format=self._format_of(request), is_native=True, is_for_caller=True),
-            Offer(catalog=catalog, calling=self._calling, of_caller=frozenset(catalog.names())),
+            Generation(server=backend.capabilities, format=self._format_of(request), is_native=True, is_for_caller=True),
+            Offer(catalog=catalog, of_caller=frozenset(catalog.names())),
             self._limits,
             Words(request=last_request(request.messages), sources=self._sources(request, words, {})),
             partial(_undecided, completion),
         )
         sender = Sender(catalog, stream_arguments=False)
-        return prompted_answer(turn, sender, is_strict=self.strict, recording=recording)
+        return prompted_answer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
 
     def _sources(self, request: ChatRequest, words: list[str], known: Known) -> Sources:
         """Return the texts by others that a call must not be copied from."""
@@ -470,5 +474,6 @@ _OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the cal
 _MESSAGE_WRITERS: Final = {"openai": openai_wire.message_dict, "ollama": ollama_wire.message_dict}
 
 
-async def _undecided(completion: CompletionRequest) -> FirstRequest:
+def _undecided(completion: CompletionRequest) -> Script[FirstRequest]:
+    yield from ()
     return FirstRequest(request=completion)

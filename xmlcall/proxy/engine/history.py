@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
-from ...agent.attempts import Answered
 from ...dialects import Dialect
 from ...dialects.write import write
 from ...prompting.feedback import results
@@ -27,6 +26,7 @@ from ...prompting.format import PromptFormat
 from ...prompting.placement import with_system
 from ...prompting.results import result_text
 from ...tools.catalog import Catalog
+from ...turn.attempts import Answered
 from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
 from .own_rounds import Known, rounds_behind

@@ -5,14 +5,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...agent.events import TurnEnded, TurnStarted
-from ...agent.generate import Binder, Generated
-from ...agent.native import generate_native
+from ...agent.drive import drive
 from ...backends.base import Backend, KeptOpen
 from ...tools.catalog import Catalog
+from ...turn.events import TurnEnded, TurnStarted
+from ...turn.generate import Binder, Generated
+from ...turn.machine import Machine
+from ...turn.native import generate_native
 from ...types.calls import Message
-from ...types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress
-from ...types.events import Event, ReasoningDelta, TextDelta
+from ...types.completion import UNCUT, Chunk, CompletionRequest
+from ...types.events import ReasoningDelta, TextDelta
 from ..formats.contract import ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 
 if TYPE_CHECKING:
@@ -39,22 +41,22 @@ async def plain_answer(
         completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
     if recording is not None:
         recording.note(TurnStarted(turn=number))
-    async with aclosing(generate_native(backend, completion, Binder(catalog=Catalog()))) as events:
+    machine = Machine(generate_native(completion, Binder(catalog=Catalog()), backend.capabilities))
+    async with aclosing(drive(machine, backend)) as events:
         async for event in events:
             if recording is not None:
-                _record(recording, event, number)
-            if isinstance(event, Generated):
-                yield ResponseEnded(finish_reason=event.reply.finish_reason, usage=event.usage)
-            elif piece := _piece(event):
+                recording.note(event)
+            if piece := _piece(event):
                 yield piece
+    assert machine.result is not None
+    if recording is not None:
+        _record(recording, machine.result, number)
+    yield ResponseEnded(finish_reason=machine.result.reply.finish_reason, usage=machine.result.usage)
 
 
-def _record(recording: "Hearing", event: Event | PromptProgress | Generated, number: int) -> None:
-    if not isinstance(event, Generated):
-        recording.note(event)
-        return
-    reply, message = event.reply, Message(role="assistant", content=event.text)
-    recording.note(TurnEnded(turn=number, reply=reply, usage=event.usage, raw=event.raw, message=message))
+def _record(recording: "Hearing", generated: Generated, number: int) -> None:
+    reply, message = generated.reply, Message(role="assistant", content=generated.text)
+    recording.note(TurnEnded(turn=number, reply=reply, usage=generated.usage, raw=generated.raw, message=message))
     recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
 
 

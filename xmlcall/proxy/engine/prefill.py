@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from ...agent.generate import is_refused_beginning
 from ...errors import BackendError
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.placement import with_reminder
+from ...turn.generate import is_refused_beginning
 from ...types.calls import Message
 from ...types.completion import CompletionRequest
 from ..formats.contract import CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece

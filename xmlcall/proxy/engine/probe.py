@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
 
-from ...agent.generate import Binder, Generated
-from ...agent.native import generate_native
+from ...agent.drive import result_of
 from ...backends.openai_wire import count, message_dict, read_json
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError
 from ...prompting.fit_context import Scale, estimate
 from ...tools.catalog import Catalog
+from ...turn.generate import Binder
+from ...turn.machine import Machine
+from ...turn.native import generate_native
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import CompletionRequest
 
@@ -75,12 +77,11 @@ async def calls_natively(backend: Retrying) -> bool:
         BackendError: the model server failed.
     """
     request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
-    works = False
+    binder = Binder(catalog=Catalog([_TOOL]))
+    machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
     try:
-        async with aclosing(generate_native(backend, request, Binder(catalog=Catalog([_TOOL])), read_text=False)) as events:
-            async for event in events:
-                if isinstance(event, Generated):
-                    works = [call.arguments for call in event.reply.calls if isinstance(call, ToolCall)] == _RIGHT
+        generated = await result_of(machine, backend)
+        works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == _RIGHT
     except BackendError as error:
         if not isinstance(error, BackendStatusError) or error.status_code >= 500:
             raise

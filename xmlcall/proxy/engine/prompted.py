@@ -13,14 +13,14 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ...agent.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
-from ...agent.generate import REPETITION
-from ...agent.turn import Turn
 from ...binding.as_written import as_written
 from ...errors import BackendError
 from ...parsing.repeated_calls import identity
 from ...prompting.format import PromptFormat
 from ...prompting.results import result_text
+from ...turn.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
+from ...turn.generate import REPETITION
+from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Reply, TextContent, ToolCall, ToolResult
 from ...types.completion import Usage
 from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
@@ -50,7 +50,9 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 
 async def prompted_answer(
     turn: Turn,
+    driven: AsyncGenerator[LoopEvent],
     sender: Sender,
+    format: PromptFormat,
     *,
     is_strict: bool,
     keep: Callable[[OwnRounds], Awaitable[None]] | None = None,
@@ -59,8 +61,10 @@ async def prompted_answer(
     """Generate an answer.
 
     Args:
-        turn: used up.
+        turn: whose events they are.
+        driven: its events as they happen; used up.
         sender: of the calls that the caller gets.
+        format: of the prompt.
         is_strict: whether calls that cannot run are an error, and not the caller's to check.
         keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
         recording: told each event, if anybody wants to hear.
@@ -75,7 +79,7 @@ async def prompted_answer(
     given = _Given(turn, sender)
     note = None if recording is None else recording.note
     try:
-        async with aclosing(turn.run()) as events:
+        async with aclosing(driven) as events:
             async for event in events:
                 if note is not None:
                     note(event)
@@ -96,7 +100,7 @@ async def prompted_answer(
         raise broken_off(sender.unfinished)
     if turn.stop_reason in _FAILURES and not parting:
         raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
-    if keep is not None and (rounds := _own_rounds(turn, given, sender)):
+    if keep is not None and (rounds := _own_rounds(turn, given, sender, format)):
         await keep(rounds)
     yield _ended(turn, "tool_calls" if parting else _REASONS.get(turn.stop_reason, turn.stop_reason))
 
@@ -246,12 +250,11 @@ def _why(turn: Turn) -> str:
     return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
 
 
-def _own_rounds(turn: Turn, given: _Given, sender: Sender) -> OwnRounds | None:
+def _own_rounds(turn: Turn, given: _Given, sender: Sender, format: PromptFormat) -> OwnRounds | None:
     """Return what the caller cannot send back; None if nothing of the proxy's ran, or calls came in several replies."""
     valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
     if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
         return None
-    format = turn.offer.calling.format
     calls = tuple((given.sent.get(call.id, call), result and _as_text(result, format)) for call, result in valid)
     rounds = OwnRounds(before=tuple(turn.added[:-1]), shown=given.shown, calls=calls, results=tuple(turn.results))
     return rounds if rounds.theirs and rounds.theirs == tuple(sender.sent) else None

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from ...agent.events import CallFinished, LoopEvent, TurnStarted
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
+from ...turn.events import CallFinished, LoopEvent, TurnStarted
 from ...turns.builder import TurnBuilder
 from ...turns.recorder import Recorder, new_id
 from ...types.calls import Message

@@ -6,10 +6,10 @@ The engine knows one listener, so that nothing in it branches by who listens.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...agent.events import LoopEvent
 from ...backends.base import Backend
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
+from ...turn.events import LoopEvent
 from .observer import Observing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...agent.events import CallDenied, CallFinished, CallStarted, LoopEvent, TurnEnded
+from ...turn.events import CallDenied, CallFinished, CallStarted, LoopEvent, TurnEnded
 from ...types.calls import InvalidCall
 from ...types.completion import Usage
 from . import metrics as counted

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..backends.base import Backend
 from ..types.calls import Message
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 
 __all__ = ["alone", "in_place_of_last"]
@@ -27,11 +27,11 @@ _APART: Final = "\n"  # before the tool prompt
 _MUCH: Final = 0.5  # of the tool prompt's characters
 
 
-def alone(backend: Backend, request: CompletionRequest) -> CompletionRequest:
+def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest:
     """Leave the tool prompt and the last message of a conversation.
 
     Args:
-        backend: that will be asked.
+        server: what is known of the one that will be asked.
         request: the conversation, a person's words last; a long message is cut in its middle.
     """
     *before, last = request.messages
@@ -40,7 +40,7 @@ def alone(backend: Backend, request: CompletionRequest) -> CompletionRequest:
     if not before or before[0].role != "system":
         return replace(request, messages=(last,))
     system, *said = before
-    if backend.capabilities.server == "llama.cpp" and _is_much(system, said):
+    if server.server == "llama.cpp" and _is_much(system, said):
         system = replace(system, content=_APART + system.content)
     return replace(request, messages=(system, last))
 

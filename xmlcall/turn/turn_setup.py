@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..backends.base import Backend
 from ..binding.echo import Sources
 from ..prompting.format import PromptFormat
 from ..tools.catalog import Catalog
 from ..types.calls import Message
+from ..types.capabilities import Capabilities
 from .attempts import RepairPolicy
-from .run_call import Calling
 
 __all__ = ["Generation", "Limits", "Offer", "Words"]
 
@@ -19,20 +18,18 @@ class Generation:
     """How replies are generated and read.
 
     Args:
-        backend: open.
+        server: what is known of it and its model.
         format: of the prompt.
         is_native: the server's own function calling is used, and not the text.
         reads_text: with that, whether calls that the server left in the text are calls.
         is_for_caller: with that, somebody else keeps the conversation, see `generate_native`.
-        constrain: whether the rest of a call that is begun for the model is held by a grammar, where the backend obeys one.
     """
 
-    backend: Backend
+    server: Capabilities
     format: PromptFormat
     is_native: bool = False
     reads_text: bool = True
     is_for_caller: bool = False
-    constrain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +38,15 @@ class Offer:
 
     Args:
         catalog: what may be called.
-        calling: runs calls.
         of_caller: names of tools that somebody else runs: their calls end the turn.
+        own: names of tools that only tell what is known: nobody is asked about them, and the turn may be repeated.
         is_required: whether the first reply has to call a tool.
         required_name: of the tool that it has to call; "" for any.
     """
 
     catalog: Catalog
-    calling: Calling
     of_caller: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
     is_required: bool = False
     required_name: str = ""
 

@@ -5,58 +5,43 @@ reply is the call as a JSON object, its name fixed, its arguments after the tool
 conversation keeps it in the format of the prompt, so that the model does not learn a second one.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import replace
 
-from ..backends.base import Backend
-from ..errors import BackendStatusError, UsageError
+from ..errors import UsageError
 from ..grammars.json_schema import call_schema
 from ..parsing.reply import render
 from ..tools.catalog import Catalog
 from ..types.calls import ToolCall
-from ..types.completion import CompletionRequest, PromptProgress
-from ..types.events import Event
+from ..types.completion import CompletionRequest
 from ..types.tool import Tool
-from .generate import Binder, Continued, Generated, generate
+from .generate import Binder, Generated, Reading, Refused, generate
+from .machine import Script
 
 __all__ = ["generate_call"]
 
 
-async def generate_call(
-    backend: Backend, request: CompletionRequest, binder: Binder, tool: Tool, dialect: str
-) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: Reading, dialect: str) -> Script[Generated]:
     """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
 
     Args:
-        backend: open.
         request: the conversation.
         binder: binds the call.
         tool: one that was offered.
+        how: it is read.
         dialect: the wire format that the prompt asks for.
 
     Yields:
-        The parser's events as they come, then one Generated.
+        The parser's events as they come.
 
     Raises:
         BackendError: from the stream.
     """
-    begun = False
-    constrained = replace(request, json_schema=call_schema(tool))
     try:
-        async with aclosing(generate(backend, constrained, binder, parallel=False)) as events:
-            async for event in events:
-                begun = True
-                if isinstance(event, Generated):
-                    event = replace(event, text=_as_taught(event, binder.catalog, dialect))
-                yield event
-        return
-    except BackendStatusError:
-        if begun:
-            raise
-    async with aclosing(generate(backend, request, binder, parallel=False)) as events:
-        async for event in events:
-            yield event
+        constrained = replace(request, json_schema=call_schema(tool))
+        generated = yield from generate(constrained, binder, replace(how, kind="forced", falls_back=True))
+    except Refused:
+        return (yield from generate(request, binder, how))
+    return replace(generated, text=_as_taught(generated, binder.catalog, dialect))
 
 
 def _as_taught(generated: Generated, catalog: Catalog, dialect: str) -> str:

@@ -5,20 +5,20 @@ fence). Such a call is a call with the repair `leaked-call`.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..backends.base import Backend, Capabilities
 from ..errors import BackendStatusError
 from ..parsing.parser import Parser
 from ..parsing.reply import reply_of
 from ..prompting.leaks import Leaks
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply
-from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from ..types.capabilities import Capabilities
+from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .generate import Binder, Generated, lost_call
+from .machine import Ask, Ended, Script
 from .reply_end import Watch, text_until
 
 __all__ = ["generate_native"]
@@ -28,72 +28,61 @@ _REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse 
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
 
 
-async def generate_native(
-    backend: Backend, request: CompletionRequest, binder: Binder, *, read_text: bool = True, is_for_caller: bool = False
-) -> AsyncGenerator[Event | PromptProgress | Generated]:
+def generate_native(
+    request: CompletionRequest, binder: Binder, server: Capabilities, *, read_text: bool = True, is_for_caller: bool = False
+) -> Script[Generated]:
     """Generate a reply with the server's own function calling.
 
     Args:
-        backend: open.
         request: the conversation, with `tools`.
         binder: binds the calls; without any tool the text is not read.
+        server: what is known of it.
         read_text: whether calls that the server left in the text count, if it found none itself.
         is_for_caller: somebody else keeps the conversation: calls keep the ids that the server gave them, which its next request
             may need, and a call in the text that cannot run stays text, which may be meant for a person.
 
     Yields:
-        The progress of the prompt, where the server tells it, text and reasoning as they come, each call once, then one
-        Generated.
+        The progress of the prompt, where the server tells it, text and reasoning as they come, each call once.
 
     Raises:
         BackendError: from the stream.
     """
-    finish_reason, usage, reasoning, kept = "stop", Usage(), "", list[Event]()
-    catalog = binder.catalog
-    leaks = _LeakedCalls(catalog, backend.capabilities, reads=read_text and len(catalog) > 0)
-    async with aclosing(_until_rejected(backend.stream(request))) as stream:
-        async for chunk in stream:
-            finish_reason, usage = chunk.finish_reason or finish_reason, chunk.usage or usage
-            if chunk.progress:
-                yield chunk.progress
-            if chunk.reasoning:
-                reasoning += chunk.reasoning
-                yield ReasoningDelta(text=chunk.reasoning, span=(len(leaks.text), len(leaks.text)))
-            native = binder.bound(_native_events(chunk.tool_calls))
-            events = binder.bound(leaks.feed(chunk.text, reasoned=bool(reasoning)))
-            events += _with_ids(native, chunk.call_ids) if is_for_caller else native
-            for event in events:
-                kept.append(event)
-                yield event
+    catalog, kept, reasoning, has_text = binder.catalog, list[Event](), "", False
+    leaks = _LeakedCalls(catalog, server, reads=read_text and len(catalog) > 0)
+    ask, last = Ask(request=request), Ended()
+    try:
+        while not isinstance(came := (yield ask), Ended):
+            last = Ended(finish_reason=came.finish_reason or last.finish_reason, usage=came.usage or last.usage)
+            has_text, reasoning = has_text or bool(came.text.strip()), reasoning + came.reasoning
+            if came.progress:
+                yield came.progress
+            if came.reasoning:
+                yield ReasoningDelta(text=came.reasoning, span=(len(leaks.text), len(leaks.text)))
+            native = binder.bound(_native_events(came.tool_calls))
+            events = binder.bound(leaks.feed(came.text, reasoned=bool(reasoning)))
+            events += _with_ids(native, came.call_ids) if is_for_caller else native
+            kept += events
+            yield from events
+        last = Ended(finish_reason=last.finish_reason or came.finish_reason, usage=last.usage or came.usage)
+    except BackendStatusError as error:
+        if not has_text or not _REJECTED.search(error.body or str(error)):
+            raise
+    finish_reason = last.finish_reason or "stop"
     left = binder.bound(leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)))
-    for event in _only_valid(left) if is_for_caller else left:
-        kept.append(event)
-        yield event
-    reply = reply_of(kept, catalog, finish_reason=finish_reason)
+    left = list(_only_valid(left)) if is_for_caller else left
+    yield from left
+    reply = reply_of([*kept, *left], catalog, finish_reason=finish_reason)
     if lost := lost_call(reply, reasoning, catalog, len(leaks.text)):
         yield lost
-    reply = replace(reply, reasoning=reasoning + reply.reasoning)
-    text, calls_in_text = leaks.said(reply)
-    yield Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=calls_in_text)
+    reply, (text, in_text) = replace(reply, reasoning=reasoning + reply.reasoning), leaks.said(reply)
+    usage = last.usage or Usage()
+    return Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=in_text)
 
 
 def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
     for raw in raws:
         yield ToolCallStart(index=raw.index, name=raw.name, span=raw.span, dialect=raw.dialect)
         yield ToolCallEnd(raw=raw, span=raw.span)
-
-
-async def _until_rejected(stream: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
-    """Pass chunks on; where the server cannot read what its model wrote, the reply ends with the text that came until then."""
-    has_text = False
-    try:
-        async with aclosing(stream) as chunks:
-            async for chunk in chunks:
-                has_text = has_text or bool(chunk.text.strip())
-                yield chunk
-    except BackendStatusError as error:
-        if not has_text or not _REJECTED.search(error.body or str(error)):
-            raise
 
 
 def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:

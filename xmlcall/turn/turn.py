@@ -16,17 +16,16 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 | has other calls | they run, one after the other, and their results begin the next reply |
 | was ended by a call that waits for these results (`waiting`) | the model is told to write that one again; once for each tool |
 
-`ToolLoop` and the proxy drive turns; neither generates by itself. A turn tells all that happens as events. Each call is bound
-once, when it ends, and the bound call travels in its `ToolCallEnd`.
+`ToolLoop` and the proxy drive turns; neither decides anything by itself. A turn tells all that happens as events. Each call is
+bound once, when it ends, and the bound call travels in its `ToolCallEnd`.
 
 The conversation is never changed in its beginning: each request is the one before with more behind it, so that the server's
 prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ..binding.as_written import as_written
 from ..binding.grounds import Said, groundless, is_grounded, names_somebody, said_before, stands_on, tools_that_may_tell
@@ -37,36 +36,48 @@ from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
 from ..prompting.leaks import Refusal, refusal
+from ..prompting.pictures import pictures
 from ..prompting.placement import with_note, with_reminder
-from ..prompting.results import result_text
+from ..prompting.results import denial, result_text
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
-from ..types.calls import InvalidCall, Message, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
-from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answer_check import found_nothing, repeats, unfounded
 from .attempts import Answered, Attempts
-from .audited import audited
-from .constraint import Constraint
-from .events import AskedAgain, CallFinished, CallHeld, CallStarted, LoopEvent, RetryAsked, TurnEnded, TurnStarted
+from .events import (
+    AskedAgain,
+    CallDenied,
+    CallFinished,
+    CallHeld,
+    CallRejected,
+    CallStarted,
+    LoopEvent,
+    RetryAsked,
+    StepEnded,
+    TurnEnded,
+    TurnStarted,
+)
 from .first_request import FirstRequest
 from .forced_call import generate_call
-from .generate import REPETITION, Binder, Generated, generate, generate_begun
-from .kept_files import pictures
+from .generate import REPETITION, Binder, Generated, Reading, generate, generate_begun
+from .machine import Machine, OfferedAnew, Run, Script
 from .native import generate_native
-from .run_call import outcome, when_stopped
+from .outcomes import outcome, when_stopped
 from .turn_setup import Generation, Limits, Offer, Words
 
 __all__ = ["Turn"]
 
 
-Decide = Callable[[], Awaitable[FirstRequest]]
+_REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
+
+Decide = Callable[[], Script[FirstRequest]]
 """Decides how the first reply is asked for; called once, when the turn has started."""
 
 
-class Turn:
-    """A turn under way. Iterate over `run`, or over `step` until there is a `stop_reason`.
+class Turn(Machine[None]):
+    """A turn under way: its `action` is what is to be done.
 
     Args:
         generation: how replies are generated.
@@ -123,6 +134,7 @@ class Turn:
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
+        super().__init__(self._run())
 
     @property
     def is_retry(self) -> bool:
@@ -153,56 +165,47 @@ class Turn:
             added.append(Message(role="assistant", content=text))
         return added
 
-    async def run(self) -> AsyncGenerator[LoopEvent]:
-        """Take steps until the turn has ended.
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """What stands before the calls of the last reply."""
+        return (*self._words.conversation, *self.added[:-1])
 
-        Yields:
-            As `step`.
+    def renew(self, offer: Offer, change: Callable[[CompletionRequest], CompletionRequest]) -> None:
+        """Offer other tools from the next reply on.
 
-        Raises:
-            BackendError: the model server failed.
+        Args:
+            offer: the tools.
+            change: makes the requests of the turn such that they offer them.
         """
+        self.offer, self.first = offer, self.first.changed(change)
+        self.ask_anew()
+
+    def _run(self) -> Script[None]:
+        """Take steps until the turn has ended."""
         while not self.stop_reason:
-            async with aclosing(self.step()) as events:
-                async for event in events:
-                    yield event
+            yield from self._step()
+            yield StepEnded(turn=self.count, messages=tuple(self.added))
 
-    async def step(self) -> AsyncGenerator[LoopEvent]:
-        """Generate one reply and do what it asks for.
-
-        Yields:
-            TurnStarted; what was decided, before the first reply; the parser's events; TurnEnded; what comes of the calls.
-
-        Raises:
-            BackendError: the model server failed.
-        """
+    def _step(self) -> Script[None]:
+        """Generate one reply and do what it asks for."""
         self.count += 1
         self.answered = []
         yield TurnStarted(turn=self.count)
         if self.count == 1:
-            self.first = await self._decide()
+            self.first = yield from self._decide()
             if need := self.first.need:
                 self.usage = self.usage + need.usage
                 yield need
-        async with aclosing(self._reply()) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    self._partial.append(event.text)
-                yield event
-        generated = self.generated
+        generated = yield from self._reply()
         self._partial.clear()
-        assert generated is not None
         again = self._asks_again(generated)
         self._under_way = _calls_of(generated, cut_ends=self._limits.cut_ends) if again is None else ()
         reply, usage = generated.reply, generated.usage
         yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept)
         if again is not None:
-            for event in again:
-                yield event
+            yield from again
             return
-        async with aclosing(self._call(self._under_way)) as events:
-            async for event in events:
-                yield event
+        yield from self._call(self._under_way)
         if not self.stop_reason and self._is_last:
             self.stop_reason = "max_turns"
 
@@ -212,47 +215,51 @@ class Turn:
 
     # -- a reply -------------------------------------------------------------------------------------------------------------
 
-    async def _reply(self) -> AsyncGenerator[LoopEvent]:
+    def _reply(self) -> Script[Generated]:
         """Generate a reply; a call that stands in it twice counts once."""
-        async with aclosing(self._generate()) as events:
-            async for event in events:
-                if isinstance(event, Generated):
-                    reply, self._repeated = once(event.reply, self._words.request)
-                    self.generated = replace(event, reply=reply)
-                    self.usage = self.usage + event.usage
-                else:
-                    yield event
-        if self.generated and self.generated.fell_back and self.first.otherwise:
+        while True:
+            try:
+                generated = yield from self._generate()
+                break
+            except OfferedAnew:
+                continue
+        reply, self._repeated = once(generated.reply, self._words.request)
+        self.generated = generated = replace(generated, reply=reply)
+        self.usage = self.usage + generated.usage
+        if generated.fell_back and self.first.otherwise:
             self.first = FirstRequest(request=self.first.otherwise, unoffered=self.first.unoffered)
+        return generated
 
-    def _generate(self) -> AsyncGenerator[Any]:
-        generation, request = self._generation, self._with_added(self.first.request)
-        self._bound, self._asked_for = [], self._asked_for | self._made_up
-        self._heard = said_before(self._texts(), self._words.request, self.results)
-        said = [*self._words.sources.said, *self.results]
-        sources, unsaid = replace(self._words.sources, said=said), "" if generation.is_native else generation.format.shows.unsaid
-        binder = Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
+    def _generate(self) -> Script[Generated]:
+        generation, request, binder = self._generation, self._with_added(self.first.request), self._binder()
         if generation.is_native:
             request = replace(request, tools=tuple(self.offer.catalog))
             reads, is_for_caller = generation.reads_text, generation.is_for_caller
-            return generate_native(generation.backend, request, binder, read_text=reads, is_for_caller=is_for_caller)
+            return generate_native(request, binder, generation.server, read_text=reads, is_for_caller=is_for_caller)
         if forced := self._forced():
-            return generate_call(generation.backend, request, binder, forced, generation.format.dialect)
+            how = Reading(server=generation.server, parallel=False)
+            return generate_call(request, binder, forced, how, generation.format.dialect)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
-        options: dict[str, Any] = {"parallel": generation.format.parallel, "continuations": continued}
+        how = Reading(server=generation.server, parallel=generation.format.parallel, continuations=continued)
         if self.added or self.first.otherwise is None:
-            return generate(generation.backend, request, binder, **options)
+            return generate(request, binder, how)
         otherwise = self._with_added(self.first.otherwise)
-        options["constraint"] = Constraint(self.offer.catalog, generation.format) if generation.constrain else None
-        options["one_tool"] = self.first.one_tool
-        return generate_begun(generation.backend, request, self.first.begun, otherwise, binder, **options)
+        return generate_begun(request, self.first.begun, otherwise, binder, replace(how, one_tool=self.first.one_tool))
+
+    def _binder(self) -> Binder:
+        """Return what binds the calls of the next reply, by what has been said until then."""
+        self._bound, self._asked_for = [], self._asked_for | self._made_up
+        self._heard = said_before(self._texts(), self._words.request, self.results)
+        said, format = [*self._words.sources.said, *self.results], self._generation.format
+        sources, unsaid = replace(self._words.sources, said=said), "" if self._generation.is_native else format.shows.unsaid
+        return Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
         return replace(request, messages=with_note(self._told, (*request.messages, *self.added)))
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to make the model call: it is stuck, or was told to call and did not."""
-        if self._generation.is_native or not self._generation.backend.capabilities.constrains:
+        if self._generation.is_native or not self._generation.server.constrains:
             return None
         catalog, stuck = self.offer.catalog, self._attempts.stuck
         if stuck is not None and not _is_echo(stuck):
@@ -263,7 +270,7 @@ class Turn:
     def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
         """Return the paths of the values for which a call has to wait; there has to be a reply behind the results."""
         tool = self.offer.catalog.get(call.name)
-        if tool is None or self._is_last or call.name in self._held or self.offer.calling.is_own(call.name):
+        if tool is None or self._is_last or call.name in self._held or call.name in self.offer.own:
             return ()
         return waiting_values(call, tool, earlier, self._said, lambda: self._heard.text)
 
@@ -298,7 +305,7 @@ class Turn:
 
     def _groundless(self, call: ToolCall) -> tuple[str, ...]:
         tool = self.offer.catalog.get(call.name)
-        if tool is None or not self._limits.repair.asks_for_unsaid or self.offer.calling.is_own(call.name):
+        if tool is None or not self._limits.repair.asks_for_unsaid or call.name in self.offer.own:
             return ()
         return groundless(call.arguments, tool, self._heard)
 
@@ -481,13 +488,15 @@ class Turn:
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
-    async def _call(self, calls: Sequence[ToolCall | InvalidCall]) -> AsyncGenerator[LoopEvent]:
-        """Run a reply's calls, and tell the model what came of them; without any the turn ends."""
+    def _call(self, calls: Sequence[ToolCall | InvalidCall]) -> Script[None]:
+        """Have a reply's calls run, and tell the model what came of them; without any the turn ends."""
         assert self.generated is not None
         for call in calls:
-            async with aclosing(self._run(call)) as events:
-                async for event in events:
-                    yield event
+            if isinstance(call, ToolCall) and call.name in self.offer.of_caller:
+                self._has_handed_over = True
+                self.answered.append((call, None))
+            else:
+                yield from self._one_call(call)
         if held := self.generated.held:
             self._held.add(held.call.name)
             yield CallHeld(call=held.call, paths=held.paths)
@@ -499,32 +508,36 @@ class Turn:
         elif retry := self._tell():
             yield retry
 
-    async def _run(self, call: ToolCall | InvalidCall) -> AsyncGenerator[LoopEvent]:
-        if isinstance(call, ToolCall) and call.name in self.offer.of_caller:
-            self._has_handed_over = True
-            self.answered.append((call, None))
-            return
-        self.has_run = self.has_run or (isinstance(call, ToolCall) and not self.offer.calling.is_own(call.name))
-        conversation = (*self._words.conversation, *self.added[:-1])
-        async with aclosing(self._running(call, conversation)) as events:
-            async for event in events:
-                self._started = event.call.id if isinstance(event, CallStarted) else self._started
-                if isinstance(event, CallFinished):
-                    self._ran.append(event.call.raw.text)
-                    text = result_text(event.result, self._generation.format)
-                    self.results.append(text)
-                    self._attempts.heard(event.call, text)
-                if ended := outcome(event, self._generation.format):
-                    self.answered.append(ended)
-                yield event
+    def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
+        """Have one call run; one that cannot run, or comes again and again, does not."""
+        self.has_run = self.has_run or (isinstance(call, ToolCall) and call.name not in self.offer.own)
+        tool = self.offer.catalog.get(call.name)
+        if isinstance(call, InvalidCall) or tool is None:
+            happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)
+        elif (times := self._attempts.count(call)) > self._limits.repair.max_repeats and not self._is_asked_again(call):
+            self._attempts.stop("repeated_call")
+            reason = denial("repeated", self._generation.format, count=times)
+            happened = CallDenied(call=call, reason=reason, by=_REPEATED)
+        else:
+            run = Run(call=call, tool=tool, times=times, unsaid=self._groundless(call), conversation=self.conversation)
+            while not isinstance(happened := (yield run), CallFinished | CallDenied):
+                self._started = call.id if isinstance(happened, CallStarted) else self._started
+                yield happened
+        self._note(happened)
+        yield happened
 
-    def _running(self, call: ToolCall | InvalidCall, conversation: Sequence[Message]) -> AsyncGenerator[LoopEvent]:
-        calling, catalog = self.offer.calling, self.offer.catalog
-        unsaid = self._groundless(call) if isinstance(call, ToolCall) else ()
-        events = calling.run(call, catalog, self._attempts, conversation, unsaid)
-        if calling.audit is None:
-            return events
-        return audited(events, calling.audit, calling.router, catalog.get(call.name), conversation)
+    def _is_asked_again(self, call: ToolCall) -> bool:
+        """Say whether somebody is asked about a call that came too often."""
+        return self._limits.repair.on_repeat is not None and call.name not in self.offer.own
+
+    def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
+        """Note what came of a call."""
+        if isinstance(happened, CallFinished):
+            self._ran.append(happened.call.raw.text)
+            text = result_text(happened.result, self._generation.format)
+            self.results.append(text)
+            self._attempts.heard(happened.call, text)
+        self.answered.append(outcome(happened, self._generation.format))
 
     def _end_without_call(self, generated: Generated) -> str:
         if self._lacks_call(generated):
@@ -537,7 +550,7 @@ class Turn:
         """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
-        ran = (result for call, result in told if result is not None and not self.offer.calling.is_own(call.name))
+        ran = (result for call, result in told if result is not None and call.name not in self.offer.own)
         self._outcomes += [None if result.is_error else result_text(result, self._generation.format) for result in ran]
         self._under_way = ()
         reason, retry = self._attempts.after(told), self._attempts.retries
@@ -569,12 +582,12 @@ class Turn:
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         assert self.generated is not None
         catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
-        if self.generated.calls_in_text or self._generation.backend.capabilities.tool_role is False:
+        if self.generated.calls_in_text or self._generation.server.tool_role is False:
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
             held = self.generated.held
             waiting = (held.call, held.paths) if held else None
             text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
-            sees = self._generation.backend.capabilities.sees
+            sees = self._generation.server.sees
             images = pictures(result for _, result in answered if result is not None) if sees else ()
             return [Message(role="user", content=text, images=images)]
         told = []
@@ -595,6 +608,12 @@ def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | In
     if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
         return reply.calls
     return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
+
+
+def _not_offered(call: ToolCall) -> InvalidCall:
+    message = f"There is no tool {call.name!r}: no tools are offered."
+    issue = Issue(code="unknown-tool", got=call.name, message=message)
+    return InvalidCall(id=call.id, name=call.name, issues=(issue,), raw=call.raw)
 
 
 def _as_told(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ..backends.base import Backend
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
 from ..prompting.placement import with_reminder
 from ..tools.catalog import Catalog
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
-from .tool_need import ToolNeed, ToolNeeds
+from .machine import Script
+from .tool_need import Threshold, ToolNeed, ask_tool_need
 
-__all__ = ["FirstRequest", "Forms", "decided"]
+__all__ = ["FirstRequest", "Forms", "decide"]
 
 READ_AGAIN: Final = 8000  # characters of a conversation that is read once more without the tool prompt
 
@@ -70,17 +71,17 @@ class Forms:
     unoffered: CompletionRequest | None = None
 
 
-async def decided(
-    needs: ToolNeeds | None, backend: Backend, catalog: Catalog, format: PromptFormat, forms: Forms, *, lang: str
-) -> FirstRequest:
+def decide(
+    threshold: Threshold | None, server: Capabilities, catalog: Catalog, format: PromptFormat, forms: Forms, *, lang: str
+) -> Script[FirstRequest]:
     """Ask the model whether the person's words need a tool, and prepare what follows from that.
 
     Words that need no tool are answered as if there were none: after the tool prompt a small model explains a function in place
     of writing it, and answers in the language of the prompt. A long conversation keeps the prompt: it would be read again.
 
     Args:
-        needs: decides; None leaves it to the model.
-        backend: open.
+        threshold: decides; None leaves it to the model.
+        server: what is known of it.
         catalog: what may be called.
         format: of the prompt.
         forms: of the conversation.
@@ -94,7 +95,9 @@ async def decided(
     if alone is not None and sum(len(message.content) for message in alone.messages) > READ_AGAIN:
         alone = None
     ask = partial(FirstRequest, unoffered=alone)
-    need = await needs.ask(backend, bare, catalog, format, shown=shown) if needs is not None and bare is not None else None
+    need = None
+    if threshold is not None and bare is not None:
+        need = yield from ask_tool_need(threshold, server, bare, catalog, format, shown=shown)
     if need is None or bare is None or not need.is_sure:
         return ask(request=forms.reminded, need=need)
     if need.begun:

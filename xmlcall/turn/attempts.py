@@ -11,12 +11,12 @@ its history writes more of them. A reply in which some calls ran stays: its resu
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import UsageError
 from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
-from .policy import Policy
 
 __all__ = ["Answered", "Attempts", "RepairPolicy", "none_can_run"]
 
@@ -32,7 +32,7 @@ class RepairPolicy:
             they are no answer (see `leaks`); and how often a reply that was cut inside a call is continued.
         max_tool_errors: how many results in a row may be errors.
         max_repeats: how often the same call with the same arguments may run in a row, unless its results differ.
-        on_repeat: asked about one that comes more often; None ends the run.
+        on_repeat: the policy that is asked about one that comes more often; None ends the run.
         keep_failed: whether failed attempts stay in the conversation after they were corrected.
         asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
             is told to look them up or to ask the person. And whether an answer is asked for again, once, that states what no
@@ -45,7 +45,7 @@ class RepairPolicy:
     max_format_retries: int = 2
     max_tool_errors: int = 5
     max_repeats: int = 2
-    on_repeat: Policy | None = None
+    on_repeat: Callable[[Any], Awaitable[Any]] | None = None
     keep_failed: bool = False
     asks_for_unsaid: bool = False
 

@@ -9,29 +9,28 @@ unheard of, and a larger model, which chooses well by itself, is made worse.
 
 import math
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from ..backends.base import Backend
 from ..dialects import Dialect
 from ..dialects.write import beginning
 from ..errors import BackendStatusError
 from ..tools.catalog import Catalog
 from ..types.calls import Message
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
 from .asked_alone import alone, in_place_of_last
-from .first_token import FirstToken, first_token
+from .first_token import ask_first_token
 from .generate import is_refused_beginning
+from .machine import FirstToken, Script
 
-__all__ = ["ToolChoices"]
+__all__ = ["choose_tool"]
 
 NEEDS_NONE: Final = "Thanks!"
 PART: Final = 0.5  # of a habit's log-probability that is taken off
 MOST_STEPS: Final = 50  # tokens of a name
-KEPT: Final = 500  # places in tool prompts
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
@@ -55,57 +54,43 @@ class _Place:
     usage: Usage
 
 
-class ToolChoices:
-    """Chooses for one model; keeps its habits for each tool prompt."""
+def choose_tool(
+    request: CompletionRequest, server: Capabilities, catalog: Catalog, dialect: Dialect
+) -> Script[tuple[str, Usage]]:
+    """Choose the tool that is called for a person's last words.
 
-    def __init__(self) -> None:
-        self._habits: OrderedDict[tuple[str, str], Candidates] = OrderedDict()
+    Args:
+        request: the conversation behind the tool prompt, the person's words last.
+        server: what is known of it; it continues a last message of the model's own.
+        catalog: what is offered.
+        dialect: the wire format in which the call is begun.
 
-    async def choose(self, backend: Backend, request: CompletionRequest, catalog: Catalog, dialect: Dialect) -> tuple[str, Usage]:
-        """Choose the tool that is called for a person's last words.
+    Returns:
+        The tool's name, "" where the server refuses the beginning or tells no probabilities; and what asking cost.
 
-        Args:
-            backend: of the model; open; it continues a last message of the model's own.
-            request: the conversation behind the tool prompt, the person's words last.
-            catalog: what is offered.
-            dialect: the wire format in which the call is begun.
+    Raises:
+        BackendError: from the stream.
+    """
+    written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
+    for _ in range(MOST_STEPS):
+        if len(left) == 1:
+            return next(iter(left)), usage
+        left, written = _past_shared(left, written)
+        place = yield from _place(request, server, written, left)
+        usage = usage + place.usage
+        if not (token := best_token(left, place.here, place.habit)):
+            break
+        left, written = _after(left, token), written + token
+    return "", usage
 
-        Returns:
-            The tool's name, "" where the server refuses the beginning or tells no probabilities; and what asking cost.
 
-        Raises:
-            BackendError: from the stream.
-        """
-        written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
-        for _ in range(MOST_STEPS):
-            if len(left) == 1:
-                return next(iter(left)), usage
-            left, written = _past_shared(left, written)
-            place = await self._place(backend, request, written, left)
-            usage = usage + place.usage
-            if not (token := best_token(left, place.here, place.habit)):
-                break
-            left, written = _after(left, token), written + token
-        return "", usage
-
-    async def _place(self, backend: Backend, request: CompletionRequest, written: str, left: Names) -> _Place:
-        """Ask how the model goes on with the names that are left."""
-        habit, usage = await self._habit(backend, request, written)
-        told = await _told(backend, _begun(request, written)) if habit else _UNTOLD
-        return _Place(here=_shares(left, told.candidates), habit=_shares(left, habit), usage=usage + told.usage)
-
-    async def _habit(self, backend: Backend, request: CompletionRequest, written: str) -> tuple[Candidates, Usage]:
-        """Return what the model goes on with where no tool is needed, and what it cost to ask."""
-        idle = alone(backend, in_place_of_last(request, NEEDS_NONE))
-        key = (idle.messages[0].content, written)
-        if key in self._habits:
-            self._habits.move_to_end(key)
-            return self._habits[key], Usage()
-        told = await _told(backend, _begun(idle, written))
-        self._habits[key] = told.candidates
-        while len(self._habits) > KEPT:
-            self._habits.popitem(last=False)
-        return told.candidates, told.usage
+def _place(request: CompletionRequest, server: Capabilities, written: str, left: Names) -> Script[_Place]:
+    """Ask how the model goes on with the names that are left."""
+    idle = alone(server, in_place_of_last(request, NEEDS_NONE))
+    habit = yield from _told(_begun(idle, written), server, keep=True)
+    told = (yield from _told(_begun(request, written), server)) if habit.candidates else FirstToken()
+    here = _shares(left, told.candidates)
+    return _Place(here=here, habit=_shares(left, habit.candidates), usage=habit.usage + told.usage)
 
 
 def best_token(left: Names, here: Shares, habit: Shares) -> str:
@@ -182,14 +167,11 @@ def _begun(request: CompletionRequest, written: str) -> CompletionRequest:
     return replace(request, messages=(*request.messages, Message(role="assistant", content=written)))
 
 
-async def _told(backend: Backend, request: CompletionRequest) -> FirstToken:
+def _told(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
     """Ask how the model goes on; nothing is told where the server refuses the beginning."""
     try:
-        return await first_token(backend, request)
+        return (yield from ask_first_token(request, server, keep=keep))
     except BackendStatusError as error:
         if not is_refused_beginning(error):
             raise
-        return _UNTOLD
-
-
-_UNTOLD: Final = FirstToken(candidates=(), text="", reasoning="", usage=Usage())
+        return FirstToken()

@@ -16,12 +16,10 @@ model's message, and what comes is read on by the same parser, as if there had b
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from ..backends.base import Backend, Capabilities, usage_after
 from ..binding.bind import bind
 from ..binding.echo import Sources, echo_of
 from ..binding.grounds import groundless_call
@@ -34,9 +32,10 @@ from ..parsing.reply import reply_of
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
-from ..types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from ..types.capabilities import Capabilities
+from ..types.completion import Chunk, CompletionRequest, Usage, usage_after
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, ToolCallEnd
-from .constraint import Constraint
+from .machine import ENOUGH, Ask, Ended, Kind, Script
 from .reply_end import Held, Waits, Watch, text_until
 
 __all__ = [
@@ -44,6 +43,8 @@ __all__ = [
     "Binder",
     "Continued",
     "Generated",
+    "Reading",
+    "Refused",
     "ReplyReader",
     "generate",
     "generate_begun",
@@ -133,65 +134,95 @@ def new_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-async def generate(
-    backend: Backend,
-    request: CompletionRequest,
-    binder: Binder,
-    *,
-    parallel: bool = True,
-    one_tool: bool = False,
-    continuations: int = 0,
-    prefix: str = "",
-    constraint: Constraint | None = None,
-) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a reply is asked for and read.
+
+    Args:
+        server: what is known of the model server.
+        parallel: whether a block may hold several calls; if not, the reply ends before the second.
+        one_tool: the same for calls of a second tool.
+        continuations: how often a reply that was cut inside a call is continued, if the server can.
+        kind: of the request.
+        falls_back: what the server refuses is asked for otherwise: `Refused` is raised.
+    """
+
+    server: Capabilities
+    parallel: bool = True
+    one_tool: bool = False
+    continuations: int = 0
+    kind: Kind = "reply"
+    falls_back: bool = False
+
+
+def generate(request: CompletionRequest, binder: Binder, how: Reading, *, prefix: str = "") -> Script[Generated]:
     """Generate a reply in which calls are text.
 
     Args:
-        backend: open.
         request: the conversation.
         binder: binds the calls.
-        parallel: whether a block may hold several calls; if not, the reply ends before the second.
-        one_tool: the same for calls of a second tool.
-        continuations: how often a reply that was cut inside a call is continued, if the backend can.
-        prefix: how the reply begins, written for the model; only for a backend that continues.
-        constraint: holds what follows the prefix, where the backend obeys grammars.
+        how: it is asked for and read.
+        prefix: how the reply begins, written for the model; only for a server that continues.
 
     Yields:
-        The progress of the prompt, where the server tells it, the parser's events as they come, then one Generated.
+        The progress of the prompt, where the server tells it, and the parser's events as they come; those of the prefix once the
+        server has taken it.
 
     Raises:
         BackendError: from the stream.
     """
-    reading = ReplyReader(binder, request, backend.capabilities, parallel=parallel, one_tool=one_tool)
-    last, usage, reasoning = Chunk(), Usage(), ""
-    for event in reading.feed(prefix):
-        yield event
-    left = continuations if backend.capabilities.continues else 0
-    held = constraint if prefix and backend.capabilities.grammars else None
-    for count in range(left + 1):
+    reading = ReplyReader(binder, request, how.server, parallel=how.parallel, one_tool=how.one_tool)
+    begun = reading.feed(prefix)
+    usage, reasoning = Usage(), ""
+    for count in range((how.continuations if how.server.continues else 0) + 1):
         if count:
             yield Continued(count=count)
-        last, begun = Chunk(), len(reading.text)
-        asked = replace(request, grammar=held.after(reading.text)) if held else request
-        async with aclosing(_stream(backend, asked, reading.text, is_rest=count > 0)) as stream:
-            async for chunk in stream:
-                last = _merge(last, chunk)
-                if chunk.progress:
-                    yield chunk.progress
-                if chunk.reasoning:
-                    reasoning += chunk.reasoning
-                    yield ReasoningDelta(text=chunk.reasoning, span=(len(reading.text), len(reading.text)))
-                for event in reading.feed(chunk.text, chunk.reasoning):
-                    yield event
-                if reading.done:
-                    break
-        usage = usage + (last.usage or Usage())
-        if reading.done or last.finish_reason != "length" or len(reading.text) == begun or not reading.calling:
+        length = len(reading.text)
+        last, thoughts = yield from _stream(_ask(request, reading.text, how, count), reading, begun, how)
+        begun, reasoning, usage = [], reasoning + thoughts, usage + (last.usage or Usage())
+        if reading.done or last.finish_reason != "length" or len(reading.text) == length or not reading.calling:
             break
-    for event in reading.close(last.finish_reason or "stop"):
-        yield event
-    for outcome in reading.finished(reasoning, usage):
-        yield outcome
+    yield from reading.close(last.finish_reason or "stop")
+    *lost, generated = reading.finished(reasoning, usage)
+    yield from lost
+    return generated
+
+
+def _ask(request: CompletionRequest, text: str, how: Reading, count: int) -> Ask:
+    if text:
+        request = replace(request, messages=(*request.messages, Message(role="assistant", content=text)))
+    return Ask(request=request, kind="rest" if count else how.kind)
+
+
+def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: Reading) -> Script[tuple[Chunk, str]]:
+    """Read a stream to its end, or until nothing useful can follow; return what it said of its end, and the thoughts in it."""
+    last, thoughts, has_come = Chunk(), "", False
+    try:
+        while not isinstance(came := (yield ask), Ended):
+            last = Chunk(finish_reason=came.finish_reason or last.finish_reason, usage=usage_after(last.usage, came))
+            if came.progress:
+                yield came.progress
+            if came.text or came.reasoning:
+                yield from () if has_come else begun
+                has_come = True
+            if came.reasoning:
+                thoughts += came.reasoning
+                yield ReasoningDelta(text=came.reasoning, span=(len(reading.text), len(reading.text)))
+            yield from reading.feed(came.text, came.reasoning)
+            if reading.done:
+                yield ENOUGH
+    except BackendStatusError as error:
+        if ask.kind == "rest":  # it refuses to go on, the context may be full: the reply is as cut as it was
+            return Chunk(finish_reason="length", usage=last.usage), thoughts
+        if how.falls_back and not has_come and (ask.kind == "forced" or is_refused_beginning(error)):
+            raise Refused(str(error)) from error
+        raise
+    yield from () if has_come else begun
+    return Chunk(finish_reason=last.finish_reason or came.finish_reason, usage=last.usage or came.usage), thoughts
+
+
+class Refused(Exception):
+    """The server did not take a request that asks for more than a reply; nothing has come, and it can be made without that."""
 
 
 def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallInReasoning | None:
@@ -342,18 +373,17 @@ class ReplyReader:
         return end, text_until(events, end)
 
 
-async def generate_begun(
-    backend: Backend, request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, **options: Any
-) -> AsyncGenerator[Event | Continued | PromptProgress | Generated]:
+def generate_begun(
+    request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, how: Reading
+) -> Script[Generated]:
     """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
 
     Args:
-        backend: open; it continues a last message of the model's own.
-        request: the conversation.
+        request: the conversation, for a server that continues a last message of the model's own.
         begun: how the reply begins.
         otherwise: the conversation for a server that refuses: some templates allow no such message.
         binder: binds the calls.
-        options: of `generate`.
+        how: it is asked for and read.
 
     Yields:
         As `generate`.
@@ -361,27 +391,11 @@ async def generate_begun(
     Raises:
         BackendError: from the stream.
     """
-    held: list[Event | Continued | Generated] | None = []  # what comes of the beginning itself
     try:
-        async with aclosing(generate(backend, request, binder, prefix=begun, **options)) as events:
-            async for event in events:
-                if isinstance(event, PromptProgress):  # says nothing of the reply yet
-                    yield event
-                    continue
-                if held is not None and not isinstance(event, Generated | Continued) and event.span[1] <= len(begun):
-                    held.append(event)
-                    continue
-                for each in held or ():
-                    yield each
-                held = None
-                yield event
-        return
-    except BackendStatusError as error:
-        if held is None or not is_refused_beginning(error):
-            raise
-    async with aclosing(generate(backend, otherwise, binder, **options)) as events:
-        async for event in events:
-            yield replace(event, fell_back=True) if isinstance(event, Generated) else event
+        return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))
+    except Refused:
+        generated = yield from generate(otherwise, binder, how)
+        return replace(generated, fell_back=True)
 
 
 def is_refused_beginning(error: BackendError) -> bool:
@@ -391,21 +405,3 @@ def is_refused_beginning(error: BackendError) -> bool:
         error: with which a request failed that had one. Where a template raises, some servers say 500.
     """
     return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code <= 500
-
-
-async def _stream(backend: Backend, request: CompletionRequest, begun: str, *, is_rest: bool) -> AsyncGenerator[Chunk]:
-    """Stream a reply, or the rest of one; a server that refuses to go on (the context may be full) leaves it as cut as it was."""
-    if begun:
-        request = replace(request, messages=(*request.messages, Message(role="assistant", content=begun)))
-    try:
-        async with aclosing(backend.stream(request)) as stream:
-            async for chunk in stream:
-                yield chunk
-    except BackendStatusError:
-        if not is_rest:
-            raise
-        yield Chunk(finish_reason="length")
-
-
-def _merge(last: Chunk, chunk: Chunk) -> Chunk:
-    return Chunk(finish_reason=chunk.finish_reason or last.finish_reason, usage=usage_after(last.usage, chunk))

@@ -14,12 +14,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from ..backends.base import Backend
 from ..prompting.format import PromptFormat
 from ..tools.catalog import Catalog
 from ..types.calls import Message, Tool
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
-from .first_token import first_token
+from .first_token import ask_first_token
+from .machine import Script
 
 __all__ = ["ask_number", "number_odds"]
 
@@ -29,16 +30,17 @@ SURE: Final = 16.0  # log-odds beyond which what was told makes no difference
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？])\s*")
 
 
-async def ask_number(
-    backend: Backend, request: CompletionRequest, catalog: Catalog, format: PromptFormat
-) -> tuple[float | None, Usage]:
+def ask_number(
+    request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool = False
+) -> Script[tuple[float | None, Usage]]:
     """Ask a model for the number of the tool that a message asks for.
 
     Args:
-        backend: open.
         request: whose last message is asked about.
+        server: what is known of it.
         catalog: what is offered.
         format: how the model is spoken to.
+        keep: as of `Score`.
 
     Returns:
         The log-odds of any tool against none, None where the model's first token is no number, the server tells no probabilities
@@ -47,11 +49,12 @@ async def ask_number(
     Raises:
         BackendError: from the stream.
     """
-    if not 1 < len(catalog) <= MOST_TOOLS or backend.capabilities.reasoning_open:
+    if not 1 < len(catalog) <= MOST_TOOLS or server.reasoning_open:
         return None, Usage()
     tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
     text = format.render("which", tools=tools, request=request.messages[-1].content).strip()
-    told = await first_token(backend, replace(request, messages=(Message(role="user", content=text),)))
+    asked = replace(request, messages=(Message(role="user", content=text),))
+    told = yield from ask_first_token(asked, server, keep=keep)
     return number_odds(told.candidates), told.usage
 
 

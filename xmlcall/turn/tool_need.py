@@ -31,7 +31,7 @@ reply that begins with thinking, or with half a character, decides nothing by it
 usual reminder stands.
 """
 
-import asyncio
+import functools
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
-from ..backends.base import Backend
 from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.format import PromptFormat
@@ -47,14 +46,16 @@ from ..prompting.result_frame import is_result_message
 from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
 from ..types.calls import Message
+from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
 from .anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from .asked_alone import alone
-from .first_token import first_token
-from .tool_choice import ToolChoices
+from .first_token import ask_first_token
+from .machine import Script
+from .tool_choice import choose_tool
 from .tool_number import SURE, ask_number
 
-__all__ = ["Threshold", "ToolNeed", "ToolNeeds", "ask_need", "checked_threshold"]
+__all__ = ["Threshold", "ToolNeed", "ask_need", "ask_tool_need", "checked_threshold", "decides"]
 
 Threshold = float | Literal["auto"]
 
@@ -69,7 +70,6 @@ BELOW_SPLIT: Final = 1.8  # of `auto`: in conversations the best split loses hal
 SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words, "and in Oslo?", which say little by themselves
 FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
 LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
-_REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,98 +110,78 @@ class ToolNeed:
         return self.log_odds + (USUAL_NUMBER if self.number is None else min(max(self.number, LEAST_NUMBER), MOST_NUMBER))
 
 
-class ToolNeeds:
-    """Decides for one model; keeps what `auto` found for each way of asking, and the model's habits for each tool prompt.
+def ask_tool_need(
+    threshold: Threshold,
+    server: Capabilities,
+    request: CompletionRequest,
+    catalog: Catalog,
+    format: PromptFormat,
+    *,
+    shown: CompletionRequest | None = None,
+) -> Script[ToolNeed | None]:
+    """Ask a model whether a person's last words need a tool, and if they do, which.
 
     Args:
         threshold: log-odds, or `auto`.
+        server: what is known of it.
+        request: the conversation behind the tool prompt, the person's words last, without a reminder.
+        catalog: what is offered.
+        format: how the model is spoken to; a call is begun in its wire format, where the server goes on from there.
+        shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen by
+            that, but not whether any is needed, since talk would have no such descriptions.
+
+    Returns:
+        None where `auto` cannot tell: the server tells no probabilities, or the model's say nothing.
 
     Raises:
-        UsageError: the threshold is not a finite number.
+        BackendError: from the stream; `BackendProtocolError` if a threshold was given and the server tells no probabilities.
     """
-
-    def __init__(self, threshold: Threshold) -> None:
-        self._threshold = checked_threshold(threshold)
-        self._found: dict[PromptFormat, float | None] = {}
-        self._finding = asyncio.Lock()
-        self._choices = ToolChoices()
-
-    async def ask(
-        self,
-        backend: Backend,
-        request: CompletionRequest,
-        catalog: Catalog,
-        format: PromptFormat,
-        *,
-        shown: CompletionRequest | None = None,
-    ) -> ToolNeed | None:
-        """Ask a model whether a person's last words need a tool, and if they do, which.
-
-        Args:
-            backend: of the model; open.
-            request: the conversation behind the tool prompt, the person's words last, without a reminder.
-            catalog: what is offered.
-            format: how the model is spoken to; a call is begun in its wire format, where the server goes on from there.
-            shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen
-                by that, but not whether any is needed, since talk would have no such descriptions.
-
-        Returns:
-            None where `auto` cannot tell: the server tells no probabilities, or the model's say nothing.
-
-        Raises:
-            BackendError: from the stream; `BackendProtocolError` if a threshold was given and the server tells no probabilities.
-        """
-        threshold, spent = (self._threshold, Usage()) if self._threshold != "auto" else await self._auto(backend, request, format)
-        if threshold is None:
-            return None
-        threshold = round(threshold - leniency(request.messages), 3)
-        need = await ask_need(backend, request, threshold, catalog, format)
-        if not (need.is_sure and need.needs_tool and backend.capabilities.continues):
-            return replace(need, usage=spent + need.usage)
-        tool, choosing = await self._choices.choose(backend, shown or request, catalog, format.row)
-        return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
-
-    async def decides(self, backend: Backend, request: CompletionRequest, format: PromptFormat) -> bool:
-        """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder.
-
-        Args:
-            backend: of the model; open.
-            request: its sampling counts.
-            format: how the model is spoken to.
-
-        Raises:
-            BackendError: from the stream.
-        """
-        if backend.capabilities.reasoning_open:
-            return False
-        return self._threshold != "auto" or (await self._auto(backend, request, format))[0] is not None
-
-    async def _auto(self, backend: Backend, request: CompletionRequest, format: PromptFormat) -> tuple[float | None, Usage]:
-        """Return the threshold of a way of asking, and what it cost to find it."""
-        async with self._finding:
-            if format in self._found:
-                return self._found[format], Usage()
-            try:
-                threshold, usage = await _between(backend, request, format)
-            except (BackendProtocolError, BackendStatusError) as error:
-                if isinstance(error, ContextOverflow):
-                    raise
-                if isinstance(error, BackendStatusError) and error.status_code not in _REFUSED:
-                    return None, Usage()  # it may pass, and the reply itself tells if not
-                threshold, usage = None, Usage()  # no probabilities: some servers refuse to be asked for them
-            self._found[format] = threshold
-            return threshold, usage
+    least, spent = (threshold, Usage()) if threshold != "auto" else (yield from _auto(server, request, format))
+    if least is None:
+        return None
+    need = yield from ask_need(request, server, round(least - leniency(request.messages), 3), catalog, format)
+    if not (need.is_sure and need.needs_tool and server.continues):
+        return replace(need, usage=spent + need.usage)
+    tool, choosing = yield from choose_tool(shown or request, server, catalog, format.row)
+    return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
 
-async def _between(backend: Backend, request: CompletionRequest, format: PromptFormat) -> tuple[float | None, Usage]:
+def decides(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[bool]:
+    """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder.
+
+    Args:
+        threshold: log-odds, or `auto`.
+        server: what is known of it.
+        request: its sampling counts.
+        format: how the model is spoken to.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    if server.reasoning_open:
+        return False
+    return threshold != "auto" or (yield from _auto(server, request, format))[0] is not None
+
+
+def _auto(server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[tuple[float | None, Usage]]:
+    """Return the threshold of a way of asking, and what it cost to find it; None where the server tells no probabilities."""
+    try:
+        return (yield from _between(server, request, format))
+    except (BackendProtocolError, BackendStatusError) as error:
+        if isinstance(error, ContextOverflow):
+            raise
+        return None, Usage()  # it may pass, and the reply itself tells if not
+
+
+def _between(server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[tuple[float | None, Usage]]:
     """Find what parts requests that need no tool from those that need one; None where a model does not tell them apart."""
-    system, usage = Message(role="system", content=tool_prompt(TOOLS, format)), Usage()
+    system, usage = Message(role="system", content=_anchors_prompt(format)), Usage()
     sides: list[list[float]] = []
     for words in (NEEDS_NONE, NEEDS_TOOL):
         sides.append([])
         for text in words:
             asked = replace(request, messages=(system, Message(role="user", content=text)))
-            need = await ask_need(backend, asked, None, TOOLS, format)
+            need = yield from ask_need(asked, server, None, TOOLS, format)
             usage = usage + need.usage
             if not need.is_sure:
                 return None, usage
@@ -210,6 +190,11 @@ async def _between(backend: Backend, request: CompletionRequest, format: PromptF
     if one - none < LEAST_SPREAD:
         return None, usage
     return round(best_split(*sides) - BELOW_SPLIT, 2), usage
+
+
+@functools.lru_cache(maxsize=16)
+def _anchors_prompt(format: PromptFormat) -> str:
+    return tool_prompt(TOOLS, format)
 
 
 def leniency(messages: Sequence[Message]) -> float:
@@ -253,15 +238,16 @@ def best_split(none: Sequence[float], one: Sequence[float]) -> float:
     return round((best[0] + best[-1]) / 2, 2)
 
 
-async def ask_need(
-    backend: Backend, request: CompletionRequest, threshold: float | None, catalog: Catalog, format: PromptFormat
-) -> ToolNeed:
+def ask_need(
+    request: CompletionRequest, server: Capabilities, threshold: float | None, catalog: Catalog, format: PromptFormat
+) -> Script[ToolNeed]:
     """Ask a model whether the last message, alone, needs a tool.
 
     Args:
-        backend: open.
         request: the conversation, the person's words last, without a reminder.
-        threshold: to be held against the score; with None the second opinion is asked for in any case, and the threshold is 0.
+        server: what is known of it.
+        threshold: to be held against the score. With None the threshold is 0, the second opinion is asked for in any case, and
+            the answers are kept: the words are ours.
         catalog: what is offered.
         format: how the model is spoken to.
 
@@ -269,21 +255,21 @@ async def ask_need(
         BackendError: from the stream; `BackendProtocolError` if the server tells no probabilities.
     """
     undecided = ToolNeed(log_odds=SURE, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
-    if backend.capabilities.reasoning_open:
+    if server.reasoning_open:
         return undecided
-    by_itself = alone(backend, request)
-    told = await first_token(backend, by_itself)
+    by_itself, keep = alone(server, request), threshold is None
+    told = yield from ask_first_token(by_itself, server, keep=keep)
     if told.reasoning:
         return replace(undecided, usage=told.usage)
     if told.text and not told.candidates:
         raise BackendProtocolError(
-            f"a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
-            f"{backend.model} came without: leave the threshold out"
+            "a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
+            "this one tells none: leave the threshold out"
         )
     need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
         return need
-    number, usage = await ask_number(backend, by_itself, catalog, format)
+    number, usage = yield from ask_number(by_itself, server, catalog, format, keep=keep)
     return replace(need, number=number, usage=need.usage + usage)
 
 

@@ -1,0 +1,175 @@
+"""The driver: does what a machine asks for, with a backend, and with hosts where there are calls.
+
+This is the only place where a turn meets an event loop. `Scores` keeps what follows from a model and a request alone: how it
+begins a reply to words of ours, from which thresholds and habits are taken.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from ..backends.base import Backend
+from ..errors import BackendError, BackendStatusError
+from ..turn.machine import Ask, FirstToken, Machine, Run, Score
+from ..types.completion import CompletionRequest, Usage
+
+__all__ = ["Scores", "drive", "first_token", "result_of"]
+
+KEPT: Final = 500  # answers
+_REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
+
+
+class Scores:
+    """First tokens of one model's replies, asked for once where a `Score` says that they may be kept."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, FirstToken | BackendStatusError] = OrderedDict()
+        self._asking = asyncio.Lock()  # many conversations that begin at once ask the same
+
+    async def ask(self, backend: Backend, score: Score) -> list[FirstToken]:
+        """Ask for the first tokens.
+
+        Args:
+            backend: open.
+            score: what is asked for.
+
+        Raises:
+            BackendError: from the stream.
+        """
+        if not score.keep:
+            return [await first_token(backend, request) for request in score.requests]
+        async with self._asking:
+            return [await self._known(backend, request) for request in score.requests]
+
+    async def _known(self, backend: Backend, request: CompletionRequest) -> FirstToken:
+        key = _key(request)
+        if key not in self._kept:
+            try:
+                told = await first_token(backend, request)
+            except BackendStatusError as error:
+                if error.status_code not in _REFUSED:
+                    raise  # it may pass
+                self._keep(key, error)
+                raise
+            self._keep(key, replace(told, usage=Usage()))
+            return told
+        self._kept.move_to_end(key)
+        if isinstance(known := self._kept[key], BackendStatusError):
+            raise known
+        return known
+
+    def _keep(self, key: str, answer: FirstToken | BackendStatusError) -> None:
+        self._kept[key] = answer
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+
+def _key(request: CompletionRequest) -> str:
+    said = [(message.role, message.content) for message in request.messages]
+    return json.dumps([said, dict(request.extra)], default=str)
+
+
+async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
+    """Ask a model for one token.
+
+    Args:
+        backend: open.
+        request: for one token.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    told = FirstToken()
+    async with aclosing(backend.stream(request)) as chunks:
+        async for chunk in chunks:
+            told = FirstToken(
+                candidates=told.candidates or chunk.top_logprobs,
+                text=told.text + chunk.text,
+                reasoning=told.reasoning + chunk.reasoning,
+                usage=chunk.usage or told.usage,
+            )
+            if told.text and not told.candidates:  # a server that does not know `max_tokens` might go on for long
+                break
+    return told
+
+
+T = TypeVar("T")
+RunCall = Callable[[Run], AsyncGenerator[Any]]
+
+
+async def drive(
+    machine: Machine[Any],
+    backend: Backend,
+    *,
+    scores: Scores | None = None,
+    run: RunCall | None = None,
+    hear: Callable[[Iterator[Any]], Iterable[Any]] = iter,
+) -> AsyncGenerator[Any]:
+    """Do what a machine asks for until it has ended.
+
+    Args:
+        machine: a turn, or a part of one.
+        backend: of the model; open.
+        scores: of the model; None keeps none.
+        run: runs a call, and yields what happens to it, its end last; None where there are no calls.
+        hear: is given the events that follow from each input, and passes them on.
+
+    Yields:
+        The machine's events as they happen.
+
+    Raises:
+        BackendError: the model server failed.
+    """
+    scores = scores or Scores()
+    for event in hear(machine.events()):
+        yield event
+    while (action := machine.action) is not None:
+        match action:
+            case Score():
+                try:
+                    events = machine.scored(await scores.ask(backend, action))
+                except BackendError as error:
+                    events = machine.refuse(error)
+            case Ask(request=request):
+                try:
+                    async with aclosing(backend.stream(request)) as chunks:
+                        async for chunk in chunks:
+                            for event in machine.receive(chunk):
+                                yield event
+                            if machine.has_enough:
+                                break
+                    events = machine.end()
+                except BackendError as error:
+                    events = machine.refuse(error)
+            case Run():
+                assert run is not None, "a machine that calls tools needs somebody who runs them"
+                events = iter(())
+                async with aclosing(run(action)) as happenings:
+                    async for happened in happenings:
+                        for event in hear(machine.give(happened)):
+                            yield event
+        for event in hear(events):
+            yield event
+    if machine.error is not None:
+        raise machine.error
+
+
+async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:
+    """Drive a machine that runs no calls, and return what came of it.
+
+    Args:
+        machine: not begun.
+        backend: of the model; open.
+        scores: of the model; None keeps none.
+
+    Raises:
+        BackendError: the model server failed.
+    """
+    async with aclosing(drive(machine, backend, scores=scores)) as events:
+        async for _ in events:
+            pass
+    return cast(T, machine.result)

@@ -1,0 +1,1 @@
+"""A turn, from a person's message to the answer: what is done next and what that means, without any I/O."""
