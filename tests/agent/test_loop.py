@@ -335,7 +335,7 @@ async def test_a_native_call_that_cannot_run_has_its_issues_as_its_result() -> N
             tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls"
         )
 
-    loop, backend = make([[native("one")], [native(1)], "It is 3."], mode="native", repair=RepairPolicy(keep_failed=True))
+    loop, backend = make([[native("one")], [native(1)], "It is 3."], mode="native")
     assert kinds(await run(loop)) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
     told, result = backend.requests[1].messages[-2:]
     assert [(call.id, call.arguments) for call in told.tool_calls] == [(result.tool_call_id, {"a": "one", "b": 2})]
@@ -478,12 +478,6 @@ async def test_a_failed_attempt_leaves_no_trace_once_it_is_corrected() -> None:
     assert BAD in str(backend.requests[1].messages)
     assert BAD not in str(backend.requests[2].messages)
     assert [message.role for message in answer_of(events).messages] == ["user", "assistant", "user", "assistant"]
-
-
-async def test_a_failed_attempt_is_kept_if_asked_for() -> None:
-    loop, backend = make([BAD, ADD, "It is 3."], repair=RepairPolicy(keep_failed=True))
-    await run(loop)
-    assert BAD in str(backend.requests[2].messages)
 
 
 async def test_a_reply_with_a_call_that_ran_is_kept() -> None:
@@ -719,10 +713,10 @@ async def test_a_person_is_asked_about_a_call_that_comes_again_and_again(says_ye
 
 
 async def test_a_call_that_feedback_showed_may_be_copied() -> None:
-    """The example in our own words is no quotation, also where the failed attempt stays in the conversation."""
+    """The example in our own words is no quotation."""
     wrong = render([{"name": "add", "arguments": {"a": 1, "b": 2}}], ADD_TOOL).replace('"add"', '"add_numbers"')
     right = wrong.replace('"add_numbers"', '"add"')
-    loop, backend = make([wrong, right, "It is 3."], host=LocalHost([add]), repair=RepairPolicy(keep_failed=True))
+    loop, backend = make([wrong, right, "It is 3."], host=LocalHost([add]))
     events = await run(loop)
     assert right in backend.requests[1].messages[-1].content
     assert kinds(events) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]

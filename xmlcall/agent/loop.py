@@ -65,7 +65,7 @@ class ToolLoop:
         hosts: where tools live; each with its own name.
         mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling, and
             reads calls that the server left in the text; `native-only` leaves those alone.
-        repair: how often the model may try again, and what is kept of it.
+        repair: how often the model may try again.
         policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
         max_turns: replies in one run.
         parallel: whether one reply may hold several calls.

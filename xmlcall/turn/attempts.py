@@ -33,7 +33,6 @@ class RepairPolicy:
         max_tool_errors: how many results in a row may be errors.
         max_repeats: how often the same call with the same arguments may run in a row, unless its results differ.
         on_repeat: the policy that is asked about one that comes more often; None ends the run.
-        keep_failed: whether failed attempts stay in the conversation after they were corrected.
         asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
             is told to look them up or to ask the person. And whether an answer is asked for again, once, that states what no
             result says (`answer_check`).
@@ -46,7 +45,6 @@ class RepairPolicy:
     max_tool_errors: int = 5
     max_repeats: int = 2
     on_repeat: Callable[[Any], Awaitable[Any]] | None = None
-    keep_failed: bool = False
     asks_for_unsaid: bool = False
 
     def __post_init__(self) -> None:
@@ -147,7 +145,7 @@ class Attempts:
         if none_can_run(calls):
             self._failed_from = len(messages) - 1 if self._failed_from is None else self._failed_from
             return
-        if self._failed_from is not None and not self.policy.keep_failed:
+        if self._failed_from is not None:
             del messages[self._failed_from : -1]
         self._failed_from = None
 
