@@ -12,13 +12,13 @@ import httpx
 
 from xmlcall import LocalHost, ToolLoop, render
 from xmlcall.agent.asking_person import asking_person, asking_person_of_repeats
-from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.agent.rules import Rules
 from xmlcall.backends.scripted import Piece, ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.proxy.http.access import Guard
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.store import Store
+from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message
 from xmlcall.ui.api import Shown

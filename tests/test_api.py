@@ -13,8 +13,6 @@ DESIGN = {
     "bind": "raw_call, tools",
     "render": "calls, tools, dialect",
     "system_prompt": "tools, dialect, lang, parallel, family, instructions",
-    "grammar": "tools, target, dialect, tool, begun, parallel",
-    "loosened": "tools, dialect, tool",
     "Catalog": "tools",
     "connect": "model, context_length, api_key, progress",
 }
@@ -49,6 +47,12 @@ def test_type_checkers_see_every_name_as_public_and_where_it_is() -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         xmlcall.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["grammar", "loosened"])
+def test_a_name_that_is_gone_says_so(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"xmlcall\.{name} was removed: "):
+        getattr(xmlcall, name)
 
 
 def test_values_are_frozen() -> None:

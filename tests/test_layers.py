@@ -18,7 +18,7 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types loosejson schema tools dialects binding parsing prompting grammars turn"
+CORE = "errors types loosejson schema tools dialects binding parsing prompting turn"
 layer("errors", "")
 layer("toml_file", "errors")
 layer("types", "errors")
@@ -29,8 +29,7 @@ layer("dialects", "errors toml_file types tools")
 layer("binding", "types loosejson schema tools dialects")
 layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
-layer("grammars", "errors types schema tools dialects")
-layer("turn", "errors types loosejson schema tools dialects binding parsing prompting grammars")
+layer("turn", "errors types loosejson schema tools dialects binding parsing prompting")
 # -- I/O --
 layer("records", "errors types")
 layer("models", "errors")

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         UsageError as UsageError,
         XmlcallError as XmlcallError,
     )
-    from .grammars.calls import grammar as grammar, loosened as loosened
     from .hosts.config import (
         HttpServer as HttpServer,
         OAuth as OAuth,
@@ -89,7 +88,6 @@ _MODULES = {
     ".binding.provenance": "ValueSource provenance",
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
-    ".grammars.calls": "grammar loosened",
     ".hosts.config": "HttpServer OAuth StdioServer load_servers",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".types.events": "CallInReasoning Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd "
@@ -115,6 +113,11 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
+_GONE = {
+    "grammar": "the last resort constrains a call by itself, and `CompletionRequest.extra` takes a server's own fields",
+    "loosened": "it told what `xmlcall.grammar` did not hold, which was removed, too",
+}
+
 __all__ = sorted(_HOMES)
 
 
@@ -123,6 +126,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("xmlcall")
+    if name in _GONE:
+        raise AttributeError(f"xmlcall.{name} was removed: {_GONE[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'xmlcall' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name], __name__), name)

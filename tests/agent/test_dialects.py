@@ -7,12 +7,12 @@ from profiles import covering
 from proxy_harness import ADD, ask, body, texts
 
 from xmlcall import LocalHost, Message, ToolCall, ToolLoop, UsageError, parse
-from xmlcall.turn.events import CallFinished, LoopEvent
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
+from xmlcall.turn.events import CallFinished, LoopEvent
 
 TOOLS = Catalog([ADD])
 

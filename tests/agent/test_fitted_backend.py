@@ -16,7 +16,6 @@ from servers.fake_openai import DONE, FakeOpenAI, chunk, llama_props
 from servers.started import ProcessFiles
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
-from xmlcall.turn.events import LoopEvent
 from xmlcall.agent.fitted_backend import FittedBackend
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.embedded import LARGER_CONTEXT as EMBEDDED
@@ -27,6 +26,7 @@ from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fit_context import Fitted, Scale, estimate
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.openai_chat import CHAT
+from xmlcall.turn.events import LoopEvent
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 

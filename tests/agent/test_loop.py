@@ -33,7 +33,6 @@ from xmlcall import (
     parse,
     render,
 )
-from xmlcall.turn.events import CallProgress, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
@@ -44,6 +43,7 @@ from xmlcall.hosts.base import OnProgress
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
+from xmlcall.turn.events import CallProgress, LoopEvent
 from xmlcall.types.calls import RawArgument, RawCall, TextContent
 from xmlcall.types.completion import Chunk, PromptProgress, Usage
 from xmlcall.types.events import CallInReasoning

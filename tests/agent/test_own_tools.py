@@ -13,9 +13,7 @@ from cli_harness import call
 from servers.started import printed_url
 
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
-from xmlcall.turn.events import LoopEvent
 from xmlcall.agent.kept_files import kept
-from xmlcall.prompting.pictures import pictures
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.result_check import checked
 from xmlcall.agent.rules import allow
@@ -25,7 +23,9 @@ from xmlcall.hosts.base import Host
 from xmlcall.hosts.config import HttpServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
+from xmlcall.prompting.pictures import pictures
 from xmlcall.prompting.results import result_text
+from xmlcall.turn.events import LoopEvent
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, TextContent, Tool, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest
 from xmlcall.types.served import Listing, Resource, ResourceTemplate

@@ -7,9 +7,9 @@ from typing import Any, Self
 import pytest
 
 from xmlcall import Answer, BackendError, CallFinished, CallStarted, LocalHost, Message, TextDelta, ToolLoop
-from xmlcall.turn.events import LoopEvent, TurnEnded, TurnStarted
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable
+from xmlcall.turn.events import LoopEvent, TurnEnded, TurnStarted
 
 QUESTION = Message(role="user", content="Go.")
 UNKNOWN = "This call was stopped while it ran. It is not known whether it did its work: find out before it is made again."

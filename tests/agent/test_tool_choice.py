@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmlcall import Catalog, Message
-from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
+from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 

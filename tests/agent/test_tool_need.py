@@ -16,22 +16,6 @@ from proxy_harness import add, ask, block, body, texts
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent import first_request
-from xmlcall.turn.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
-from xmlcall.turn.asked_alone import LONGEST, alone
-from xmlcall.turn.events import LoopEvent
-from xmlcall.turn.first_request import READ_AGAIN
-from xmlcall.turn.tool_choice import ToolChoices
-from xmlcall.turn.tool_need import (
-    AFTER_TOOL,
-    LEAST_SPREAD,
-    SHORT_AFTER_TOOL,
-    Threshold,
-    ToolNeeds,
-    ask_need,
-    best_split,
-    log_odds,
-)
-from xmlcall.turn.tool_number import MOST_TOOLS, SURE, number_odds
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities
@@ -53,6 +37,22 @@ from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
+from xmlcall.turn.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
+from xmlcall.turn.asked_alone import LONGEST, alone
+from xmlcall.turn.events import LoopEvent
+from xmlcall.turn.first_request import READ_AGAIN
+from xmlcall.turn.tool_choice import ToolChoices
+from xmlcall.turn.tool_need import (
+    AFTER_TOOL,
+    LEAST_SPREAD,
+    SHORT_AFTER_TOOL,
+    Threshold,
+    ToolNeeds,
+    ask_need,
+    best_split,
+    log_odds,
+)
+from xmlcall.turn.tool_number import MOST_TOOLS, SURE, number_odds
 from xmlcall.types.calls import RawCall, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart

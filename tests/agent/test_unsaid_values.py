@@ -8,8 +8,6 @@ from proxy_harness import block, body, function
 
 from xmlcall import Answer, InvalidCall, LocalHost, Message, Tool, ToolLoop
 from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
-from xmlcall.turn.attempts import RepairPolicy
-from xmlcall.turn.events import CallFinished, CallRejected, LoopEvent
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Ruling, allowing
 from xmlcall.backends.base import Capabilities
@@ -20,6 +18,8 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ArgumentsPiece, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.tools.effects import may_write
+from xmlcall.turn.attempts import RepairPolicy
+from xmlcall.turn.events import CallFinished, CallRejected, LoopEvent
 from xmlcall.types.completion import Chunk
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)

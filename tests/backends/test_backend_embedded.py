@@ -211,10 +211,10 @@ async def busy(client: OpenAIBackend) -> bool:
 @live
 @in_module_loop
 async def test_a_grammar_is_obeyed_and_a_bad_one_is_told(backend: EmbeddedBackend) -> None:
-    chunks = await generate(backend, request("Hi", grammar='root ::= "yes, " "of course"'))
+    chunks = await generate(backend, request("Hi", extra={"grammar": 'root ::= "yes, " "of course"'}))
     assert "".join(chunk.text for chunk in chunks) == "yes, of course"
     with pytest.raises(BackendStatusError, match=r"refused with status 400: .*grammar"):
-        await generate(backend, request("Hi", grammar='root ::= "a'))
+        await generate(backend, request("Hi", extra={"grammar": 'root ::= "a'}))
 
 
 @live
@@ -256,7 +256,7 @@ async def test_a_reply_begins_inside_the_thinking_that_the_template_opened(
     monkeypatch.setattr(xllamacpp, "CommonParams", with_template)
     async with EmbeddedBackend(path, context_length=512) as opened:
         assert opened.capabilities.reasoning_open
-        chunks = await generate(opened, request("Hi", max_tokens=20, grammar='root ::= "hm</think>Hi"'))
+        chunks = await generate(opened, request("Hi", max_tokens=20, extra={"grammar": 'root ::= "hm</think>Hi"'}))
     assert "".join(chunk.text for chunk in chunks) == "hm</think>Hi"
     assert not any(chunk.reasoning for chunk in chunks)
 

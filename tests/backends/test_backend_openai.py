@@ -187,7 +187,6 @@ async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, 
             build="b11434-x",
             continues=True,
             constrains=True,
-            grammars=True,
             chat_template=True,
             most_logprobs=1000,
             fingerprints=(of_template("tiny", fake.props["chat_template"]),),
@@ -235,7 +234,7 @@ async def test_strange_props_claim_nothing(url: str, fake: FakeOpenAI, caps: Any
     fake.props = {"default_generation_settings": [], "chat_template_caps": caps}
     async with OpenAIBackend(url) as backend:
         said = replace(backend.capabilities, fingerprints=())
-        assert said == Capabilities(server="llama.cpp", continues=True, constrains=True, grammars=True, most_logprobs=1000)
+        assert said == Capabilities(server="llama.cpp", continues=True, constrains=True, most_logprobs=1000)
 
 
 async def test_a_server_without_a_list_of_models_needs_a_name(url: str, fake: FakeOpenAI) -> None:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
 from servers.run_server import Stage, run_server
 
-from xmlcall.turn.generate import Binder, Generated, generate
-from xmlcall.types.completion import usage_after
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
+from xmlcall.turn.generate import Binder, Generated, generate
 from xmlcall.types.calls import Message, Tool
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage, usage_after
 
 CATALOG = Catalog([Tool(name="now", input_schema={"type": "object", "properties": {}})])
 REQUEST = CompletionRequest(messages=(Message(role="user", content="What time is it?"),))

@@ -15,7 +15,6 @@ import pytest
 from profiles import is_deep
 
 from xmlcall import Reply, UsageError, bind, render
-from xmlcall.turn.anchors import NEEDS_NONE
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case
@@ -32,6 +31,7 @@ from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
 from xmlcall.profiles.folder import named, shipped
 from xmlcall.profiles.profile import Profile
+from xmlcall.turn.anchors import NEEDS_NONE
 from xmlcall.types.calls import ToolCall
 from xmlcall.types.completion import Chunk, CompletionRequest
 from xmlcall.types.tool import Tool

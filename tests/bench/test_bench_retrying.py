@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from xmlcall import Tool
-from xmlcall.turn.tool_need import HALF, USUAL_NUMBER
 from xmlcall.backends import retrying
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
@@ -34,6 +33,7 @@ from xmlcall.bench.subjects import Subject, model_subject
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable
+from xmlcall.turn.tool_need import HALF, USUAL_NUMBER
 from xmlcall.types.calls import Message, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest
 

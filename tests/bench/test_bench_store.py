@@ -221,6 +221,12 @@ def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert start(tmp_path, settings=settings).settings == Settings(lang="zh", temperature=1, call_threshold=-1.5)
 
 
+def test_a_recorded_run_with_a_setting_that_is_gone_is_read() -> None:
+    run = read_run(BENCHMARKS / "results" / "runs" / "tuning-constrained-0.5b")
+    assert run.about["settings"]["constrain"]
+    assert (run.settings.call_threshold, len(run.replies)) == (-50.0, 24)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

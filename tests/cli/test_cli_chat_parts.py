@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from xmlcall import parse
-from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.status_line import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
 from xmlcall.hosts.router import HostState
+from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
 from xmlcall.turns.conversation import Conversation
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from xmlcall.types.completion import Usage

@@ -39,7 +39,6 @@ def options(**given: Any) -> Namespace:
         "dialect": None,
         "family": None,
         "call_threshold": None,
-        "constrain": None,
         "reminder": True,
     }
     return Namespace(**{**usual, **given})

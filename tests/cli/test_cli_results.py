@@ -2,10 +2,10 @@
 
 import pytest
 
-from xmlcall.turn.events import CallFinished
 from xmlcall.agent.policy import Proposal
 from xmlcall.cli.display import Display
 from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.turn.events import CallFinished
 from xmlcall.types.calls import TextContent, Tool, ToolCall, ToolResult
 
 

@@ -207,22 +207,6 @@ def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture) -> None:
     assert [message["role"] for message in body["messages"]] == ["user"]
 
 
-@pytest.mark.parametrize(("props", "told"), [(None, True), (llama_props(), False)], ids=["another server", "llama.cpp"])
-def test_a_server_that_obeys_no_grammar_is_told_of(
-    props: dict[str, Any] | None, told: bool, tmp_path: Path, capsys: Capture
-) -> None:
-    with model_server("Yes.") as (url, fake):
-        fake.props = props
-        options = ["--constrain", "--call-threshold", "off", "--mcp", configured(tmp_path), "--model", url]
-        assert main(["run", *options, "Hi"]) == 0
-    assert ("--constrain does nothing here" in capsys.readouterr().err) is told
-
-
-def test_a_constraint_does_not_go_with_native_mode(capsys: Capture) -> None:
-    assert main(["run", "--constrain", "--mode", "native", "Hi"]) == 2
-    assert "--constrain holds calls in the text" in capsys.readouterr().err
-
-
 def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         fake.props = llama_props(tools=False)

@@ -9,6 +9,7 @@ import pytest
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
 from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_pattern
 from xmlcall.dialects.dialect import Body, TypeMark
+from xmlcall.dialects.write import beginning
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
 
@@ -72,6 +73,12 @@ def test_it_is_read_in_text_however_that_is_cut(row: Dialect) -> None:
         events.append(coalesce([*(event for chunk in chunks for event in parser.feed(chunk)), *parser.close()]))
     assert events[0] == events[1] == events[2]
     assert parse(text, TOOLS, dialect=row).text == "See [1] and 3 < 4.\n"
+
+
+@pytest.mark.parametrize("row", [*ROWS, WRAPPED, *DIALECTS.values()], ids=lambda row: row.name)
+@pytest.mark.parametrize("name", ["", "f"])
+def test_a_call_that_is_begun_for_a_model_begins_as_a_whole_one(row: Dialect, name: str) -> None:
+    assert render([{"name": "f", "arguments": {}}], TOOLS, dialect=row).startswith(beginning(row, name))
 
 
 @pytest.mark.parametrize("row", [*ROWS, WRAPPED], ids=lambda row: row.name)

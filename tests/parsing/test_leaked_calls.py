@@ -7,10 +7,10 @@ import pytest
 from cases import cuts
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
-from xmlcall.turn.generate import Binder, Generated
-from xmlcall.turn.native import generate_native
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.turn.generate import Binder, Generated
+from xmlcall.turn.native import generate_native
 from xmlcall.types.calls import RawArgument, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
 from xmlcall.types.events import Event

@@ -46,7 +46,6 @@ PROFILES = st.builds(
     dialect=st.sampled_from(sorted(DIALECTS)),
     family=st.sampled_from(sorted(FAMILIES)),
     call_threshold=st.one_of(st.sampled_from(["auto", "off"]), st.floats(allow_nan=False, allow_infinity=False)),
-    constrain=st.booleans(),
     measured=st.none() | MEASUREMENTS,
 )
 
@@ -75,7 +74,6 @@ REFUSED = [
     (GOOD + 'call_threshold = "high"\n', "call_threshold: "),
     (GOOD + "call_threshold = nan\n", "call_threshold: expected a finite number"),
     (GOOD + "call_threshold = true\n", "call_threshold: "),
-    (GOOD + "constrain = 1\n", "constrain: 1 is not of type 'boolean'"),
     (GOOD + 'fingerprints = "gguf:1"\n', "fingerprints: 'gguf:1' is not of type 'array'"),
     (GOOD + 'fingerprints = ["../x"]\n', r"fingerprints\[0\]: "),
     (GOOD + MEASURED.replace("2026-11-23", "today"), "measured.on: 'today' does not match"),
@@ -93,6 +91,13 @@ def test_a_broken_file_is_refused_with_what_was_expected(tmp_path: Path, text: s
         read_profile(file)
     assert str(file) in str(raised.value)
     assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_a_setting_that_earlier_versions_wrote_is_passed_over(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'{GOOD}dialect = "hermes"\nconstrain = {value}\n')
+    assert read_profile(file) == Profile(model="m", dialect="hermes")
 
 
 def test_a_folder_is_no_profile(tmp_path: Path) -> None:
@@ -174,10 +179,7 @@ def file_and_write(model: str) -> str:
 
 def test_a_profile_is_public() -> None:
     assert xmlcall.Profile(model="m").words == "xml, list, threshold auto"
-    assert (
-        Profile(model="m", dialect="hermes", call_threshold=-2.5, constrain=True).words
-        == "hermes, list, threshold -2.5, constrained"
-    )
+    assert Profile(model="m", dialect="hermes", call_threshold=-2.5).words == "hermes, list, threshold -2.5"
     assert Profile(model="m", way="native").words == "native"
     with pytest.raises(UsageError, match="expected one of xml, native"):
         Profile(model="m", way="json")  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from proxy_harness import ADD, ECHO, add, ask, ask_engine, block, body, events_of, function, texts
 
-import xmlcall
 from xmlcall import LocalHost
 from xmlcall.backends import retrying
 from xmlcall.backends.base import Capabilities
@@ -258,18 +257,6 @@ async def test_a_server_that_continues_is_given_the_beginning(choice: Any, prefi
     turn = await ask(backend, body(tool_choice=choice), stream_arguments=stream_arguments)
     assert calls(turn) == [("add", {"a": 1, "b": 2})]
     assert texts(backend)[-1] == ("assistant", prefix)
-
-
-@pytest.mark.parametrize("constrain", [True, False])
-async def test_the_rest_of_a_required_call_is_held_by_a_grammar(constrain: bool) -> None:
-    prefix = '<function_calls>\n<invoke name="'
-    holds = replace(CONTINUES, grammars=True)
-    backend = ScriptedBackend([add(1, 2).removeprefix(prefix), "Three."], capabilities=holds)
-    async with Engine(backend, mode="xml", constrain=constrain) as engine:
-        await ask_engine(engine, body(tool_choice="required"))
-        await ask_engine(engine, body())
-    expected = xmlcall.grammar(body()["tools"], begun=prefix) if constrain else ""
-    assert [request.grammar for request in backend.requests] == [expected, ""]
 
 
 async def test_a_server_that_constrains_is_made_to_call_the_only_tool() -> None:

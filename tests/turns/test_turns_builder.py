@@ -13,8 +13,6 @@ from profiles import examples
 from turn_harness import Told, add, block, call, calls_of, tiles, turn
 
 from xmlcall import LocalHost, Message, Tool, ToolResult, parse
-from xmlcall.turn.events import TurnEnded, TurnStarted
-from xmlcall.turn.generate import Binder, Generated, generate
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.openai_wire import native_call
@@ -25,6 +23,8 @@ from xmlcall.parsing.parser import Parser
 from xmlcall.parsing.repeated_calls import once
 from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
+from xmlcall.turn.events import TurnEnded, TurnStarted
+from xmlcall.turn.generate import Binder, Generated, generate
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
 from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from xmlcall.turn.events import TurnStarted
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
+from xmlcall.turn.events import TurnStarted
 from xmlcall.turns.marks import whys
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool

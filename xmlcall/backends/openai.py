@@ -363,7 +363,6 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
         build=text_of(props.get("build_info")),
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
-        grammars=True,
         sees=sees if isinstance(sees, bool) else None,
         most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
         chat_template=template != FALLBACK_TEMPLATE if template else None,

@@ -84,7 +84,6 @@ def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
         "seed": request.seed,
         "stop": list(request.stop),
         "response_format": _response_format(request.json_schema),
-        "grammar": request.grammar or None,  # llama.cpp's, tools/server/README.md
         "logprobs": True if request.top_logprobs else None,
         "top_logprobs": request.top_logprobs or None,
     }

@@ -4,11 +4,14 @@ A later version may add to all but the settings, which decide how a run is read.
 """
 
 from collections.abc import Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from .ways import Settings
 
-__all__ = ["ABOUT", "ADDED", "REPLY", "conversation"]
+__all__ = ["ABOUT", "ADDED", "GONE", "REPLY", "conversation"]
+
+GONE: Final = frozenset({"constrain"})
+"""Settings of recorded runs that there are no more. How a reply is judged never hung on them."""
 
 
 def _object(*required: str, **properties: Any) -> dict[str, Any]:
@@ -61,6 +64,7 @@ _SETTINGS: dict[str, Any] = {
     for name, hint in get_type_hints(Settings).items()
 }
 _SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
+_SETTINGS |= {name: {} for name in GONE}
 ABOUT = _object(
     *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
 )

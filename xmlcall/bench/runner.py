@@ -205,7 +205,6 @@ async def _played(
         "seed": settings.seed,
         "call_threshold": settings.call_threshold,
         "tool_tokens": settings.tool_tokens,
-        "constrain": bool(settings.constrain),
         "repair": RepairPolicy(max_format_retries=settings.feedback),
     }
     outcome = await play(case, backend, **{**options, **more})

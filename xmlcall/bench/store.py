@@ -30,7 +30,7 @@ from ..errors import UsageError, XmlcallError
 from ..types.calls import Message
 from ..types.tool import Tool
 from .case import Case, case_to_json
-from .run_schemas import ABOUT, ADDED, REPLY, conversation
+from .run_schemas import ABOUT, ADDED, GONE, REPLY, conversation
 from .ways import Settings, Way
 
 __all__ = [
@@ -90,7 +90,7 @@ class Run:
     @property
     def settings(self) -> Settings:
         """The settings that all replies were generated with."""
-        return Settings(**self.about["settings"])
+        return Settings(**{name: value for name, value in self.about["settings"].items() if name not in GONE})
 
     def done(self) -> set[str]:
         """Return the keys of all requests that were answered."""

@@ -72,7 +72,6 @@ class Settings:
         tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
             leaves it to `ToolLoop` in tasks and conversations.
         whole_tokens: up to which tools are shown whole nevertheless; None for `tool_tokens`.
-        constrain: whether the rest of a call that is begun for the model is held by a grammar of the tools.
     """
 
     lang: str = "en"
@@ -86,7 +85,6 @@ class Settings:
     family: str | None = None
     tool_tokens: int | None = None
     whole_tokens: int | None = None
-    constrain: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""

@@ -18,7 +18,6 @@ from .exits import FAILED, OK, complain, run_async
 from .notices import model_notices
 from .options import (
     add_call_threshold,
-    add_constrain,
     add_family_option,
     add_profile_option,
     add_tool_tokens,
@@ -85,7 +84,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_call_threshold(parser)
     add_tool_tokens(parser)
     add_profile_option(parser)
-    add_constrain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -111,7 +109,7 @@ async def _run(options: argparse.Namespace) -> int:
         else:
             backend = await opened(stack, options)
             ways, profile = _by_profile(options, ways, given, backend)
-            for notice in model_notices(backend, "xml", speaker("en"), constrain=bool(options.constrain)):
+            for notice in model_notices(backend, "xml", speaker("en")):
                 complain(notice)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
         settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__ if hasattr(options, name)})
@@ -196,8 +194,6 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(
             f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
         )
-    if is_stand_in and options.constrain:
-        raise UsageError(f"--constrain needs a model server that obeys a grammar; {options.model!r} is a stand-in")
     if options.server and not options.on:
         raise UsageError("--server spreads a run over several servers: give --on ray, too")
     if options.on and is_stand_in:

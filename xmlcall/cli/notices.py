@@ -9,18 +9,15 @@ from .words import Say
 __all__ = ["model_notices"]
 
 
-def model_notices(backend: Backend, mode: str, say: Say, *, constrain: bool = False) -> Iterator[str]:
+def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:
     """Yield what is likely to go wrong with a model, and what to do about it.
 
     Args:
         backend: open.
         mode: of `--mode`.
         say: gives the texts of a language.
-        constrain: whether calls are to be held by a grammar.
     """
     if backend.capabilities.chat_template is False:
         yield say("no_template", model=visible(backend.model))
     if mode == "native" and backend.capabilities.native_tools is False:
         yield say("no_native")
-    if constrain and not (backend.capabilities.grammars and backend.capabilities.continues):
-        yield say("no_grammar")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CommandParser",
     "add_call_threshold",
-    "add_constrain",
     "add_dialect_option",
     "add_family_option",
     "add_mcp_option",
@@ -29,7 +28,6 @@ __all__ = [
     "add_tool_tokens",
     "asking_of",
     "call_threshold_of",
-    "constrain_of",
     "dialect_of",
     "family_of",
     "number",
@@ -215,7 +213,6 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     tools.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after the question")
     add_call_threshold(tools)
     add_tool_tokens(tools)
-    add_constrain(tools)
 
 
 def add_policy_option(parser: argparse._ActionsContainer) -> None:
@@ -329,17 +326,6 @@ def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
     return "auto" if given == "auto" else float(given)
 
 
-def add_constrain(parser: argparse._ActionsContainer) -> None:
-    """Declare that a call which is begun for the model is held by a grammar."""
-    parser.add_argument(
-        "--constrain",
-        action="store_true",
-        default=None,
-        help="hold the rest of a call that is begun for the model to what the tools' schemas admit, where the model server obeys "
-        "a grammar (llama.cpp, local files)",
-    )
-
-
 def asking_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
     """Return how a model is asked for calls, as `ask_by` of a loop or an engine takes it.
 
@@ -355,19 +341,7 @@ def asking_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
         "dialect": dialect_of(options),
         "family": family_of(options),
         "call_threshold": call_threshold_of(options),
-        "constrain": constrain_of(options),
     }
-
-
-def constrain_of(options: argparse.Namespace) -> bool:
-    """Say whether calls are to be held by a grammar.
-
-    Raises:
-        UsageError: that was asked for where nothing would come of it.
-    """
-    if options.constrain and getattr(options, "mode", "xml") == "native":
-        raise UsageError("--constrain holds calls in the text: it does not go with --mode native")
-    return bool(options.constrain)
 
 
 def _threshold(text: str) -> float | str:

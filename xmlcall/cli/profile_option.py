@@ -54,7 +54,6 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
     if options.mode != "native":
         options.family = options.family or profile.family
         options.dialect = options.dialect or profile.dialect
-        options.constrain = options.constrain or profile.constrain
         # A number is that of a prompt.
         holds = profile.call_threshold == "off" or (options.dialect, options.family) == (profile.dialect, profile.family)
         if options.call_threshold is None and options.reminder and holds:

@@ -12,7 +12,6 @@ from .exits import guarded, run_async
 from .listening import STOP_SECONDS, TELL_SECONDS, listening
 from .options import (
     add_call_threshold,
-    add_constrain,
     add_dialect_option,
     add_family_option,
     add_mcp_option,
@@ -65,7 +64,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
     add_call_threshold(model)
     add_tool_tokens(model)
-    add_constrain(model)
     model.add_argument(
         "--strict",
         action="store_true",

@@ -14,7 +14,7 @@ from ..turn.attempts import RepairPolicy
 from .exits import OK, complain
 from .listening import serve_app, url_of
 from .notices import model_notices
-from .options import asking_of, constrain_of
+from .options import asking_of
 from .plain import visible
 from .profile_option import profile_words, use_profile
 from .serve_observed import observing
@@ -136,7 +136,7 @@ async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any
             complain(f"profile: {profile_words(options, found)}")
         if family := engine.backend.capabilities.family:
             complain(f"the model was most likely trained on the format {family}; every format is read")
-        for notice in model_notices(engine.backend, options.mode or "auto", speaker("en"), constrain=constrain_of(options)):
+        for notice in model_notices(engine.backend, options.mode or "auto", speaker("en")):
             complain(notice)
         yield served_alone(engine)
 

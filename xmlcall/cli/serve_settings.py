@@ -21,7 +21,7 @@ PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
 _SHARE: Final = "XMLCALL_SHARE"
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
-_OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "constrain", "context")
+_OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from .inputs import checked_text
 from .keeping import chosen, kept
 from .lines import is_interactive
 from .notices import model_notices
-from .options import asking_of, constrain_of
+from .options import asking_of
 from .plain import visible
 from .profile_option import profile_json, profile_words, use_profile
 from .requests import features_of
@@ -84,8 +84,7 @@ class Session:
 
     def tell_of_model(self) -> None:
         """Say what is likely to go wrong with the model."""
-        constrain = constrain_of(self._given)
-        for notice in model_notices(self.loop.backend, self.mode, self.display.say, constrain=constrain):
+        for notice in model_notices(self.loop.backend, self.mode, self.display.say):
             self.display.notice(notice)
 
     async def change_model(self, name: str) -> None:

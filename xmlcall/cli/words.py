@@ -120,8 +120,6 @@ EN = {
     "and in full those that fit the question (see --tool-tokens)",
     "shown_names": "{count} tools are more than the model should read each time: it sees their names, "
     "and in full those that fit the question (see --tool-tokens)",
-    "no_grammar": "--constrain does nothing here: this model server obeys no grammar behind a call that is begun for the model; "
-    "llama.cpp does, for models whose template leaves no thinking open",
     "new_conversation": "a new conversation",
     "resumed": "going on with conversation {id}, messages: {count}: {title}",
     "cut_off": "its last question has no answer: the program ended before; the model is told",
@@ -300,7 +298,6 @@ ZH = {
     "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --tool-tokens）",
     "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --tool-tokens）",
     "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --tool-tokens）",
-    "no_grammar": "--constrain 在这里不起作用：这个模型服务器不能让语法约束已经开头的调用；llama.cpp 可以，只要模板不以思考开头",
     "new_conversation": "新的对话",
     "resumed": "继续对话 {id}（消息 {count} 条）：{title}",
     "cut_off": "最后一个问题没有回答：程序提前结束了；已告知模型",

@@ -18,7 +18,7 @@ from ..types.calls import Tool
 from . import DIALECTS, Body, Dialect
 from .tag_patterns import is_escaped
 
-__all__ = ["beginning", "filled", "json_texts", "marks_all", "parameter_parts", "write"]
+__all__ = ["beginning", "write"]
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
 
@@ -52,7 +52,7 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     block = dialect.written.get("block_open", "") + "[" * dialect.one_list
     # A model goes on best where its own tokens end: behind a bare `"X"` small ones write ` ,`, which no training text has.
     call = _BEGINNINGS[dialect.body](dialect)
-    begun = filled(call, name) if name else call.partition("{name}")[0]
+    begun = _filled(call, name) if name else call.partition("{name}")[0]
     return f"{block}{'' if dialect.names_in_body or not block else dialect.joint}{begun}"
 
 
@@ -65,8 +65,8 @@ def _as_tags(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect:
         body = [written["body_open"] + _json(dict(arguments), dialect) + written["parameter_close"]]
     else:
         tool = catalog.get(name)
-        body = ["".join(parameter_parts(key, value, tool, catalog, dialect)) for key, value in arguments.items()]
-    return dialect.joint.join([filled(written["call_open"], name), *body, filled(written["call_close"], name)])
+        body = [_parameter(key, value, tool, catalog, dialect) for key, value in arguments.items()]
+    return dialect.joint.join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
 
 
 def _as_json(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -79,7 +79,7 @@ def _as_key(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: 
 
 
 def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
-    return filled(dialect.written["call_open"], name) + _json(dict(arguments), dialect) + dialect.written.get("call_close", "")
+    return _filled(dialect.written["call_open"], name) + _json(dict(arguments), dialect) + dialect.written.get("call_close", "")
 
 
 def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -106,7 +106,7 @@ def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect
         return (found["string"] if plain else f"{mark}{text}{mark}") + (found["colon"] or "")
 
     body = _STRING.sub(string, _json(dict(arguments), dialect, separators=(",", ":")))
-    return filled(dialect.written["call_open"], name) + body + dialect.written["call_close"]
+    return _filled(dialect.written["call_open"], name) + body + dialect.written["call_close"]
 
 
 @functools.cache
@@ -140,58 +140,29 @@ _BEGINNINGS: Final[Mapping[Body, Callable[[Dialect], str]]] = {
 }
 
 
-def parameter_parts(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> tuple[str, str, str]:
-    """Write a parameter: its opener, its value and its closer.
-
-    Args:
-        name: of the parameter.
-        value: of the parameter.
-        tool: that it belongs to; None if that is not known.
-        catalog: that the tool is in.
-        dialect: a wire format with a tag for each parameter.
-    """
+def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
+    """Write a parameter of a format with a tag for each."""
     is_string = isinstance(value, str)
     plain = value if is_string else _json(value, dialect)
     mark = dialect.string_mark if is_string else dialect.json_mark
     opener = dialect.written["parameter_open"]
-    if mark is not None and (marks_all(dialect) or needs_mark(value, plain, name, tool, catalog)):
+    if mark is not None and (_marks_all(dialect) or needs_mark(value, plain, name, tool, catalog)):
         opener = mark.written
     text = _entities(_string(value, dialect) if is_string else plain, dialect)
-    return filled(opener, name), text, filled(dialect.written["parameter_close"], name)
+    return _filled(opener, name) + text + _filled(dialect.written["parameter_close"], name)
 
 
-def marks_all(dialect: Dialect) -> bool:
+def _marks_all(dialect: Dialect) -> bool:
     """Say whether every parameter of a format carries a mark of its type, as in DSML."""
     return dialect.string_mark is not None and dialect.string_mark.written == dialect.written["parameter_open"]
-
-
-def json_texts(value: Any, dialect: Dialect) -> list[str]:
-    """Write a JSON value as it may stand in a longer one, of which other parts decide whether its `<` and `&` are escaped.
-
-    Args:
-        value: any JSON value; a string gets its quotes.
-        dialect: the wire format.
-
-    Raises:
-        UsageError: it is no JSON value.
-    """
-    plain = _json(value, dialect)
-    escaped = plain.replace("<", "\\u003c")
-    both = escaped.replace("&", "\\u0026") if dialect.open_entities else escaped
-    return list(dict.fromkeys(_entities(text, dialect) for text in (plain, escaped, both)))
 
 
 def _entities(text: str, dialect: Dialect) -> str:
     return text.translate(_ENTITIES) if dialect.entities else text
 
 
-def filled(tag: str, name: str) -> str:
-    """Write a tag of a row.
-
-    Args:
-        tag: as in `Dialect.written`.
-        name: of the tool or the parameter, which `{name}` stands for.
-    """
+def _filled(tag: str, name: str) -> str:
+    """Write a tag of a row; `{name}` in it stands for a name."""
     return tag.replace("{name}", name)
 
 

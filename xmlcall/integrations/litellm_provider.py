@@ -46,7 +46,6 @@ _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "family": (str,),
     "reminder": (bool,),
     "call_threshold": (str, float, int),
-    "constrain": (bool,),
     "stream_arguments": (bool,),
     "tool_tokens": (int,),
 }

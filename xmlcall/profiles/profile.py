@@ -79,7 +79,6 @@ class Profile:
         dialect: the wire format of calls that the prompt asks for, in the way `xml`.
         family: of the prompt, in the way `xml`.
         call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
-        constrain: whether a call that the model has begun is held to its tool's schema, where the server can do that.
         measured: what speaks for these settings; None where they are defaults that nobody measured.
 
     Raises:
@@ -92,7 +91,6 @@ class Profile:
     dialect: str = ENGLISH.dialect
     family: str = ENGLISH.family
     call_threshold: CallThreshold = "auto"
-    constrain: bool = False
     measured: Measurement | None = None
 
     def __post_init__(self) -> None:
@@ -106,10 +104,10 @@ class Profile:
     @property
     def words(self) -> str:
         """The settings in a few words."""
-        return way_in_words(self.way, self.dialect, self.family, self.call_threshold, constrain=self.constrain)
+        return way_in_words(self.way, self.dialect, self.family, self.call_threshold)
 
 
-def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold, *, constrain: bool = False) -> str:
+def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold) -> str:
     """Say how a model is asked: `xml, list, threshold auto`; our own wire format goes without its name.
 
     Args:
@@ -117,13 +115,11 @@ def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThresh
         dialect: as in `Profile`.
         family: as in `Profile`.
         call_threshold: as in `Profile`.
-        constrain: as in `Profile`.
     """
     if way == "native":
         return "native"
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"
-    parts = ["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"]
-    return ", ".join([*parts, *(["constrained"] if constrain else [])])
+    return ", ".join(["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"])
 
 
 def _is_threshold(value: Any) -> bool:

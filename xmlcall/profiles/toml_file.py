@@ -16,6 +16,7 @@ from .profile import WAYS, Figure, Measurement, Profile, Rate
 __all__ = ["read_profile", "write_profile"]
 
 _SHOWN: Final = 200  # characters of a message that others chose
+_GONE: Final = frozenset({"constrain"})  # earlier versions wrote it into every profile; it means nothing any more
 
 
 def _object(required: str, **properties: Any) -> dict[str, Any]:
@@ -34,7 +35,6 @@ _SCHEMA: Final = _object(
     dialect=_TEXT,
     family=_TEXT,
     call_threshold={"anyOf": [{"type": "number"}, {"enum": ["auto", "off"]}]},
-    constrain={"type": "boolean"},
     measured=_object(
         "on version cases",
         on={"type": "string", "pattern": r"^\d{4}-\d\d-\d\d$"},
@@ -54,7 +54,7 @@ def read_profile(file: Path) -> Profile:
     Raises:
         UsageError: it cannot be read, or it is no profile; says the file, the key or line, and what was expected there.
     """
-    data = read_toml(file, "a profile")
+    data = {key: value for key, value in read_toml(file, "a profile").items() if key not in _GONE}
     _check(data, file)
     try:
         return _profile(data)

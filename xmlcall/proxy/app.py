@@ -47,7 +47,6 @@ def create_app(
     family: str = "list",
     reminder: bool = True,
     call_threshold: Threshold | None = None,
-    constrain: bool = False,
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
@@ -69,7 +68,6 @@ def create_app(
         family: how the tool prompt shows tools (see `prompting.families`).
         reminder: whether the person's messages end in a reminder of the tools.
         call_threshold: log-odds of a call, or `auto`, as in `ToolLoop`; None leaves it to the model.
-        constrain: whether a call that is begun for the model is held by a grammar of the tools, where the server obeys one.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
@@ -89,7 +87,6 @@ def create_app(
         allowed=allowed,
         stream_arguments=stream_arguments,
         call_threshold=call_threshold,
-        constrain=constrain,
         strict=strict,
         store=store,
     )

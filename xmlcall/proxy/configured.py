@@ -124,7 +124,6 @@ def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> 
         "dialect": used.dialect,
         "family": used.family,
         "call_threshold": threshold,
-        "constrain": used.constrain and way != "native",
     }
 
 

@@ -8,8 +8,8 @@ conversation keeps it in the format of the prompt, so that the model does not le
 from dataclasses import replace
 
 from ..errors import UsageError
-from ..grammars.json_schema import call_schema
 from ..parsing.reply import render
+from ..schema.call_schema import call_schema
 from ..tools.catalog import Catalog
 from ..types.calls import ToolCall
 from ..types.completion import CompletionRequest

@@ -18,7 +18,6 @@ class Capabilities:
         build: the server's own version, "" if it does not say.
         continues: a last message of the model's own is continued, from its last character on.
         constrains: `json_schema` of a request is obeyed.
-        grammars: `grammar` of a request is obeyed.
         sees: pictures of a message reach the model; None if it does not say.
         chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
             None if that is not known.
@@ -36,7 +35,6 @@ class Capabilities:
     build: str = ""
     continues: bool = False
     constrains: bool = False
-    grammars: bool = False
     sees: bool | None = None
     chat_template: bool | None = None
     most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit

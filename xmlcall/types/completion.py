@@ -93,8 +93,6 @@ class CompletionRequest:
         seed: None leaves it to the server.
         stop: strings that end the generation.
         json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
-        grammar: GBNF of what is generated, behind a beginning of the reply; "" for none; only for servers whose capabilities say
-            that they can, and not beside `json_schema` or `tools`.
         top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
         progress: whether to tell how far the prompt is read; servers that cannot tell do not.
         extra: further fields, sent as they are.
@@ -107,7 +105,6 @@ class CompletionRequest:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
-    grammar: str = ""
     top_logprobs: int = 0
     progress: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
