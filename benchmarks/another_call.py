@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import xmlcall
-from xmlcall.turn.first_token import first_token
+from xmlcall.agent.drive import first_token
 from xmlcall.bench.store import Run, read_run
 from xmlcall.bench.ways import sent, way_of
 from xmlcall.types.calls import Message

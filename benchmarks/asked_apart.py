@@ -1,6 +1,6 @@
 """Does one line feed before the tool prompt change what is decided? `python benchmarks/asked_apart.py [NAME URL]`
 
-What is asked about a message alone begins with a line feed once the conversation is long (`agent/asked_alone.py`), so that the
+What is asked about a message alone begins with a line feed once the conversation is long (`turn/asked_alone.py`), so that the
 server's prompt cache keeps the conversation. With a model's name and the address of its server, asks the model about each turn
 of the tuning half of `talk` in both forms, with the threshold that `auto` finds for each, and writes results/asked_apart.jsonl;
 always writes results/asked-apart.md.
@@ -13,9 +13,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from xmlcall.agent import asked_alone
+from xmlcall.agent.drive import Scores, result_of
 from xmlcall.agent.loop import ToolLoop
-from xmlcall.turn.tool_need import ToolNeeds
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case
@@ -24,6 +23,9 @@ from xmlcall.bench.talk import talk_cases
 from xmlcall.bench.talk.servers import lay_out, server_of
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
+from xmlcall.turn import asked_alone
+from xmlcall.turn.machine import Machine
+from xmlcall.turn.tool_need import ask_tool_need
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
 
@@ -33,7 +35,7 @@ START_SECONDS = 180.0
 FORMS = {"shared": float("inf"), "apart": -1.0}  # how much of the tool prompt a conversation has to be for a line feed
 
 
-async def rows_of(case: Case, backend: Backend, needs: dict[str, ToolNeeds]) -> list[dict[str, Any]]:
+async def rows_of(case: Case, backend: Backend, scores: dict[str, Scores]) -> list[dict[str, Any]]:
     """Ask about the turns of a conversation, each in both forms."""
     place = lay_out(case.id, case.servers, case.category)
     hosts = [McpHost(server_of(name, place), connect_timeout=START_SECONDS) for name in case.servers]
@@ -53,7 +55,8 @@ async def rows_of(case: Case, backend: Backend, needs: dict[str, ToolNeeds]) -> 
             row = {"turn": f"{case.id}#{number}", "kind": turn["kind"], "needs_tool": bool(wanted), "wanted": wanted}
             for form, much in FORMS.items():
                 asked_alone._MUCH = much  # type: ignore[misc]
-                need = await needs[form].ask(backend, request, prompt.catalog, ENGLISH)
+                asking = ask_tool_need("auto", backend.capabilities, request, prompt.catalog, ENGLISH)
+                need = await result_of(Machine(asking), backend, scores[form])
                 assert need is not None
                 row[form] = {"score": need.score, "threshold": need.threshold, "tool": need.tool, "needs_tool": need.needs_tool}
             rows.append(row)
@@ -65,11 +68,11 @@ async def ask(name: str, url: str) -> None:
     """Ask a model, and add its rows to the file."""
     kept = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
     rows = [row for row in kept if row["model"] != name]
-    needs = {form: ToolNeeds("auto") for form in FORMS}
+    scores = {form: Scores() for form in FORMS}
     async with connect(url) as backend:
         for case in talk_cases():
             if case.half == "tuning":
-                found = await rows_of(case, backend, needs)
+                found = await rows_of(case, backend, scores)
                 rows += [{"model": name, **row} for row in found]
                 print(case.id, len(rows), file=sys.stderr, flush=True)
     ROWS.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

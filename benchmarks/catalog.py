@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import LocalHost, Message, ToolLoop, connect
-from xmlcall.turn.events import TurnEnded
-from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.backends.base import Backend
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.catalog import catalog_cases
 from xmlcall.bench.recorder import Recorder
+from xmlcall.turn.events import TurnEnded
+from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.types.calls import ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import ToolLoop
-from xmlcall.turn.events import CallFinished, CallRejected
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
@@ -31,6 +30,7 @@ from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
 from xmlcall.prompting.results import result_text
+from xmlcall.turn.events import CallFinished, CallRejected
 
 SERVERS = Path(__file__).parent.parent / "tests" / "servers"
 RESULTS = Path(__file__).parent / "results" / "failing-servers.md"

@@ -22,9 +22,9 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from xmlcall import Message, Tool, ToolLoop, ToolResult, allow, render
-from xmlcall.turn.events import CallStarted
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.mcp.plain_text import INSTRUCTIONS, plain_text
+from xmlcall.turn.events import CallStarted
 from xmlcall.types.calls import TextContent
 
 FOLDER = Path(__file__).parent / "injections"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Answer, CallFinished, LocalHost, Message, RepairPolicy, ToolLoop, TurnEnded
-from xmlcall.turn.answer_check import unfounded
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.binding.grounds import Said
+from xmlcall.turn.answer_check import unfounded
 
 ADDRESSES = {
     "sarah": "sarah.chen@nordlicht.io",

@@ -24,12 +24,12 @@ from typing import Any
 
 import httpx2
 
-from xmlcall.turn.tool_need import CALL_BEGINS, log_odds
 from xmlcall.bench.case import Case
 from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
 from xmlcall.prompting import system as prompt
+from xmlcall.turn.tool_need import CALL_BEGINS, log_odds
 from xmlcall.types.tool import Tool
 
 HERE = Path(__file__).parent

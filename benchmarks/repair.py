@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
-from xmlcall.turn.events import CallStarted, RetryAsked, TurnEnded
 from xmlcall.backends.base import Backend, Capabilities, KeptOpen
 from xmlcall.bench.bfcl import read_cases
 from xmlcall.bench.case import Case
@@ -38,6 +37,7 @@ from xmlcall.bench.oracle import oracle_calls
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost
+from xmlcall.turn.events import CallStarted, RetryAsked, TurnEnded
 from xmlcall.types.completion import Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"

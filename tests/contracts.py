@@ -99,7 +99,7 @@ def pytest_configure() -> None:
     from xmlcall.proxy.engine.engine import Engine
 
     ScriptedBackend.stream = _heard(ScriptedBackend.stream, "asks", "")  # type: ignore[method-assign]
-    ToolLoop.run = _heard(ToolLoop.run, "", "event")  # type: ignore[method-assign, assignment]
+    ToolLoop.run = _heard(ToolLoop.run, "", "event")  # type: ignore[method-assign]
     Engine.respond = _heard(Engine.respond, "", "event")  # type: ignore[method-assign]
 
 

@@ -1,9 +1,7 @@
 """The whole product on real local models; run by `make live`, which fetches them."""
 
 import sys
-from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from catalogs import ALL
@@ -27,9 +25,11 @@ from xmlcall import (
     render,
     system_prompt,
 )
+from xmlcall.agent.drive import result_of
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.forced_call import generate_call
-from xmlcall.turn.generate import Binder, Generated, generate
+from xmlcall.turn.generate import Binder, Reading, generate
+from xmlcall.turn.machine import Machine
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 
@@ -107,9 +107,10 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
         messages=(Message(role="system", content=system_prompt(catalog)), Message(role="user", content=question)), temperature=0
     )
     async with connect("local") as backend:
-        whole = await last_of(generate(backend, request, binder))
-        cut = await last_of(generate(backend, replace(request, max_tokens=20), binder, continuations=10))
-        constrained = await last_of(generate_call(backend, request, binder, tool, "function_calls"))
+        how, short = Reading(server=backend.capabilities, continuations=10), replace(request, max_tokens=20)
+        whole = await result_of(Machine(generate(request, binder, how)), backend)
+        cut = await result_of(Machine(generate(short, binder, how)), backend)
+        constrained = await result_of(Machine(generate_call(request, binder, tool, how, "function_calls")), backend)
     assert cut.text == whole.text
     assert isinstance(cut.reply.calls[0], ToolCall)
     assert isinstance(constrained.reply.calls[0], ToolCall)
@@ -165,12 +166,6 @@ async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> Non
         events = await run(loop, *said, Message(role="user", content="Good morning! Please say hello to me."))
     assert_it_fitted(events)
     assert any(isinstance(event, Shortened) and event.messages > 60 for event in events)
-
-
-async def last_of(events: AsyncGenerator[Any]) -> Generated:
-    last = [event async for event in events][-1]
-    assert isinstance(last, Generated)
-    return last
 
 
 async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scored import choose
 
 from xmlcall import Catalog, Message
+from xmlcall.agent.drive import Scores
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, ToolChoices
+from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 
@@ -79,23 +81,23 @@ async def test_the_tool_that_gains_most_is_called(
     asked: dict[str, float], idle: dict[str, float], expected: str, length: int
 ) -> None:
     names = dict.fromkeys([*asked, *idle])
-    name, usage = await ToolChoices().choose(Names(asked, idle, length), question(), catalog_of(*names), DIALECT)
+    name, usage = await choose(Names(asked, idle, length), question(), catalog_of(*names), DIALECT)
     assert name == expected
     assert usage.completion_tokens
 
 
 async def test_what_is_asked() -> None:
     backend = Names({"a": 1, "b": 2}, {"a": 2, "b": 1})
-    await ToolChoices().choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
+    await choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
     said = [[message.content for message in request.messages] for request in backend.requests]
     assert said == [["Tools.", NEEDS_NONE, BEGUN], ["Tools.", "Hi", "List it.", BEGUN]]
     assert {(request.max_tokens, request.temperature, request.top_logprobs) for request in backend.requests} == {(1, 0.0, 100)}
 
 
 async def test_habits_are_asked_for_once() -> None:
-    backend, choices = Names(EVEN, EVEN), ToolChoices()
+    backend, scores = Names(EVEN, EVEN), Scores()
     for said in ("What is in this folder?", "And in that?"):
-        await choices.choose(backend, question(said), catalog_of(*EVEN), DIALECT)
+        await choose(backend, question(said), catalog_of(*EVEN), DIALECT, scores)
     idle = [request for request in backend.requests if NEEDS_NONE in str(request.messages)]
     assert len(idle) * 2 == len(backend.requests) - len(idle)
 
@@ -103,20 +105,20 @@ async def test_habits_are_asked_for_once() -> None:
 async def test_what_all_names_begin_with_is_not_asked_about() -> None:
     names = ("country_info.capital", "country_info.population")
     backend = Names(dict.fromkeys(names, 0.5) | {names[1]: 0.9}, dict.fromkeys(names, 0.5))
-    chosen, _ = await ToolChoices().choose(backend, question("How many live there?"), catalog_of(*names), DIALECT)
+    chosen, _ = await choose(backend, question("How many live there?"), catalog_of(*names), DIALECT)
     begun = {request.messages[-1].content for request in backend.requests}
     assert (chosen, begun) == (names[1], {f"{BEGUN}country_info"})
 
 
 async def test_among_no_tools_none_is_chosen() -> None:
     backend = Names({"x": 1.0}, {"x": 1.0})
-    chosen, _ = await ToolChoices().choose(backend, question(), Catalog([]), DIALECT)
+    chosen, _ = await choose(backend, question(), Catalog([]), DIALECT)
     assert chosen == ""
 
 
 async def test_one_tool_costs_nothing() -> None:
     backend = ScriptedBackend([])
-    assert await ToolChoices().choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())
+    assert await choose(backend, question(), catalog_of("only"), DIALECT) == ("only", Usage())
 
 
 UNTOLD_IDS = ["refused", "no probabilities", "no name of a tool"]
@@ -130,13 +132,13 @@ UNTOLD: list[list[Any]] = [
 @pytest.mark.parametrize("replies", UNTOLD, ids=UNTOLD_IDS)
 async def test_where_the_choice_is_left_to_the_model(replies: list[Any]) -> None:
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
-    assert (await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT))[0] == ""
+    assert (await choose(backend, question(), catalog_of("list", "read"), DIALECT))[0] == ""
 
 
 async def test_a_server_that_is_busy_is_no_refusal() -> None:
     backend = ScriptedBackend([BackendStatusError("busy", status_code=503)], capabilities=CAPABILITIES)
     with pytest.raises(BackendStatusError):
-        await ToolChoices().choose(backend, question(), catalog_of("list", "read"), DIALECT)
+        await choose(backend, question(), catalog_of("list", "read"), DIALECT)
 
 
 NAME = st.text("ab_", min_size=1, max_size=6)
@@ -149,5 +151,5 @@ TOKENS = st.lists(st.tuples(st.text('ab_">\n', max_size=4), st.floats(-20, 0)), 
 def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], tokens: list[Any]) -> None:
     replies: list[Any] = [[Chunk(text="x", top_logprobs=each)] for each in tokens] * MOST_STEPS
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
-    name, _ = asyncio.run(ToolChoices().choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
+    name, _ = asyncio.run(choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
     assert name in {"", *names}

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proxy_harness import add, ask, block, body, texts
+from scored import asked_need, choose, need_for
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
-from xmlcall.agent import first_request
+from xmlcall.agent.drive import Scores
 from xmlcall.backends import ollama_wire as ollama
 from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities
@@ -37,18 +38,16 @@ from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
+from xmlcall.turn import first_request
 from xmlcall.turn.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from xmlcall.turn.asked_alone import LONGEST, alone
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.first_request import READ_AGAIN
-from xmlcall.turn.tool_choice import ToolChoices
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
     SHORT_AFTER_TOOL,
     Threshold,
-    ToolNeeds,
-    ask_need,
     best_split,
     log_odds,
 )
@@ -171,7 +170,7 @@ def request_of(*said: str, system: str = "Tools.") -> CompletionRequest:
 
 async def test_a_message_is_asked_about_alone() -> None:
     backend = ScriptedBackend([UNLIKELY], capabilities=CONTINUES)
-    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
+    await asked_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
     (asked,) = backend.requests
     assert [(message.role, message.content) for message in asked.messages] == [("system", "\nTools."), ("user", "1 + 2?")]
     assert (asked.max_tokens, asked.temperature, asked.top_logprobs) == (1, 0.0, CONTINUES.most_logprobs)
@@ -190,7 +189,7 @@ async def test_a_message_is_asked_about_alone() -> None:
 async def test_what_is_asked_alone_begins_in_its_own_way_where_a_cache_would_lose_the_conversation(
     server: str, said: tuple[str, ...], system: str
 ) -> None:
-    asked = alone(ScriptedBackend([], capabilities=replace(CONTINUES, server=server)), request_of(*said, system="Tools." * 2))
+    asked = alone(replace(CONTINUES, server=server), request_of(*said, system="Tools." * 2))
     assert asked.messages[0].content == system + "Tools."
     assert asked.messages[1:] == (Message(role="user", content=said[-1]),)
 
@@ -199,7 +198,7 @@ async def test_a_habit_is_asked_about_in_the_same_way() -> None:
     """Words that need no tool, behind the tool prompt alone, would else take the place of a long conversation."""
     told = first_token(("plus", 0.5), ("ping", 0.3), ("echo", 0.2))
     backend = ScriptedBackend([told, told], capabilities=CONTINUES)
-    await ToolChoices().choose(backend, request_of("Hi", "Hello." * 9, "1 + 2?"), TWO, DIALECT)
+    await choose(backend, request_of("Hi", "Hello." * 9, "1 + 2?"), TWO, DIALECT)
     assert {request.messages[-2].content: request.messages[0].content for request in backend.requests} == {
         "Thanks!": "\nTools.",
         "1 + 2?": "Tools.",
@@ -211,7 +210,7 @@ async def test_a_long_message_is_cut_in_its_middle(length: int) -> None:
     half = length // 2
     text = "b" * half + "e" * (length - half)
     backend = ScriptedBackend([UNLIKELY])
-    await ask_need(backend, request_of(text), 0.0, TWO, FORMAT)
+    await asked_need(backend, request_of(text), 0.0, TWO, FORMAT)
     kept = LONGEST // 2
     shown = text if length <= LONGEST else f"{'b' * kept}\n...\n{'e' * kept}"
     assert backend.requests[0].messages[-1].content == shown
@@ -237,7 +236,7 @@ async def test_a_second_opinion_is_asked_for_where_it_can_change_the_decision(
     log_odds: float, told: float | None, expected: bool
 ) -> None:
     backend = ScriptedBackend([*odds(log_odds), *([] if told is None else [number(told)])])
-    need = await ToolNeeds(0.0).ask(backend, request_of("Hi", "Hello.", "What is there?"), TWO, FORMAT)
+    need = await need_for(0.0, backend, request_of("Hi", "Hello.", "What is there?"), TWO, FORMAT)
     assert need is not None
     assert need.needs_tool is expected
     assert need.number == (None if told is None else pytest.approx(told, abs=0.01))
@@ -246,7 +245,7 @@ async def test_a_second_opinion_is_asked_for_where_it_can_change_the_decision(
 
 async def test_the_second_opinion_is_asked_of_a_list_of_the_tools() -> None:
     backend = ScriptedBackend([*odds(-1), number(3)])
-    await ask_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
+    await asked_need(backend, request_of("Hi", "Hello.", "1 + 2?"), 0.0, TWO, FORMAT)
     [asked] = backend.requests[1].messages
     assert asked.role == "user"
     assert "\n1. plus: Add two numbers.\n2. ping\n3. echo\n\nRequest: 1 + 2?\n" in asked.content
@@ -272,7 +271,7 @@ def test_log_odds_of_numbers(candidates: list[tuple[str, float]], expected: floa
 
 async def test_where_no_number_is_told_the_usual_one_counts() -> None:
     for words, expected in ((-2.5, True), (-3.5, False)):
-        need = await ToolNeeds(0.0).ask(ScriptedBackend([*odds(words), "I"]), request_of("1 + 2?"), TWO, FORMAT)
+        need = await need_for(0.0, ScriptedBackend([*odds(words), "I"]), request_of("1 + 2?"), TWO, FORMAT)
         assert need is not None
         assert (need.number, need.needs_tool) == (None, expected)
 
@@ -303,7 +302,7 @@ async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, 
     longer = "And what are 4 and 5 together?"
     for words, lower in (("and 4?", SHORT_AFTER_TOOL), ("那首尔的天气呢？", SHORT_AFTER_TOOL), (longer, AFTER_TOOL)):
         request = CompletionRequest(messages=(*before, Message(role="user", content=words)))
-        need = await ToolNeeds(0.0).ask(ScriptedBackend(odds(9)), request, TWO, FORMAT)
+        need = await need_for(0.0, ScriptedBackend(odds(9)), request, TWO, FORMAT)
         assert need is not None
         assert need.threshold == (-lower if follows else 0.0)
 
@@ -312,7 +311,7 @@ async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, 
 async def test_one_tool_and_many_are_not_numbered(count: int) -> None:
     many = Catalog(Tool(name=f"tool_{number}") for number in range(count))
     backend = ScriptedBackend(odds(-1))
-    assert (await ask_need(backend, request_of("1 + 2?"), 0.0, many, FORMAT)).number is None
+    assert (await asked_need(backend, request_of("1 + 2?"), 0.0, many, FORMAT)).number is None
     assert len(backend.requests) == 1
 
 
@@ -331,8 +330,8 @@ ASKED = len(ANCHORS)
 
 async def test_auto_takes_what_parts_messages_of_which_the_answer_is_known() -> None:
     backend = ScriptedBackend([*ANCHORS, *odds(4, -12)])
-    needs = ToolNeeds("auto")
-    first, second = [await needs.ask(backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, FORMAT) for _ in range(2)]
+    scores = Scores()
+    first, second = [await need_for("auto", backend, request_of("Hi", "Hello.", "1 + 2?"), TWO, FORMAT, scores) for _ in range(2)]
     assert first is not None
     assert second is not None
     assert (first.threshold, second.threshold) == (-4.3, -4.3)
@@ -359,8 +358,9 @@ def test_the_best_split(none: list[float], one: list[float], expected: float) ->
 
 async def test_auto_asks_once_for_conversations_that_begin_at_the_same_time() -> None:
     backend = ScriptedBackend([*ANCHORS, LIKELY, LIKELY])
-    needs = ToolNeeds("auto")
-    found = await asyncio.gather(*(needs.ask(backend, request_of(text), TWO, FORMAT) for text in ("Hi", "1 + 2?")))
+    scores = Scores()
+    asking = (need_for("auto", backend, request_of(text), TWO, FORMAT, scores) for text in ("Hi", "1 + 2?"))
+    found = await asyncio.gather(*asking)
     assert [need.threshold for need in found if need] == [-4.3, -4.3]
     assert len(backend.requests) == ASKED + 2
 
@@ -392,13 +392,13 @@ async def test_where_auto_decides_nothing_it_is_not_tried_again(replies: list[An
 async def test_a_context_that_is_too_small_for_the_tool_prompt_is_told() -> None:
     overflow = ContextOverflow("too long", status_code=400)
     with pytest.raises(ContextOverflow):
-        await ToolNeeds("auto").ask(ScriptedBackend([overflow]), request_of("Hi"), TWO, FORMAT)
+        await need_for("auto", ScriptedBackend([overflow]), request_of("Hi"), TWO, FORMAT)
 
 
 async def test_a_failure_that_may_pass_is_no_reason_to_decide_nothing_from_then_on() -> None:
     busy = BackendStatusError("loading", status_code=503)
-    backend, needs = ScriptedBackend([busy, *ANCHORS, LIKELY]), ToolNeeds("auto")
-    found = [await needs.ask(backend, request_of("1 + 2?"), TWO, FORMAT) for _ in range(2)]
+    backend, scores = ScriptedBackend([busy, *ANCHORS, LIKELY]), Scores()
+    found = [await need_for("auto", backend, request_of("1 + 2?"), TWO, FORMAT, scores) for _ in range(2)]
     assert [need and need.threshold for need in found] == [None, -4.3]
 
 
@@ -626,7 +626,7 @@ async def test_the_question_is_asked_without_the_callers_own_fields() -> None:
     backend = ScriptedBackend([LIKELY, ADD])
     extra = {"logprobs": False, "top_logprobs": 1, "n_predict": 50, "think": False}
     asked = CompletionRequest(messages=(Message(role="user", content="Hi"),), stop=("x",), extra=extra)
-    await ask_need(backend, asked, 0.0, TWO, FORMAT)
+    await asked_need(backend, asked, 0.0, TWO, FORMAT)
     assert (backend.requests[0].extra, backend.requests[0].stop) == ({"think": False}, ())
 
 

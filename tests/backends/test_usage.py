@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scored import generated
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
 from servers.run_server import Stage, run_server
 
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turn.generate import Binder, Generated, generate
+from xmlcall.turn.generate import Binder, Generated
 from xmlcall.types.calls import Message, Tool
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage, usage_after
 
@@ -63,7 +64,7 @@ async def test_a_reply_tells_what_it_used(
     played, url = stage
     played.app = fake.app
     async with OpenAIBackend(f"{url}/v1") as backend:
-        *_, last = [event async for event in generate(backend, REQUEST, Binder(catalog=CATALOG))]
+        *_, last = [event async for event in generated(backend, REQUEST, Binder(catalog=CATALOG))]
     assert isinstance(last, Generated)
     assert [call.name for call in last.reply.calls] == ["now"]
     assert last.usage == usage

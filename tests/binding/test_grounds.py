@@ -146,6 +146,11 @@ PAY = a_tool("pay_invoice", "invoice_id")
         ("Pay the open invoice of Globex.", PAY, "Globex_invoice_id", True),
         ("Pay invoice INV 7781.", PAY, "INV-7781", False),
         ("Pay invoice 123.", PAY, "12", True),
+        ("Pay the open bill of Initech.", PAY, "OPENBILL", True),
+        ("Move the budget to /home/ana/archive/budget.xlsx", DELETE, "/home/ana/budget.xlsx", True),
+        ("Delete notes.txt in /home/ana/docs", DELETE, "/home/ana/docs/notes.txt", False),
+        ("Delete ./notes.txt, please.", DELETE, "./notes.txt", False),
+        ("Delete notes.txt", DELETE, "./notes.txt", False),
         ("Clean up / tidy my things.", DELETE, "/", True),
         ("Clean up.", DELETE, "~", True),
         ("Book a flight to Rome.", a_tool("book_flight", "to", "Book a flight and mail the ticket."), "Rome", False),
@@ -185,3 +190,9 @@ def test_a_number_is_worked_out_from_the_request_and_its_results(request_: str, 
 )
 def test_a_request_names_somebody(request_: str, value: str, names: bool) -> None:
     assert names_somebody(request_, [value, "5"]) is names
+
+
+def test_a_call_of_the_models_own_does_not_tell_what_exists() -> None:
+    said = said_before(["Delete the minutes."], "Delete the minutes.", [], ["list_files /home/ana/minutes"])
+    assert groundless({"path": "/home/ana/minutes"}, DELETE, said) == ("path",)
+    assert not groundless({"path": "/home/ana/minutes"}, READ_FILE, said)

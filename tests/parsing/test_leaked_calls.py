@@ -7,9 +7,11 @@ import pytest
 from cases import cuts
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
+from xmlcall.agent.drive import drive
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.turn.generate import Binder, Generated
+from xmlcall.turn.machine import Machine
 from xmlcall.turn.native import generate_native
 from xmlcall.types.calls import RawArgument, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
@@ -41,11 +43,12 @@ async def _generated(
     pieces: list[Any], read_text: bool, capabilities: Capabilities | None
 ) -> tuple[Generated, list[Event | PromptProgress]]:
     backend, events = ScriptedBackend([pieces], capabilities=capabilities), list[Event | PromptProgress]()
-    async for event in generate_native(backend, CompletionRequest(messages=()), Binder(catalog=CATALOG), read_text=read_text):
-        if isinstance(event, Generated):
-            return event, events
+    request, binder = CompletionRequest(messages=()), Binder(catalog=CATALOG)
+    machine = Machine(generate_native(request, binder, backend.capabilities, read_text=read_text))
+    async for event in drive(machine, backend):
         events.append(event)
-    raise AssertionError("a reply ends with a Generated")
+    assert machine.result is not None
+    return machine.result, events
 
 
 def generated(

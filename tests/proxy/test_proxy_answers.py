@@ -864,7 +864,7 @@ async def test_a_prompt_grows_where_questions_are_decided(continues: bool, asked
     made = [
         call.removeprefix(beginning(DIALECTS["function_calls"], "add") if continues else "") for call in (add(1, 2), add(3, 4))
     ]
-    replies = [sure, made[0], "It is 3.", sure, made[1], "It is 7."]
+    replies: list[Any] = [sure, made[0], "It is 3.", sure, made[1], "It is 7."]
     backend = ScriptedBackend(replies, capabilities=Capabilities(server="llama.cpp", continues=continues))
     messages: list[dict[str, Any]] = []
     async with Engine(backend, mode="xml", call_threshold=0.0) as engine:

@@ -10,6 +10,7 @@ from cases import TOOLS, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
+from scored import generated
 from turn_harness import Told, add, block, call, calls_of, tiles, turn
 
 from xmlcall import LocalHost, Message, Tool, ToolResult, parse
@@ -24,7 +25,7 @@ from xmlcall.parsing.repeated_calls import once
 from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import TurnEnded, TurnStarted
-from xmlcall.turn.generate import Binder, Generated, generate
+from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
 from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply
@@ -44,7 +45,7 @@ async def live(
     builder = TurnBuilder(id="t", source="file", tools=catalog, conversation=[])
     backend = Told(ScriptedBackend([list(chunks)], finish_reasons=[finish], capabilities=server), builder)
     builder.note(TurnStarted(turn=1))
-    async for event in generate(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
+    async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
         if isinstance(event, Generated):
             reply, _ = once(event.reply, "")
             message = Message(role="assistant", content=event.text)
@@ -112,7 +113,7 @@ async def test_while_a_reply_comes_its_raw_text_only_grows() -> None:
     backend = Told(ScriptedBackend([text], chunk_size=3), builder)
     builder.note(TurnStarted(turn=1))
     catalog, seen, versions = Catalog([Tool.from_function(add)]), [""], [builder.version]
-    async for event in generate(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
+    async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
         if isinstance(event, Generated):
             continue
         builder.note(event)
@@ -133,7 +134,7 @@ async def test_without_the_raw_text_nothing_is_made_up() -> None:
     builder = TurnBuilder(id="t", source="chat")
     builder.note(TurnStarted(turn=1))
     backend = ScriptedBackend([text], chunk_size=3)
-    async for event in generate(backend, CompletionRequest(messages=()), Binder(catalog=Catalog([Tool.from_function(add)]))):
+    async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=Catalog([Tool.from_function(add)]))):
         if not isinstance(event, Generated):
             builder.note(event)
             [reply] = builder.record().replies
@@ -299,7 +300,7 @@ async def test_a_reply_that_was_begun_has_its_beginning() -> None:
                 yield Chunk(text=piece)
             yield Chunk(finish_reason="stop")
 
-    async for event in generate(Rest([]), request, Binder(catalog=catalog), prefix=begun):
+    async for event in generated(Rest([]), request, Binder(catalog=catalog), prefix=begun):
         if isinstance(event, Generated):
             builder.note(TurnEnded(turn=1, reply=event.reply, usage=Usage(), raw=event.raw))
         else:

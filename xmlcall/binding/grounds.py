@@ -10,7 +10,7 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | of a parameter that may be left out, with an enum, or for words of the model's own (`body`, `query`) | no |
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
 | a text of several lines, or longer than an address | no |
-| of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), of which not every part was said | yes |
+| of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), that was not said as a whole | yes |
 | one of its words or numbers was said, in another spelling, shorter, or as initials | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
@@ -122,21 +122,23 @@ class Said:
     Args:
         texts: of people, of results, of the program and of the model itself, before this reply.
         worked_with: what a number or a date may be worked out from, the request and its results; None for all.
+        own: calls that the model made in this turn: they do not tell what exists.
     """
 
-    def __init__(self, texts: Iterable[str], worked_with: Iterable[str] | None = None) -> None:
-        self._texts = list(texts)
+    def __init__(self, texts: Iterable[str], worked_with: Iterable[str] | None = None, own: Iterable[str] = ()) -> None:
+        self._told = list(texts)
+        self._texts = [*self._told, *own]
         self._worked_with = self._texts if worked_with is None else list(worked_with)
+
+    @cached_property
+    def told(self) -> str:
+        """All of it but the model's own calls, in lower case."""
+        return "\n".join(self._told).casefold()
 
     @cached_property
     def text(self) -> str:
         """All of it, in lower case."""
         return "\n".join(self._texts).casefold()
-
-    @cached_property
-    def letters(self) -> str:
-        """Its letters and digits alone."""
-        return _folded(self.text)
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -169,15 +171,16 @@ class Said:
         return any(_TIME_SAID.search(text) for text in self._worked_with)
 
 
-def said_before(texts: Iterable[str], request: str, results: Iterable[str]) -> Said:
+def said_before(texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = ()) -> Said:
     """Return what was said before a call: the numbers of earlier turns count where the request points back.
 
     Args:
-        texts: all of it.
+        texts: all of it but the model's own calls.
         request: the person's last words.
         results: of this turn.
+        own: calls that the model made in this turn.
     """
-    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results))
+    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own)
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
@@ -403,19 +406,28 @@ def _is_of_mail(words: set[str], tool: Tool) -> bool:
 def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether the name of something that exists was said as a whole: each part of a path, the whole address of mail."""
     if _is_of_mail({*words_of_name(name)}, tool):
-        return bool(addresses(text)) and all(each.casefold() in said.text for each in addresses(text))
+        return bool(addresses(text)) and all(each.casefold() in said.told for each in addresses(text))
     if text.strip() == ".":
         return True  # where the tool works by itself
-    parts = [part.casefold().strip() for part in re.split(r"[/\\]", text) if part.strip(" .~")]
-    return bool(parts) and all(_is_said_whole(part, said) for part in parts)
+    path = text.casefold().strip().rstrip("/\\")
+    *folder, name = re.split(r"[/\\](?=[^/\\]+\Z)", path, maxsplit=1)
+    if not name.strip(" .~"):
+        return False
+    return _is_said_whole(path, said) or (_is_said_whole(name, said) and all(_is_place(each, said) for each in folder))
 
 
-def _is_said_whole(part: str, said: Said) -> bool:
-    """Say whether a name was said between other words, or with other marks in it (INV-7781, "INV 7781")."""
-    if re.search(rf"(?<![0-9a-z]){re.escape(part)}(?![0-9a-z])", said.text):
+def _is_place(folder: str, said: Said) -> bool:
+    """Say whether a folder was said, or is the one where the tool works."""
+    return folder in (".", "~") or _is_said_whole(folder, said)
+
+
+def _is_said_whole(name: str, said: Said) -> bool:
+    """Say whether a name was said between other words; one with digits also with other marks in it (INV-7781, "INV 7781")."""
+    if re.search(rf"(?<![0-9a-z/\\]){re.escape(name)}(?![0-9a-z/\\])", said.told):
         return True
-    letters = _folded(part)
-    return len(letters) >= _SHORTEST and letters in said.letters
+    letters = _folded(name)
+    has_digits = any(map(str.isdigit, letters)) and not re.search(r"[/\\]", name)
+    return has_digits and len(letters) >= _SHORTEST and letters in _folded(said.told)
 
 
 def _counts(part: Any) -> bool:

@@ -52,7 +52,7 @@ from ..tools.catalog import Catalog
 from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import CompletionRequest, Usage
-from ..types.events import CallInReasoning, Event, ReasoningDelta, TextDelta, ToolCallEnd
+from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
 
 __all__ = ["Reading", "Rewriter", "Rewritten", "Settings"]
 
@@ -270,13 +270,12 @@ class Reading:
             ApiError: the reply is no answer.
         """
         pieces, reason = self._pieces(self._reader.close(finish_reason)), finish_reason
-        for outcome in self._reader.finished(self._reasoning, Usage()):
-            if isinstance(outcome, CallInReasoning):
-                log.warning("the model called %r in thinking that never ended, so nothing was called", outcome.name)
-                continue
-            pieces += self._asked_for_again(outcome)
-            reason = "length" if outcome.reply.finish_reason == REPETITION else reason
-            self._check(outcome)
+        lost, generated = self._reader.finished(self._reasoning, Usage())
+        if lost:
+            log.warning("the model called %r in thinking that never ended, so nothing was called", lost.name)
+        pieces += self._asked_for_again(generated)
+        reason = "length" if generated.reply.finish_reason == REPETITION else reason
+        self._check(generated)
         ended = ResponseEnded(finish_reason="tool_calls" if self._sender.sent else reason, usage=Usage())
         return [*pieces, ended]
 

@@ -28,5 +28,5 @@ def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: b
     """
     extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
     asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=server.most_logprobs, extra=extra)
-    [told] = yield Score(requests=(asked,), keep=keep)
-    return told
+    answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)
+    return answers[0]

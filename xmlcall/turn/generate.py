@@ -16,7 +16,7 @@ model's message, and what comes is read on by the same parser, as if there had b
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -183,8 +183,9 @@ def generate(request: CompletionRequest, binder: Binder, how: Reading, *, prefix
         if reading.done or last.finish_reason != "length" or len(reading.text) == length or not reading.calling:
             break
     yield from reading.close(last.finish_reason or "stop")
-    *lost, generated = reading.finished(reasoning, usage)
-    yield from lost
+    lost, generated = reading.finished(reasoning, usage)
+    if lost:
+        yield lost
     return generated
 
 
@@ -322,18 +323,17 @@ class ReplyReader:
         self._finish_reason = finish_reason
         return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
-    def finished(self, reasoning: str, usage: Usage) -> Iterator[CallInReasoning | Generated]:
-        """Yield what came of it; to be called at its end.
+    def finished(self, reasoning: str, usage: Usage) -> tuple[CallInReasoning | None, Generated]:
+        """Return a call that was lost in its thinking, and what came of it; to be called at its end.
 
         Args:
             reasoning: all that the server told apart from the text.
             usage: its count.
         """
         generated = self._generated()
-        if lost := lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text)):
-            yield lost
+        lost = lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text))
         reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
-        yield replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
+        return lost, replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
 
     def _generated(self) -> Generated:
         watch = self._watch

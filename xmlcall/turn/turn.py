@@ -23,7 +23,8 @@ The conversation is never changed in its beginning: each request is the one befo
 prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ from ..tools.catalog import Catalog
 from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Issue, Message, ToolCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
+from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answer_check import found_nothing, repeats, unfounded
 from .attempts import Answered, Attempts
@@ -136,6 +138,12 @@ class Turn(Machine[None]):
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
         super().__init__(self._run())
 
+    def _following(self, step: Callable[[], Any]) -> Iterator[Any]:
+        for event in super()._following(step):
+            if isinstance(event, TextDelta):
+                self._partial.append(event.text)
+            yield event
+
     @property
     def is_retry(self) -> bool:
         """Whether the next reply answers our own words, and not the person's."""
@@ -217,12 +225,10 @@ class Turn(Machine[None]):
 
     def _reply(self) -> Script[Generated]:
         """Generate a reply; a call that stands in it twice counts once."""
-        while True:
-            try:
+        generated = None
+        while generated is None:
+            with contextlib.suppress(OfferedAnew):
                 generated = yield from self._generate()
-                break
-            except OfferedAnew:
-                continue
         reply, self._repeated = once(generated.reply, self._words.request)
         self.generated = generated = replace(generated, reply=reply)
         self.usage = self.usage + generated.usage
@@ -249,7 +255,7 @@ class Turn(Machine[None]):
     def _binder(self) -> Binder:
         """Return what binds the calls of the next reply, by what has been said until then."""
         self._bound, self._asked_for = [], self._asked_for | self._made_up
-        self._heard = said_before(self._texts(), self._words.request, self.results)
+        self._heard = said_before(self._texts(), self._words.request, self.results, self._ran)
         said, format = [*self._words.sources.said, *self.results], self._generation.format
         sources, unsaid = replace(self._words.sources, said=said), "" if self._generation.is_native else format.shows.unsaid
         return Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
@@ -310,15 +316,15 @@ class Turn(Machine[None]):
         return groundless(call.arguments, tool, self._heard)
 
     def _texts(self) -> list[str]:
-        """Return what people, results, the program and the model in earlier turns said, and the calls of this one that ran."""
+        """Return what people, results, the program and the model in earlier turns said."""
         sources = self._words.sources
         own = [message.content for message in self.first.request.messages if message.role == "assistant"]
-        return [*sources.said, *sources.instructions, *self.results, *own, *self._ran]
+        return [*sources.said, *sources.instructions, *self.results, *own]
 
     def _said(self) -> SaidIndex:
         """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
         sources, index = self._words.sources, SaidIndex()
-        for text in (*self._texts(), *sources.described):
+        for text in (*self._texts(), *self._ran, *sources.described):
             index.add(text, ValueSource(kind="system"))
         return index
 
@@ -511,6 +517,7 @@ class Turn(Machine[None]):
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
         """Have one call run; one that cannot run, or comes again and again, does not."""
         self.has_run = self.has_run or (isinstance(call, ToolCall) and call.name not in self.offer.own)
+        happened: CallFinished | CallDenied | CallRejected | CallStarted
         tool = self.offer.catalog.get(call.name)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)

@@ -18,7 +18,7 @@ from ..parsing.repeated_calls import once
 from ..prompting.result_frame import is_result_message
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
-from ..turn.generate import Binder, Generated, ReplyReader
+from ..turn.generate import Binder, ReplyReader
 from ..types.calls import InvalidCall, Message, Repair, Reply, Span, Tool, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import (
@@ -297,9 +297,8 @@ def read_text(
     reader, reading = ReplyReader(binder, request, server, dialect=dialect), Reading()
     reading.take(reader.feed(text))
     reading.take(reader.close(finish_reason))
-    [*lost, generated] = reader.finished("", Usage())
-    assert isinstance(generated, Generated)
-    reading.take(event for event in lost if isinstance(event, CallInReasoning))
+    lost, generated = reader.finished("", Usage())
+    reading.take([lost] if lost else [])
     words = (each.content for each in reversed(messages) if each.role == "user" and not is_result_message(each.content))
     asked = next(words, "")
     reply, _ = once(generated.reply, asked)
