@@ -26,13 +26,11 @@ aliases = ["gpt-*"]
 name = "large"
 address = "ollama:qwen2.5:7b"
 context = 8192
-requests_per_minute = 30
 
 [[key]]
 name = "alice"
 key = "${ALICE}"
 models = ["large"]
-tokens_per_minute = 1000
 """
 
 
@@ -45,12 +43,9 @@ def file_of(folder: Path, text: str) -> Path:
 def test_a_file_is_read(tmp_path: Path) -> None:
     settings = read_settings(file_of(tmp_path, GOOD), {"ALICE": "secret-1"})
     assert settings.serve.port == 9000
-    assert [(model.name, model.context, model.requests_per_minute) for model in settings.model] == [
-        ("small", None, None),
-        ("large", 8192, 30),
-    ]
+    assert [(model.name, model.context) for model in settings.model] == [("small", None), ("large", 8192)]
     (key,) = keys_of(settings)
-    assert (key.name, key.models, key.limit.tokens) == ("alice", frozenset({"large"}), 1000)
+    assert (key.name, key.models) == ("alice", frozenset({"large"}))
     assert key.opens(digest_of(b"secret-1"))
     assert "secret-1" not in repr(settings) + repr(key)
 
@@ -84,11 +79,17 @@ def test_the_environment_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
         ('name = "large"\naddress', "address", "line 12: model.2.name: Field required"),
         ('models = ["large"]', 'models = ["huge"]', "key 'alice': expected models of this file (large, small), got 'huge'"),
         ('name = "large"', 'name = "small"', "expected each model to have a name of its own, got 'small' twice"),
-        ('key = "${ALICE}"', "", "line 18: key.1: expected one of key, key_file and sha256, got none of them"),
+        ('key = "${ALICE}"', "", "line 17: key.1: expected one of key, key_file and sha256, got none of them"),
         ('key = "${ALICE}"', 'key = ""', "expected a key that is not empty"),
         ('key = "${ALICE}"', 'key = "${NOBODY}"', "the variable NOBODY is not set"),
-        ('key = "${ALICE}"', 'sha256 = "beef"', "line 20: key.1.sha256"),
+        ('key = "${ALICE}"', 'sha256 = "beef"', "line 19: key.1.sha256"),
         ("[serve]", "[serve", "expected TOML"),
+        (
+            "context = 8192",
+            "requests_per_minute = 5",
+            "line 15: model.2.requests_per_minute: was removed: let a gateway in front",
+        ),
+        ('models = ["large"]', "tokens_per_minute = 5", "line 20: key.1.tokens_per_minute: was removed: let a gateway in front"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, told: str) -> None:

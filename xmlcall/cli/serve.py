@@ -35,7 +35,7 @@ EPILOG = """examples:
   xmlcall serve                                              # a small local model, fetched on first use
   xmlcall serve --model ollama:gemma3:4b
   xmlcall serve --model http://127.0.0.1:8080/v1 --mcp servers.json --allow 'files.read_*'
-  xmlcall serve --config xmlcall.toml                        # several models, keys with limits
+  xmlcall serve --config xmlcall.toml                        # several models and keys
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
 Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
@@ -118,7 +118,7 @@ def _add_many(many: argparse._ArgumentGroup) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="a TOML file with several models, with keys and their limits, and with rules about tools (docs/scale.md); options "
+        help="a TOML file with several models, with keys, and with rules about tools (docs/scale.md); options "
         "and variables such as XMLCALL_SERVE__PORT go before it",
     )
     many.add_argument(

@@ -110,11 +110,10 @@ async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> Asyn
     """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.callers import Served
-    from ..proxy.http.limits import Spending
 
     models = models_of(serving.models, own, **more)
     async with opened(models, serving.models, wait=serving.wait, tell=complain):
-        yield Served(models=models, spending=Spending(more["store"]))
+        yield Served(models=models)
 
 
 @contextlib.asynccontextmanager

@@ -136,12 +136,6 @@ def _check(options: argparse.Namespace, serving: Serving) -> None:
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if serving.workers == 1:
         return
-    from ..proxy.http.limits import Limit
-    from ..proxy.settings import limit_of
-
-    limits = [*(key.limit for key in serving.guard.keys), *(limit_of(row) for row in serving.models)]
-    if not serving.share and any(limit != Limit() for limit in limits):
-        raise UsageError("--workers: each would count the limits for itself: say --share redis://..., or --workers 1")
     if options.ui:
         raise UsageError("--ui shows the requests of one process: it does not go with --workers")
     addresses = [row.address for row in serving.models] or [options.model]

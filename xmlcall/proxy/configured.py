@@ -27,8 +27,7 @@ from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
 from .http.ending import Ending
-from .http.limits import Spending
-from .settings import ModelSettings, keys_of, limit_of, read_settings
+from .settings import ModelSettings, keys_of, read_settings
 from .sharing.redis import RedisStore
 from .sharing.store import MemoryStore
 
@@ -60,7 +59,7 @@ def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Served
         backend = connect(row.address, context_length=row.context, api_key=key)
     except UsageError as error:
         raise UsageError(f"model {row.name}: {error}") from error
-    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases, limit=limit_of(row))
+    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases)
 
 
 @asynccontextmanager
@@ -159,4 +158,4 @@ def configured_app(
             async with beside or nullcontext():
                 yield
 
-    return app_of(Served(models=models, spending=Spending(kept)), guard, lifespan=lifespan, ending=ending)
+    return app_of(Served(models=models), guard, lifespan=lifespan, ending=ending)

@@ -11,7 +11,6 @@
     name = "alice"
     key = "${ALICE_KEY}"
     models = ["small"]
-    requests_per_minute = 60
 
 `XMLCALL_SERVE__PORT=9000` goes before `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` hold a JSON list of tables in place of those of
 the file. The file may hold rules about tools, too (`agent.policy_file`); they are read there. Everything is read strictly: a key
@@ -31,14 +30,15 @@ from ..agent.policy_file import RULE_KEYS
 from ..errors import UsageError
 from ..toml_file import read_toml
 from .http.keys import Key, key_of
-from .http.limits import Limit
 
-__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "keys_of", "limit_of", "read_settings"]
+__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "keys_of", "read_settings"]
 
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
+_COUNTED: Final = "was removed: let a gateway in front count, such as LiteLLM or nginx"
+_REMOVED: Final = {"requests_per_minute": _COUNTED, "tokens_per_minute": _COUNTED}
 Positive = Field(default=None, ge=1)
 Name = Field(min_length=1, max_length=200)
 
@@ -54,8 +54,6 @@ class ModelSettings(BaseModel):
         context: as `--context`.
         api_key: for the model's server.
         aliases: globs over other names that mean it.
-        requests_per_minute: that it is asked at most.
-        tokens_per_minute: of prompts and replies.
     """
 
     model_config = _STRICT
@@ -67,8 +65,6 @@ class ModelSettings(BaseModel):
     context: int | None = Positive
     api_key: SecretStr | None = None
     aliases: tuple[str, ...] = ()
-    requests_per_minute: int | None = Positive
-    tokens_per_minute: int | None = Positive
 
 
 class KeySettings(BaseModel):
@@ -80,8 +76,6 @@ class KeySettings(BaseModel):
         key_file: a file that holds it.
         sha256: of it, 64 hexadecimal digits.
         models: names of the only models that it may use.
-        requests_per_minute: that it may make.
-        tokens_per_minute: of prompts and replies.
     """
 
     model_config = _STRICT
@@ -91,8 +85,6 @@ class KeySettings(BaseModel):
     key_file: Path | None = None
     sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
     models: tuple[str, ...] | None = None
-    requests_per_minute: int | None = Positive
-    tokens_per_minute: int | None = Positive
 
     @model_validator(mode="after")
     def _has_one_key(self) -> Self:
@@ -216,6 +208,8 @@ def _told(error: ValidationError, text: str) -> str:
     names = ".".join(f"{each + 1}" if isinstance(each, int) else str(each) for each in place)
     at = f"line {line}: " if line else ""
     if first["type"] == "extra_forbidden":
+        if place[-1] in _REMOVED:
+            return f"{at}{names[:100]}: {_REMOVED[str(place[-1])]}"
         known = ", ".join(_known(place))
         return f"{at}{names[:100]}: no such key; expected one of {known}"
     words = first["msg"].removeprefix("Value error, ")
@@ -267,22 +261,12 @@ def keys_of(settings: Settings) -> tuple[Key, ...]:
     return tuple(_key(row) for row in settings.key)
 
 
-def limit_of(row: ModelSettings | KeySettings) -> Limit:
-    """Return the limit of a model or of a key.
-
-    Args:
-        row: what the settings say of it.
-    """
-    return Limit(requests=row.requests_per_minute, tokens=row.tokens_per_minute)
-
-
 def _key(row: KeySettings) -> Key:
-    limit = limit_of(row)
     models = None if row.models is None else frozenset(row.models)
     if row.sha256 is not None:
-        return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models, limit=limit)
+        return Key(name=row.name, digest=bytes.fromhex(row.sha256), models=models)
     secret = row.key.get_secret_value() if row.key is not None else _read(row)
-    return key_of(secret, row.name, models=models, limit=limit)
+    return key_of(secret, row.name, models=models)
 
 
 def _read(row: KeySettings) -> str:

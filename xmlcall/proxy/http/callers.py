@@ -5,17 +5,15 @@ their names and aliases. A model that a key may not use is not there for it: it 
 error as a name that means nothing.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ..engine.engine import Engine
 from ..formats.contract import ApiError
 from ..formats.ollama_info import is_named
-from ..sharing.store import MemoryStore
 from .keys import Key
-from .limits import Limit, Spending, Taken, tokens_wanted
 
 __all__ = ["Caller", "Served", "ServedModel", "serving"]
 
@@ -30,13 +28,11 @@ class ServedModel:
         engine: open while the proxy answers.
         given_name: under which callers know it; "" for that of the model server.
         aliases: globs over other names that mean it, such as `claude-*`.
-        limit: of all requests to it.
     """
 
     engine: Engine
     given_name: str = ""
     aliases: tuple[str, ...] = ()
-    limit: Limit = field(default_factory=Limit)
 
     @property
     def name(self) -> str:
@@ -59,12 +55,10 @@ class Served:
     Args:
         models: at least one; the first is that of requests which name none and could name several.
         takes_any_name: the only model is meant, whatever name a caller has.
-        spending: counts what limits are about.
     """
 
     models: tuple[ServedModel, ...]
     takes_any_name: bool = False
-    spending: Spending = field(default_factory=lambda: Spending(MemoryStore()))
 
     @property
     def engine(self) -> Engine:
@@ -128,19 +122,3 @@ class Caller:
             ApiError: 404, there is none for this caller.
         """
         return self.model(None)
-
-    async def take(self, model: ServedModel, content: bytes, data: Mapping[str, Any]) -> Taken | None:
-        """Take a request from the limits of the key and of the model; None if there are none.
-
-        Args:
-            model: that is asked.
-            content: the request's body.
-            data: the same, read.
-
-        Raises:
-            ApiError: it is more than they have left.
-        """
-        limits = [(f"model {model.name}", model.limit), *([(f"key {self.key.name}", self.key.limit)] if self.key else [])]
-        if all(limit == Limit() for _, limit in limits):
-            return None
-        return await self.served.spending.take(limits, tokens_wanted(content, data))

@@ -47,10 +47,8 @@ _LOGGED: Final = frozenset(
     {
         "forbidden",
         "invalid_api_key",
-        "limits_unavailable",
         "model_server_unavailable",
         "not_found",
-        "rate_limit_exceeded",
         "request_too_large",
         "server_stopped",
     }

@@ -1,4 +1,4 @@
-"""API keys: who may call, which models they may use, and how much.
+"""API keys: who may call, and which models they may use.
 
 Of a key its SHA-256 is kept, and compared in constant time, so that neither memory nor the time of an answer tells it. Keys are
 long and random, or should be: nothing here makes a short one safe.
@@ -9,8 +9,6 @@ import hmac
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from .limits import Limit
 
 __all__ = ["Key", "digest_of", "key_of"]
 
@@ -23,13 +21,11 @@ class Key:
         name: for logs and refusals; it is no secret.
         digest: SHA-256 of the key.
         models: names of the only models that it may use; None for all.
-        limit: of all its requests.
     """
 
     name: str
     digest: bytes = field(repr=False)
     models: frozenset[str] | None = None
-    limit: Limit = field(default_factory=Limit)
 
     def opens(self, digest: bytes) -> bool:
         """Say whether a key that somebody sent is this one.
@@ -53,14 +49,13 @@ def digest_of(secret: bytes) -> bytes:
     return hashlib.sha256(secret).digest()
 
 
-def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None, limit: Limit | None = None) -> Key:
+def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None) -> Key:
     """Make a key.
 
     Args:
         secret: what callers send; bytes that are no UTF-8 stand in it as the operating system has them.
         name: of it; "" for the only one.
         models: that it may use; None for all.
-        limit: of its requests; None for none.
     """
     chosen = None if models is None else frozenset(models)
-    return Key(name=name, digest=digest_of(os.fsencode(secret)), models=chosen, limit=limit or Limit())
+    return Key(name=name, digest=digest_of(os.fsencode(secret)), models=chosen)

@@ -36,10 +36,8 @@ from ..observed.model_request import relaying
 from ..observed.observer import Observing
 from .access import Guard
 from .callers import Caller, Served
-from .counting import counted, counted_bytes, refunded
 from .ending import Ending
 from .exchange import Exchange, api_error
-from .limits import Taken
 from .unpacking import is_packed, unpacked
 
 if TYPE_CHECKING:
@@ -174,22 +172,20 @@ def asking(question: Question) -> Responder:
         observing.asked(model.name)
         if recording is not None:
             recording.is_about(model.name)
-        taken = await caller.take(model, content, data)
-        async with refunded(taken, lambda: exchange.status):
-            if opened := await _relayed(engine, question, content, data):
-                if recording is not None:
-                    recording.relayed(data, question.form.name)
-                passed = relaying(opened, observing, engine.backend.capabilities.server)
-                await exchange.relay(counted_bytes(_told_in_our_words(passed, question, data), taken, len(content)))
-            elif question.is_answered:
-                await _answer(engine, question, data, exchange, taken)
-            else:
-                raise _missing(question.path)
+        if opened := await _relayed(engine, question, content, data):
+            if recording is not None:
+                recording.relayed(data, question.form.name)
+            passed = relaying(opened, observing, engine.backend.capabilities.server)
+            await exchange.relay(_told_in_our_words(passed, question, data))
+        elif question.is_answered:
+            await _answer(engine, question, data, exchange)
+        else:
+            raise _missing(question.path)
 
     return answer
 
 
-async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], exchange: Exchange, taken: Taken | None) -> None:
+async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], exchange: Exchange) -> None:
     """Have the engine answer a request."""
     _refuse_many(data)
     body = _mended(engine, data, question.form)
@@ -201,7 +197,7 @@ async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], e
     if exchange.recording is not None:
         exchange.recording.asked(chat)
     heard = Hearing(exchange.observing, exchange.recording)
-    events = counted(engine.respond(chat, is_streamed=asked.stream, recording=heard), taken)
+    events = engine.respond(chat, is_streamed=asked.stream, recording=heard)
     await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 
