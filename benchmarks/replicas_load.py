@@ -45,8 +45,8 @@ HELD: Final = Flow(tokens=1000, pace=30.0)  # one word, and then as good as noth
 PACED: Final = Flow(tokens=100, pace=1 / SPEED)
 STREAMS: Final = 200  # at once on one replica, for the verdict
 ANSWERS: Final = 6  # of a stream, one after the other
-# Where the first token is waited for: with tools?, streams at once, `--workers`.
-CROWDS: Final = ((False, STREAMS, 1), (True, 50, 1), (True, 100, 1), (True, 150, 1), (True, STREAMS, 1), (True, STREAMS, 2))
+# Where the first token is waited for: with tools?, streams at once.
+CROWDS: Final = ((False, STREAMS), (True, 50), (True, 100), (True, 150), (True, STREAMS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +80,10 @@ CASES: Final = (
 # -- the processes -----------------------------------------------------------------------------------------------------
 
 
-def replica(model: str, workers: int = 1) -> contextlib.AbstractContextManager[Target]:
+def replica(model: str) -> contextlib.AbstractContextManager[Target]:
     """Run a replica."""
     command = [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0"]
-    return running("xmlcall", [*command, "--workers", str(workers)])
+    return running("xmlcall", command)
 
 
 def starts(model: str, times: int) -> tuple[list[float], list[float]]:
@@ -348,31 +348,31 @@ def report_memory(targets: Sequence[Target], counts: Sequence[int]) -> None:
     print(table(["tools", *(f"{count:,} streams" for count in counts), "KB a stream"], rows), flush=True)
 
 
-def report_firsts(upstream: Target, *, each: int, flow: Flow) -> dict[tuple[bool, int, int], Firsts]:
-    """Print what a replica adds to the first token, by tools, streams and workers."""
-    found = dict[tuple[bool, int, int], Firsts]()
+def report_firsts(upstream: Target, *, each: int, flow: Flow) -> dict[tuple[bool, int], Firsts]:
+    """Print what a replica adds to the first token, by tools and streams."""
+    found = dict[tuple[bool, int], Firsts]()
     print(
         f"Streams at once on one replica, {SPEED:.0f} tokens a second each, each token a write of its own; {each} answers "
         "a stream. Time to the first token in ms, without the first answers of the streams, and the processor's time:\n"
     )
     rows = []
-    for with_tools, streams, workers in CROWDS:
-        with replica(upstream.url, workers) as target:
+    for with_tools, streams in CROWDS:
+        with replica(upstream.url) as target:
             times = firsts(upstream, target, with_tools=with_tools, each=each, flow=flow, streams=streams)
-        found[with_tools, streams, workers] = times
+        found[with_tools, streams] = times
         direct = [quantiles(times.direct, n=100)[percent - 1] for percent in (50, 99)]
         figures = [f"{figure:.2f}" for figure in (*direct, times.added(50), times.added(99))]
         took = [f"{times.microseconds:.0f}", f"{times.cores:.2f}", f"{times.others:.2f}"]
-        rows.append([offered(with_tools), f"{streams}", f"{workers}", *figures, *took])
-    head = ["tools", "streams", "workers", "direct, p50", "p99", "added, p50", "p99", "µs a token", "cores", "other programs"]
+        rows.append([offered(with_tools), f"{streams}", *figures, *took])
+    head = ["tools", "streams", "direct, p50", "p99", "added, p50", "p99", "µs a token", "cores", "other programs"]
     print(table(head, rows), flush=True)
     return found
 
 
-def verdicts(times: dict[tuple[bool, int, int], Firsts], pinned: dict[Case, Pair]) -> Iterator[str]:
+def verdicts(times: dict[tuple[bool, int], Firsts], pinned: dict[Case, Pair]) -> Iterator[str]:
     """Say of each target figure whether it was met."""
     for with_tools in (False, True):
-        found = times[with_tools, STREAMS, 1]
+        found = times[with_tools, STREAMS]
         what = f"added to the first token at {STREAMS} streams, tools: {offered(with_tools)}, p99, ms"
         yield f"- {what}: under 20 wanted, {found.added(99):.1f} measured: {_met(found.added(99) < 20, found.others)}"
     for case in CASES[:2]:

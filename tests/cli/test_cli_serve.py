@@ -303,23 +303,3 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path) -> None:
     system = fake.bodies[-1]["messages"][0]["content"]
     assert [call.name for call in parse(system, [TOOL], dialect=dialect).calls] == ["f"]
     assert "<invoke" not in system
-
-
-# -- what replicas share -----------------------------------------------------------------------------------------------
-
-
-def test_a_store_that_is_not_there_is_told_without_its_password(tmp_path: Path) -> None:
-    share = f"redis://:{CANARY}@127.0.0.1:{free_port()}"
-    with model_server("Hello.") as (model, _):
-        with Serving("--model", model, "--mode", "xml", home=tmp_path, env={"XMLCALL_SHARE": share}) as proxy:
-            assert proxy.ask(tools=[TOOL]).json()["choices"][0]["message"]["content"] == "Hello."
-            told = proxy.errors
-    assert f"the store at {share.partition('@')[2]} failed (ConnectionError); it is asked again" in told
-    assert CANARY not in told
-
-
-def test_an_address_of_no_store_is_refused_without_its_password(tmp_path: Path) -> None:
-    done = run_cli("serve", "--model", "http://127.0.0.1:9/v1", "--share", f"http://:{CANARY}@host", home=tmp_path)
-    assert done.returncode == 2
-    assert "redis://host:port" in done.stderr
-    assert CANARY not in done.stderr

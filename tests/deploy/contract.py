@@ -12,7 +12,6 @@ __all__ = [
     "PORT",
     "READY",
     "ROOT",
-    "SHARE",
     "TELL_SECONDS",
     "USER",
     "VENV",
@@ -27,9 +26,6 @@ READY: Final = "/ready"  # a model can be reached; without a key
 METRICS: Final = "/metrics"
 METRIC: Final = "xmlcall_open_streams"
 TELL_SECONDS: Final = 2  # after --grace, for telling callers that their answers end (`cli.listening`)
-
-# The variable of --share, which may hold a password.
-SHARE: Final = "XMLCALL_SHARE"
 
 # The image.
 USER: Final = 65532

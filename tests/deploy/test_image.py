@@ -137,7 +137,7 @@ def test_the_build_leaves_xmlcall_compiled_and_no_tools(image: Path) -> None:
     packages = next((image / VENV[1:] / "lib").glob("python3.*/site-packages"))
     names = {path.name.partition("-")[0].lower() for path in packages.glob("*.dist-info")}
     assert "xmlcall" in names
-    assert names & {"pip", "setuptools", "hatchling", "pytest", "mypy", "ruff", "ray", "redis"} == set()
+    assert names & {"pip", "setuptools", "hatchling", "pytest", "mypy", "ruff", "ray"} == set()
     assert (packages / "xmlcall/prompts").is_dir()
     sources = [path for path in (packages / "xmlcall").rglob("*.py") if "__pycache__" not in path.parts]
     assert len(sources) > 100
@@ -226,7 +226,7 @@ def test_build_arguments_choose_extras() -> None:
     """The line that installs, up to what it would install."""
     [line] = [rest for rest in BUILD.all("RUN") if "EXTRAS" in rest]
     shown = line.replace("python -m venv --without-pip /opt/xmlcall &&", "").replace("python -m pip", "echo")
-    for extras, expected in (("", "xmlcall-0-any.whl"), ("redis,traces", "xmlcall-0-any.whl[redis,traces]")):
+    for extras, expected in (("", "xmlcall-0-any.whl"), ("local,traces", "xmlcall-0-any.whl[local,traces]")):
         argv = ["sh", "-c", f"mkdir -p dist && touch dist/xmlcall-0-any.whl && {shown}"]
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(

@@ -19,7 +19,6 @@ from deploy.contract import (
     METRICS,
     PORT,
     READY,
-    SHARE,
     TELL_SECONDS,
     USER,
 )
@@ -253,18 +252,11 @@ def test_keys_are_files_of_the_secret() -> None:
     assert {str(file.parent) for file in files} == {folder}
     readme = (DEPLOY / "README.md").read_text()
     made = set(re.findall(r"--from-literal=([\w-]+)=", readme))
-    assert {file.name for file in files} == made - {"share"}
+    assert {file.name for file in files} == made
     assert f"create secret generic {secret_of('xmlcall')}" in readme
     [variable] = container("xmlcall-vllm")["env"]
     assert variable["valueFrom"]["secretKeyRef"]["name"] == secret_of("xmlcall")
     assert variable["valueFrom"]["secretKeyRef"]["key"] in made
-
-
-def test_what_replicas_share_is_in_the_secret_if_anywhere() -> None:
-    """Its address may hold a password. Without one a pod starts all the same."""
-    [variable] = container("xmlcall")["env"]
-    assert variable["name"] == SHARE
-    assert variable["valueFrom"]["secretKeyRef"] == {"name": secret_of("xmlcall"), "key": "share", "optional": True}
 
 
 def test_settings_are_those_that_xmlcall_reads(tmp_path: Path) -> None:

@@ -209,9 +209,10 @@ def test_a_setting_that_is_unknown_is_named() -> None:
         ({}, "either a model or a config"),
         ({"model": "http://127.0.0.1:9/v1", "config": "xmlcall.toml"}, "either a model or a config"),
         ({"config": "xmlcall.toml", "mode": "xml", "allow": "a.*"}, "write allow, mode there"),
+        ({"model": "http://127.0.0.1:9/v1", "mcp": "servers.json"}, "write max_replicas=1"),
     ],
 )
-def test_one_place_says_what_the_models_are(given: dict[str, Any], told: str) -> None:
+def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], told: str) -> None:
     from xmlcall.integrations.ray import app
 
     with pytest.raises(UsageError, match=told):

@@ -36,7 +36,6 @@ from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.callers import serving
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
-from xmlcall.proxy.sharing import store
 from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
@@ -559,10 +558,7 @@ LIMITS: dict[str, list[Any]] = {
     ],
     "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
     "| silence of the model server | {:g} s |": [READ_SECONDS],
-    "| what is remembered of the proxy's own tools | {:,} bytes for a call, a day; {:,} in memory |": [
-        own_rounds.BYTES_LIMIT,
-        store.BYTES_LIMIT,
-    ],
+    "| what is remembered of the proxy's own tools | {:,} characters in all, a day |": [own_rounds.CHARACTERS_LIMIT],
 }
 
 

@@ -1,31 +1,19 @@
-"""Rounds of the proxy's own tools in a store: what is kept, and what comes of a store that fails or that others wrote into."""
+"""Rounds of the proxy's own tools: what is kept, how long, and what the model is shown of it again."""
 
-import asyncio
 import json
-import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from proxy_harness import ask_engine, block, body, function, texts
-from redis_server import RedisServer
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy import create_app
 from xmlcall.proxy.engine import own_rounds
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.history import said
-from xmlcall.proxy.engine.own_rounds import NoRoundsError, OwnRounds, decoded, encoded
+from xmlcall.proxy.engine.own_rounds import SECONDS, OwnRounds, RoundsKept
 from xmlcall.proxy.formats.bodies import call_of
-from xmlcall.proxy.sharing.redis import RedisStore
-from xmlcall.proxy.sharing.store import MemoryStore, Store, StoreError
 from xmlcall.types.calls import Message, TextContent, ToolResult
 
 CALL = block(("add", {"a": 1, "b": 2}))
@@ -50,18 +38,18 @@ ROUNDS = OwnRounds(
 )
 
 
-def engine_of(model: ScriptedBackend, store: Store) -> Engine:
-    return Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["*"], store=store)
+def engine_of(model: ScriptedBackend, rounds: RoundsKept) -> Engine:
+    return Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["*"], rounds=rounds)
 
 
-async def second_prompt(store: Store, between: Callable[[str], Any] | None = None) -> list[tuple[str, str]]:
+async def second_prompt(rounds: RoundsKept, between: Callable[[str], None] | None = None) -> list[tuple[str, str]]:
     """Have the proxy run a tool of its own and give a call to the caller; give the prompt of the request with its result."""
     model = ScriptedBackend(REPLIES)
-    async with engine_of(model, store) as engine:
+    async with engine_of(model, rounds) as engine:
         turn = await ask_engine(engine, body("Both."))
         (call,) = turn.calls
         if between is not None:
-            await between(call.id)
+            between(call.id)
         made = {"id": call.id, "type": "function", "function": {"name": "add", "arguments": json.dumps(call.arguments)}}
         said = {"role": "assistant", "content": turn.text, "tool_calls": [made]}
         await ask_engine(engine, body("Both.", said, {"role": "tool", "tool_call_id": call.id, "content": "3"}))
@@ -77,174 +65,68 @@ def roles(prompt: list[tuple[str, str]]) -> list[str]:
 
 
 async def test_rounds_are_shown_again_and_text_of_them_is_not_said_twice() -> None:
-    prompt = await second_prompt(MemoryStore())
+    prompt = await second_prompt(RoundsKept())
     assert roles(prompt) == KNOWN
     assert (prompt[2][1], prompt[4][1]) == (DOUBLE, f"Now.\n\n{CALL}")
     assert "\n8\n" in prompt[3][1]
 
 
-class Broken:
-    """A store that fails, or answers after a time.
+async def test_rounds_are_forgotten_after_a_day() -> None:
+    now = [1000.0]
 
-    Args:
-        seconds: after which it would answer; None fails at once.
-    """
+    def wait(identity: str) -> None:
+        now[0] += SECONDS
 
-    def __init__(self, seconds: float | None = None) -> None:
-        self._seconds = seconds
-
-    async def _answer(self) -> None:
-        if self._seconds is None:
-            raise StoreError("the store at 127.0.0.1:6379 failed (ConnectionError)")
-        await asyncio.sleep(self._seconds)
-
-    async def get(self, key: str) -> bytes | None:
-        await self._answer()
-        return None
-
-    async def put(self, key: str, value: bytes, *, seconds: float) -> None:
-        await self._answer()
-
-    async def add(self, key: str, amount: int, *, seconds: float) -> int:
-        raise AssertionError("rounds are no sums")
-
-
-@pytest.mark.parametrize("store", [Broken(), Broken(30)], ids=["fails", "slow"])
-async def test_a_store_that_fails_costs_the_rounds_and_not_the_answer(
-    store: Broken, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "xmlcall.proxy")
-    monkeypatch.setattr(own_rounds, "WAIT", 0.2)
-    begun = time.monotonic()
-    assert roles(await second_prompt(store)) == NOT_KNOWN
-    assert time.monotonic() - begun < 5
-    assert sum("are not known now" in record.getMessage() for record in caplog.records) == 1
-    assert sum("are not kept" in record.getMessage() for record in caplog.records) == 1
-
-
-async def test_a_proxy_without_tools_of_its_own_asks_no_store(caplog: pytest.LogCaptureFixture) -> None:
-    class Untouched(Broken):
-        async def _answer(self) -> None:
-            raise AssertionError("asked")
-
-    made = {"id": f"call_{'0' * 24}", "type": "function", "function": {"name": "add", "arguments": "{}"}}
-    said = {"role": "assistant", "content": None, "tool_calls": [made]}
-    async with Engine(ScriptedBackend([CALL, "Done."]), mode="xml", store=Untouched()) as engine:
-        assert (await ask_engine(engine, body("Add."))).calls
-        assert (await ask_engine(engine, body("Add.", said, {"role": "tool", "content": "3"}))).text == "Done."
-
-
-GARBAGE: dict[str, bytes] = {
-    "no JSON": b"\xff\x00",
-    "a list": b"[]",
-    "another version": b'{"version":2,"before":[],"shown":"","calls":[],"results":[]}',
-    "no calls": b'{"version":1,"before":[],"shown":"","calls":[],"results":[]}',
-    "a system message": encoded(ROUNDS).replace(b'"assistant"', b'"system"'),
-    "more": encoded(ROUNDS)[:-1] + b',"more":1}',
-    "a number of text": encoded(ROUNDS).replace(b'"Well. "', b"5"),
-    "no number": encoded(ROUNDS).replace(b'{"n":4}', b'{"n":NaN}'),
-    "a number too large": encoded(ROUNDS).replace(b'{"n":4}', b'{"n":1e999}'),
-    "deep": b"[" * 100_000,
-    "large": b" " * (own_rounds.BYTES_LIMIT + 1),
-}
-
-
-@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
-async def test_what_is_no_rounds_is_not_known(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "xmlcall.proxy")
-    with pytest.raises(NoRoundsError):
-        decoded(value)
-    store = MemoryStore()
-
-    async def overwrite(identity: str) -> None:
-        await store.put(f"rounds:{identity}", value, seconds=60)
-
-    assert roles(await second_prompt(store, overwrite)) == NOT_KNOWN
-    assert sum("passed over" in record.getMessage() for record in caplog.records) == 1
+    assert roles(await second_prompt(RoundsKept(lambda: now[0]), wait)) == NOT_KNOWN
 
 
 async def test_rounds_behind_other_arguments_are_not_shown() -> None:
-    store = MemoryStore()
+    rounds = RoundsKept()
 
-    async def overwrite(identity: str) -> None:
-        other = replace(ROUNDS, calls=((call_of(identity, "add", {"a": 1, "b": 3}, 0), None),))
-        await store.put(f"rounds:{identity}", encoded(other), seconds=60)
+    def overwrite(identity: str) -> None:
+        rounds.keep(replace(ROUNDS, calls=((call_of(identity, "add", {"a": 1, "b": 3}, 0), None),)))
 
-    assert roles(await second_prompt(store, overwrite)) == NOT_KNOWN
-
-
-def test_rounds_are_the_same_when_read() -> None:
-    assert decoded(encoded(ROUNDS)) == ROUNDS
+    assert roles(await second_prompt(rounds, overwrite)) == NOT_KNOWN
 
 
-@given(
-    st.binary(max_size=200)
-    | st.recursive(st.none() | st.text() | st.integers(), st.lists, max_leaves=5).map(repr).map(str.encode)
-)
-def test_no_bytes_raise_anything_else(value: bytes) -> None:
-    with pytest.raises(NoRoundsError):
-        decoded(value)
+async def test_engines_of_one_process_share_rounds() -> None:
+    """The caller may go on with another model of the proxy."""
+    rounds = RoundsKept()
+    model = ScriptedBackend(["Done."])
+    (call,) = (ROUNDS.theirs[0],)
+    rounds.keep(ROUNDS)
+    made = {"id": call.id, "type": "function", "function": {"name": "add", "arguments": json.dumps(call.arguments)}}
+    said = {"role": "assistant", "content": "Well. ", "tool_calls": [made]}
+    async with engine_of(model, rounds) as engine:
+        await ask_engine(engine, body("Both.", said, {"role": "tool", "tool_call_id": call.id, "content": "3"}))
+    assert roles(texts(model)) == KNOWN
 
 
-async def test_rounds_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "xmlcall.proxy")
-    monkeypatch.setattr(own_rounds, "BYTES_LIMIT", 100)
-    assert roles(await second_prompt(MemoryStore())) == NOT_KNOWN
-    assert "100 are kept" in caplog.text
+def kept_of(rounds: RoundsKept, *identities: str) -> list[str]:
+    """Return those of which rounds are kept."""
+    calls = {each: call_of(each, "add", {}, 0) for each in identities}
+    return [*rounds.recall([Message(role="assistant", content="", tool_calls=(call,)) for call in calls.values()])]
 
 
-async def test_ids_of_others_are_not_looked_up() -> None:
-    class Listed(MemoryStore):
-        def __init__(self) -> None:
-            super().__init__()
-            self.keys: list[str] = []
-
-        async def get(self, key: str) -> bytes | None:
-            self.keys.append(key)
-            return await super().get(key)
-
-    store = Listed()
-    history: list[dict[str, Any]] = []
-    for identity in ("toolu_1", "call_\n*", f"call_{'0' * 24}", "x" * 10_000):
-        made = {"id": identity, "type": "function", "function": {"name": "add", "arguments": "{}"}}
-        history += [{"role": "assistant", "content": None, "tool_calls": [made]}, {"role": "tool", "content": "3"}]
-    async with engine_of(ScriptedBackend(["Done."]), store) as engine:
-        await ask_engine(engine, body("Add.", *history))
-    assert store.keys == [f"rounds:call_{'0' * 24}"]
+@pytest.mark.parametrize(("limit", "left"), [(100, ["a", "b", "c"]), (70, ["b", "c"]), (20, [])])
+def test_the_oldest_rounds_go_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch, limit: int, left: list[str]) -> None:
+    monkeypatch.setattr(own_rounds, "CHARACTERS_LIMIT", limit)
+    rounds = RoundsKept()
+    for each in ("a", "b", "b", "c"):  # what is kept anew takes its room once
+        rounds.keep(replace(ROUNDS, before=(), shown="x" * 28, calls=((call_of(each, "add", {}, 0), None),), results=()))
+    assert kept_of(rounds, "a", "b", "c") == left
 
 
-async def test_a_redis_that_ends_and_comes_back(tmp_path: Path) -> None:
-    server = RedisServer(tmp_path)
-    server.start()
-
-    async def end(identity: str) -> None:
-        server.end()
-
-    try:
-        async with RedisStore(server.url) as store:
-            assert roles(await second_prompt(store)) == KNOWN
-            assert roles(await second_prompt(store, end)) == NOT_KNOWN
-            server.start()
-            assert roles(await second_prompt(store)) == KNOWN
-    finally:
-        server.end()
-
-
-async def test_an_app_opens_the_store_that_it_has_the_address_of(tmp_path: Path) -> None:
-    server = RedisServer(tmp_path)
-    server.start()
-    app = create_app(ScriptedBackend(REPLIES), [LocalHost([double], name="own")], mode="xml", allowed=["*"], share=server.url)
-    try:
-        async with app.router.lifespan_context(app), RedisStore(server.url) as store:
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                answer = (await client.post("/v1/chat/completions", json=body("Both."))).json()
-            (call,) = answer["choices"][0]["message"]["tool_calls"]
-            kept = await store.get(f"rounds:{call['id']}")
-        assert kept is not None
-        assert decoded(kept).results == ("8",)
-    finally:
-        server.end()
+async def test_descriptions_that_the_model_asked_for_are_rounds_too() -> None:
+    tools = [function(f"tool_{number}", "Do something with a text. " * 30, text={"type": "string"}) for number in range(40)]
+    replies = [block(("describe_tools", {"names": '["tool_3"]'})), block(("tool_3", {"text": "x"})), "Done."]
+    model = ScriptedBackend(replies)
+    async with Engine(model, mode="xml", tool_tokens=800) as engine:
+        (call,) = (await ask_engine(engine, body("Do it.", tools=tools))).calls
+        made = {"id": call.id, "type": "function", "function": {"name": "tool_3", "arguments": '{"text": "x"}'}}
+        said = {"role": "assistant", "content": None, "tool_calls": [made]}
+        await ask_engine(engine, body("Do it.", said, {"role": "tool", "content": "3"}, tools=tools))
+    assert roles(texts(model)) == KNOWN
 
 
 TEXTS = [
@@ -268,16 +150,3 @@ TEXT_OF_ROUNDS = [("Well. Now.\n", "Now.\n"), ("Well. ", ""), ("Now.", "Now."), 
 @pytest.mark.parametrize(("content", "rest"), TEXT_OF_ROUNDS)
 def test_text_that_was_shown_in_rounds_before(content: str, rest: str) -> None:
     assert ROUNDS.rest_of(content).strip() == rest.strip()
-
-
-async def test_descriptions_that_the_model_asked_for_are_rounds_too() -> None:
-    tools = [function(f"tool_{number}", "Do something with a text. " * 30, text={"type": "string"}) for number in range(40)]
-    store = MemoryStore()
-    replies = [block(("describe_tools", {"names": '["tool_3"]'})), block(("tool_3", {"text": "x"})), "Done."]
-    model = ScriptedBackend(replies)
-    async with Engine(model, mode="xml", store=store, tool_tokens=800) as engine:
-        (call,) = (await ask_engine(engine, body("Do it.", tools=tools))).calls
-        made = {"id": call.id, "type": "function", "function": {"name": "tool_3", "arguments": '{"text": "x"}'}}
-        said = {"role": "assistant", "content": None, "tool_calls": [made]}
-        await ask_engine(engine, body("Do it.", said, {"role": "tool", "content": "3"}, tools=tools))
-    assert roles(texts(model)) == KNOWN

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import random
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from cli_harness import model_server
 from profiles import covering
 from proxy_harness import ask_engine
-from redis_server import RedisServer
 from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
 from serving import Serving
 
@@ -27,11 +25,10 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.probe import REFERENCE
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.proxy.formats.contract import WholeResponse
-from xmlcall.proxy.sharing.store import MemoryStore, Store
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
 OWN_TALK = own_talk(("double", {"n": 4}))
-TALKS = {"own words": TALK, "own tools": OWN_TALK, "long": talk_of(12)}
+TALKS = {"own words": TALK, "long": talk_of(12)}
 SEEDS = range(4)
 REPLICAS = 3
 
@@ -46,20 +43,18 @@ def said_in(talk: Sequence[Turn]) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def engines(model: ScriptedBackend, count: int, store: Store | None, **options: Any) -> AsyncIterator[list[Engine]]:
+async def engines(model: ScriptedBackend, count: int) -> AsyncIterator[list[Engine]]:
     """Open engines, each with a host of its own, as replicas in processes of their own have."""
     async with contextlib.AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(
-                Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["own.*"], store=store, **options)
-            )
+            await stack.enter_async_context(Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["own.*"]))
             for _ in range(count)
         ]
 
 
 async def sent(model: ScriptedBackend, talk: Sequence[Turn], count: int, seed: int = 0) -> list[list[tuple[str, str]]]:
     chosen = random.Random(seed)
-    async with engines(model, count, MemoryStore()) as replicas:
+    async with engines(model, count) as replicas:
         await play([partial(ask_engine, each) for each in replicas], talk, lambda _: chosen.randrange(count))
     return prompts_of(model.requests)
 
@@ -74,20 +69,23 @@ async def test_replicas_send_what_one_would(name: str, seed: int) -> None:
     assert sum(not_cached(three, replies)) == sum(not_cached(one, replies))
 
 
-@pytest.mark.parametrize(("name", "most"), [("own words", 370), ("own tools", 360), ("long", 570)])
-async def test_what_the_model_server_has_to_read_anew(name: str, most: int) -> None:
+READ_ANEW = [(TALK, REPLICAS, 370), (OWN_TALK, 1, 360), (talk_of(12), REPLICAS, 570)]
+
+
+@pytest.mark.parametrize(("talk", "replicas", "most"), READ_ANEW, ids=["own words", "own tools, one process", "long"])
+async def test_what_the_model_server_has_to_read_anew(talk: Sequence[Turn], replicas: int, most: int) -> None:
     """Characters of a prompt. With the model's own words in the memory of each replica, three had twice to five times that."""
-    talk = TALKS[name]
     replies = said_in(talk)
-    prompts = await sent(ScriptedBackend(replies), talk, REPLICAS)
+    prompts = await sent(ScriptedBackend(replies), talk, replicas)
     anew = not_cached(prompts, replies)
     assert sum(anew) / len(anew) < most
     whole = sum(len(content) for prompt in prompts for _, content in prompt)
     assert 1 - sum(anew[1:]) / whole > 0.9
 
 
-async def test_a_round_of_own_tools_is_shown_again_by_every_replica() -> None:
-    prompts = await sent(ScriptedBackend(said_in(OWN_TALK)), OWN_TALK, REPLICAS, seed=1)
+async def test_a_round_of_own_tools_is_shown_again() -> None:
+    """By the process that ran the tools: it keeps their rounds, and a balancer keeps a client on it."""
+    prompts = await sent(ScriptedBackend(said_in(OWN_TALK)), OWN_TALK, 1)
     contents = [content for _, content in prompts[-1]]
     assert sum("double" in content and "8" in content for content in contents) >= 2
 
@@ -176,34 +174,24 @@ def asking(url: str) -> Callable[[dict[str, Any]], Any]:
     return ask
 
 
-MULTIPLY = ("calculator", {"operation": "multiply", "a": 4, "b": 2})
-DEMO = f"{sys.executable} -m xmlcall.hosts.demo_server"
-
-
-async def sent_by_processes(home: Path, count: int, *options: str) -> list[Any]:
-    talk = own_talk(MULTIPLY)
+async def sent_by_processes(home: Path, count: int) -> list[Any]:
     chosen = random.Random(5)
     with contextlib.ExitStack() as stack:
-        model, fake = stack.enter_context(model_server(*said_in(talk)))
-        options = ("--mode", "xml", "--model", model, "--mcp", DEMO, "--allow", "*.calculator", *options)
+        model, fake = stack.enter_context(model_server(*said_in(TALK)))
+        options = ("--mode", "xml", "--model", model)
         homes = [home / f"{count} {number}" for number in range(count)]
         for each in homes:
             each.mkdir()
         proxies = [stack.enter_context(Serving(*options, home=each)) for each in homes]
-        await play([asking(proxy.url) for proxy in proxies], talk, lambda _: chosen.randrange(count))
+        await play([asking(proxy.url) for proxy in proxies], TALK, lambda _: chosen.randrange(count))
     return [body["messages"] for body in fake.bodies]
 
 
 @pytest.mark.full
 @pytest.mark.timeout(180)
-async def test_processes_that_share_a_redis_send_what_one_would(tmp_path: Path) -> None:
+async def test_processes_send_what_one_would(tmp_path: Path) -> None:
     """Each has hashes of its own, so that the order of a set would show."""
-    server = RedisServer(tmp_path)
-    server.start()
-    try:
-        one = await sent_by_processes(tmp_path, 1)
-        three = await sent_by_processes(tmp_path, REPLICAS, "--share", server.url)
-    finally:
-        server.end()
-    assert len(one) == len(said_in(OWN_TALK))
+    one = await sent_by_processes(tmp_path, 1)
+    three = await sent_by_processes(tmp_path, REPLICAS)
+    assert len(one) == len(said_in(TALK))
     assert three == one

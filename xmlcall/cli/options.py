@@ -36,6 +36,11 @@ __all__ = [
 
 _OWN_DIALECT = "function_calls"
 _OWN_FAMILY = "list"
+# Options that were removed, by command, and what there is in their place.
+_REMOVED = {
+    ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",
+    ("xmlcall serve", "--share"): "have a balancer keep a client on one process (docs/scale.md)",
+}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -53,7 +58,11 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> Never:
-        """Raise what argparse would print."""
+        """Raise what argparse would print; of an option that was removed, what there is in its place."""
+        words = {word.partition("=")[0] for word in message.split()} if message.startswith("unrecognized") else set()
+        for (prog, option), instead in _REMOVED.items():
+            if prog == self.prog and option in words:
+                raise UsageError(f"{option} was removed: {instead}")
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 

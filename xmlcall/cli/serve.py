@@ -1,15 +1,12 @@
 """`xmlcall serve`: the proxy as a program."""
 
 import argparse
-import socket
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from ..errors import UsageError
-from .exits import guarded, run_async
-from .listening import STOP_SECONDS, TELL_SECONDS, listening
+from .exits import run_async
+from .listening import STOP_SECONDS, listening
 from .options import (
     add_call_threshold,
     add_dialect_option,
@@ -21,14 +18,11 @@ from .options import (
     number,
 )
 from .serve_engines import announce, serve
-from .serve_observed import add_observed_options, shared_metrics, start_log
+from .serve_observed import add_observed_options, start_log
 from .serve_page import add_page_options
-from .serve_settings import HOST, PORT, Serving, serving_of
-from .workers import run_workers
+from .serve_settings import HOST, PORT, serving_of
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
-CLOSE_SECONDS: Final = 10.0  # for a worker to close its model and its servers
 
 DESCRIPTION = "Give tool calling to the clients of any model: a server that speaks OpenAI's, Anthropic's and Ollama's APIs."
 EPILOG = """examples:
@@ -40,7 +34,8 @@ EPILOG = """examples:
 
 Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
 proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names, and what rules
-allow (--policy, xmlcall.toml). The address is printed to standard output, everything else to standard error. docs/clients.md has
+allow (--policy, xmlcall.toml). What these tools return is kept in the one process: before several, a balancer has to keep a
+client on one. The address is printed to standard output, everything else to standard error. docs/clients.md has
 settings for many clients.
 """
 
@@ -83,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
     _add_network_options(parser.add_argument_group("who may call"))
-    _add_many(parser.add_argument_group("many models, keys and processes"))
+    _add_many(parser.add_argument_group("many models and keys"))
     add_page_options(parser.add_argument_group("what is recorded"))
     add_observed_options(parser.add_argument_group("how it is seen from outside"))
 
@@ -122,18 +117,6 @@ def _add_many(many: argparse._ArgumentGroup) -> None:
         "and variables such as XMLCALL_SERVE__PORT go before it",
     )
     many.add_argument(
-        "--workers",
-        type=number(int, least=1),
-        metavar="N",
-        help="processes that serve the port, for models at an address (default: 1)",
-    )
-    many.add_argument(
-        "--share",
-        metavar="URL",
-        help="the Redis in which all replicas and workers keep the rounds of the proxy's own tools and what each key has used, "
-        "as redis://host:6379; an address with a password is better given as the variable XMLCALL_SHARE",
-    )
-    many.add_argument(
         "--wait",
         type=number(float, least=0),
         metavar="SECONDS",
@@ -156,15 +139,4 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(f"{option} tools of servers: give them with --mcp")
     start_log(serving.log_format)
     with listening(serving.host, serving.port) as listener:
-        if serving.workers == 1:
-            return run_async(serve(options, serving, listener, partial(announce, listener)))
-        seconds = serving.grace + TELL_SECONDS + CLOSE_SECONDS
-        work = partial(_work, options, serving, listener)
-        names = ", ".join(row.name for row in serving.models) or options.model
-        with shared_metrics() as ended:
-            return run_workers(serving.workers, work, ready=lambda: announce(listener, names), ended=ended, seconds=seconds)
-
-
-def _work(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[], None]) -> int:
-    """Be a worker; its failure is told as that of the command."""
-    return guarded(lambda: run_async(serve(options, serving, listener, lambda _: ready())))
+        return run_async(serve(options, serving, listener, partial(announce, listener)))

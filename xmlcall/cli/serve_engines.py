@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..proxy.engine.engine import Engine
     from ..proxy.engine.own_tools import OwnTools
     from ..proxy.http.callers import Served
-    from ..proxy.sharing.store import Store
 
 __all__ = ["announce", "serve"]
 
@@ -45,6 +44,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         ready: called with the names of the models when requests are answered.
     """
     from ..proxy.app import app_of
+    from ..proxy.engine.own_rounds import RoundsKept
     from ..proxy.http.ending import Ending
 
     async with contextlib.AsyncExitStack() as stack:
@@ -53,7 +53,6 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         own = _own_tools(options, serving)
         if serving.wait:
             await stack.enter_async_context(own)  # or each try to open the model would start its servers anew
-        store = await stack.enter_async_context(_shared(serving.share))
         more = {
             "stream_arguments": options.stream_arguments,
             "strict": options.strict,
@@ -62,7 +61,7 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
             "tool_tokens": options.tool_tokens,
             "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,
-            "store": store,
+            "rounds": RoundsKept(),
         }
         opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
         served = await stack.enter_async_context(opening)
@@ -92,17 +91,6 @@ def _collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_OBJECTS, *gc.get_threshold()[1:])
-
-
-def _shared(address: str) -> "contextlib.AbstractAsyncContextManager[Store]":
-    """Return what replicas share; without an address, a store of this process."""
-    if address:
-        from ..proxy.sharing.redis import RedisStore
-
-        return RedisStore(address)
-    from ..proxy.sharing.store import MemoryStore
-
-    return contextlib.nullcontext(MemoryStore())
 
 
 @contextlib.asynccontextmanager
@@ -163,7 +151,8 @@ def _rules(options: argparse.Namespace, serving: Serving) -> Rules:
 async def _offered(engine: "Engine") -> str:
     names = [tool.name for tool in await engine.own.listed()]
     if names:
-        return f"runs itself, without asking: {', '.join(names)}"
+        told = "what they return is kept in this process: before several, a balancer has to keep a client on one"
+        return f"runs itself, without asking: {', '.join(names)} ({told})"
     return (
         "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
         "or by a rule (--policy)"

@@ -5,11 +5,9 @@ import asyncio
 import contextlib
 import io
 import logging
-import os
 import sys
-import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from ..errors import UsageError
@@ -19,9 +17,8 @@ if TYPE_CHECKING:
 
     from ..proxy.observed.observer import Observer
 
-__all__ = ["add_observed_options", "observing", "shared_metrics", "start_log"]
+__all__ = ["add_observed_options", "observing", "start_log"]
 
-SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"  # names the folder in which processes count together
 _NOISY: Final = ("httpx", "httpx2", "httpcore2", "mcp")
 END_SECONDS: Final = 3.0  # for the last spans, where nobody takes them
 
@@ -89,20 +86,6 @@ class _Lines(io.TextIOBase):
         for line in filter(str.strip, lines):
             self._log.info("%s", line.removeprefix("xmlcall: "))
         return len(text)
-
-
-@contextlib.contextmanager
-def shared_metrics() -> Iterator[Callable[[int], None]]:
-    """Have the metrics of all processes that begin from here on add up; give what has to be told the number of one that ended."""
-    with tempfile.TemporaryDirectory(prefix="xmlcall-metrics-") as folder:
-        os.environ.setdefault(SHARED, folder)
-
-        def ended(process: int) -> None:
-            from ..proxy.observed.metrics import worker_ended  # not before the workers begin: it looks at the variable
-
-            worker_ended(process)
-
-        yield ended
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ __all__ = ["HOST", "PORT", "Serving", "serving_of"]
 HOST: Final = "127.0.0.1"
 PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
-_SHARE: Final = "XMLCALL_SHARE"
+_SHARE: Final = "XMLCALL_SHARE"  # was removed
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
 _OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context")
 
@@ -33,14 +33,12 @@ class Serving:
         port: of it.
         grace: seconds for the answers under way at the end.
         wait: seconds for a model's server to come.
-        workers: processes.
         models: of the settings; without any, `--model` says which.
         guard: who may call.
         config: the file.
         log_format: `text` or `json`.
         open_metrics: whether metrics are read without a key.
         traces: whether requests are traced.
-        share: address of the Redis that replicas share; "" for none.
         secrets: that are in no record.
     """
 
@@ -48,14 +46,12 @@ class Serving:
     port: int
     grace: float
     wait: float
-    workers: int
     guard: "Guard"
     models: "tuple[ModelSettings, ...]" = ()
     config: Path | None = None
     log_format: str = "text"
     open_metrics: bool = False
     traces: bool = False
-    share: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -71,22 +67,18 @@ def serving_of(options: argparse.Namespace) -> Serving:
     settings = _settings(options)
     said = settings.serve if settings else None
     host = _first(options.host, said and said.host, HOST)
-    workers = _first(options.workers, said and said.workers, 1)
-    share = _first(options.share, os.environ.get(_SHARE), None)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
     serving = Serving(
         host=host,
         port=_first(options.port, said and said.port, PORT),
         grace=_first(options.grace, said and said.grace, STOP_SECONDS),
         wait=_first(options.wait, said and said.wait, 0.0),
-        workers=workers,
         guard=_guard(options, settings, host, key),
         models=settings.model if settings else (),
         config=options.config,
         log_format=_first(options.log_format, said and said.log_format, "text"),
         open_metrics=_first(options.open_metrics, said and said.open_metrics, False),
         traces=_first(options.traces, said and said.traces, False),
-        share=share if share is not None else said.share.get_secret_value() if said and said.share else "",
         secrets=(key,) if key else (),
     )
     _check(options, serving)
@@ -134,10 +126,5 @@ def _check(options: argparse.Namespace, serving: Serving) -> None:
         raise UsageError(f"{option} is about one model, and {serving.config or 'the environment'} names models: say it there")
     if serving.models and options.model != "local":
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
-    if serving.workers == 1:
-        return
-    if options.ui:
-        raise UsageError("--ui shows the requests of one process: it does not go with --workers")
-    addresses = [row.address for row in serving.models] or [options.model]
-    if loaded := [each for each in addresses if not each.lower().startswith(("http://", "https://", "ollama:"))]:
-        raise UsageError(f"--workers: each would load {loaded[0]!r:.80} for itself: start a model server and give its address")
+    if os.environ.get(_SHARE):
+        raise UsageError(f"{_SHARE} was removed: unset it, and have a balancer keep a client on one process (docs/scale.md)")

@@ -42,7 +42,6 @@ from ..proxy.http.access import Guard
 from ..proxy.http.callers import serving
 from ..proxy.http.ending import Ending
 from ..proxy.http.keys import key_of
-from ..proxy.sharing.redis import RedisStore
 
 __all__ = ["Proxy", "Settings", "app"]
 
@@ -78,9 +77,9 @@ class Settings(BaseModel):
         config: a file with several models and keys (`xmlcall.toml`), in the same place on every node; "" for none. It says then
             all that has to do with models and callers.
         mode: as for `create_app`; the others of this group too.
-        mcp: a file with MCP servers whose tools each replica runs itself, in the same place on every node; "" for none.
+        mcp: a file with MCP servers whose tools the replica runs itself, in the same place on every node; "" for none. Rounds of
+            these tools are kept in its memory, so there is one replica then.
         allow: globs over `server.tool`: which of these tools are offered and run.
-        share: address of the Redis in which replicas keep the rounds of these tools; "" for none.
         origins: web pages that may call.
         allowed_hosts: names under which callers reach Ray's HTTP proxies, besides this machine's; `*` for all.
         min_replicas: that always run.
@@ -108,7 +107,6 @@ class Settings(BaseModel):
     tool_tokens: int | None = None
     mcp: str = ""
     allow: tuple[str, ...] = ()
-    share: str = Field(default="", repr=False)
     origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     min_replicas: int = Field(default=1, ge=1)
@@ -124,6 +122,8 @@ class Settings(BaseModel):
     def _one_says_it(self) -> Self:
         if bool(self.model) == bool(self.config):
             raise ValueError("expected either a model or a config")
+        if self.mcp and max(self.min_replicas, self.max_replicas) > 1:
+            raise ValueError("mcp: rounds of its tools are kept in the memory of one replica: write max_replicas=1")
         if self.config and (said := sorted(self.model_fields_set - _BESIDE_CONFIG)):
             raise ValueError(f"config says what models and callers are: write {', '.join(said)} there, or leave it out")
         return self
@@ -153,12 +153,11 @@ class Proxy:
 
     def _app_of_model(self) -> Starlette:
         settings, key = self._settings, os.environ.get("XMLCALL_API_KEY", "")
-        store = RedisStore(settings.share) if settings.share else None
-        engine = _engine(settings, store)
+        engine = _engine(settings)
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
-            async with store or contextlib.nullcontext(), engine, self._working():
+            async with engine, self._working():
                 yield
 
         guard = Guard(keys=(key_of(key),) if key else (), origins=settings.origins, hosts=settings.allowed_hosts)
@@ -185,7 +184,7 @@ class Proxy:
             raise RuntimeError("the engine is not open")
 
 
-def _engine(settings: Settings, store: RedisStore | None) -> Engine:
+def _engine(settings: Settings) -> Engine:
     return Engine(
         connect(settings.model),
         _hosts(settings),
@@ -198,7 +197,6 @@ def _engine(settings: Settings, store: RedisStore | None) -> Engine:
         reminder=settings.reminder,
         strict=settings.strict,
         tool_tokens=settings.tool_tokens,
-        store=store,
     )
 
 

@@ -29,8 +29,6 @@ from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Res
 from .http.tolerant_paths import TolerantPaths
 from .observed.observer import Observer
 from .observed.probes import outside_routes
-from .sharing.redis import RedisStore
-from .sharing.store import Store
 
 __all__ = ["app_of", "create_app"]
 
@@ -52,7 +50,6 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
     tool_tokens: int | None = None,
-    share: str | Store | None = None,
     observer: Observer | None = None,
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
@@ -73,13 +70,11 @@ def create_app(
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
         tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
-        share: what replicas share: an open store, or the address of a Redis, `redis://host:port`; None keeps it in this process.
         observer: counts and traces the requests; None counts them and traces none.
 
     Raises:
-        UsageError: no such form of model, or no such address.
+        UsageError: no such form of model.
     """
-    store = RedisStore(share) if isinstance(share, str) else share
     shown = partial(Engine, mode=mode, dialect=dialect, lang=lang, family=family, reminder=reminder, tool_tokens=tool_tokens)
     engine = shown(
         connect(model) if isinstance(model, str) else model,
@@ -88,20 +83,19 @@ def create_app(
         stream_arguments=stream_arguments,
         call_threshold=call_threshold,
         strict=strict,
-        store=store,
     )
     guard = _guard(api_key, origins, allowed_hosts)
-    return app_of(serving(engine), guard, lifespan=_opening(engine, store if isinstance(share, str) else None), observer=observer)
+    return app_of(serving(engine), guard, lifespan=_opening(engine), observer=observer)
 
 
 def _guard(api_key: str, origins: Iterable[str], hosts: Iterable[str]) -> Guard:
     return Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(hosts))
 
 
-def _opening(engine: Engine, store: Store | None) -> Lifespan[Starlette]:
+def _opening(engine: Engine) -> Lifespan[Starlette]:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with store if isinstance(store, RedisStore) else contextlib.nullcontext(), engine:
+        async with engine:
             yield
 
     return lifespan

@@ -23,13 +23,12 @@ from ..profiles.folder import chosen
 from ..profiles.profile import Profile
 from .app import app_of
 from .engine.engine import Engine
+from .engine.own_rounds import RoundsKept
 from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import Served, ServedModel
 from .http.ending import Ending
 from .settings import ModelSettings, keys_of, read_settings
-from .sharing.redis import RedisStore
-from .sharing.store import MemoryStore
 
 __all__ = ["configured_app", "enter", "models_of", "opened"]
 
@@ -146,15 +145,12 @@ def configured_app(
     settings = read_settings(Path(named).expanduser() if named else None)
     if not settings.model:
         raise UsageError(f"expected at least one [[model]] in {named or 'the environment'}, got none")
-    share = settings.serve.share
-    store = RedisStore(share.get_secret_value()) if share else None
-    kept = store or MemoryStore()
-    models = models_of(settings.model, OwnTools(), store=kept)
+    models = models_of(settings.model, OwnTools(), rounds=RoundsKept())
     guard = Guard(keys=keys_of(settings), origins=settings.serve.allow_origin, hosts=settings.serve.allow_host)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with store or nullcontext(), opened(models, settings.model, wait=settings.serve.wait or 0.0):
+        async with opened(models, settings.model, wait=settings.serve.wait or 0.0):
             async with beside or nullcontext():
                 yield
 

@@ -38,7 +38,12 @@ _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=Tr
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
 _COUNTED: Final = "was removed: let a gateway in front count, such as LiteLLM or nginx"
-_REMOVED: Final = {"requests_per_minute": _COUNTED, "tokens_per_minute": _COUNTED}
+_REMOVED: Final = {
+    "requests_per_minute": _COUNTED,
+    "tokens_per_minute": _COUNTED,
+    "share": "was removed: have a balancer keep a client on one process (docs/scale.md)",
+    "workers": "was removed: `uvicorn --factory xmlcall.proxy:configured_app --workers N` serves the same file",
+}
 Positive = Field(default=None, ge=1)
 Name = Field(min_length=1, max_length=200)
 
@@ -104,12 +109,10 @@ class ServeSettings(BaseModel):
     host: str | None = None
     port: int | None = Field(default=None, ge=0, le=65535)
     grace: float | None = Field(default=None, ge=0)
-    share: SecretStr | None = None
     wait: float | None = Field(default=None, ge=0)
     log_format: Literal["text", "json"] | None = None
     open_metrics: bool | None = None
     traces: bool | None = None
-    workers: int | None = Field(default=None, ge=1, le=256)
     allow_origin: tuple[str, ...] = ()
     allow_host: tuple[str, ...] = ()
 

@@ -41,7 +41,6 @@ from ...types.calls import Message, Tool
 from ...types.capabilities import Capabilities
 from ...types.completion import CompletionRequest
 from ..formats.contract import ChatRequest, ResponseEvent
-from ..sharing.store import MemoryStore, Store
 from .call_stream import Sender
 from .catalogs import Catalogs
 from .fitting import Fitting
@@ -88,7 +87,7 @@ class Engine:
         tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
             part (see `grades`). None goes by the model's context.
         recorder: of the turns of all requests; None records nothing.
-        store: of the rounds of the proxy's own tools; open while the engine is. None keeps them in this process.
+        rounds: of the proxy's own tools, where several engines share them; None for some of its own.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Engine:
         strict: bool = False,
         tool_tokens: int | None = None,
         recorder: "Recorder | None" = None,
-        store: Store | None = None,
+        rounds: RoundsKept | None = None,
     ) -> None:
         self.backend = Retrying(backend)
         self.strict, self.recorder = strict, recorder
@@ -123,7 +122,7 @@ class Engine:
         self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
         self._tool_tokens = tool_tokens
-        self._rounds = RoundsKept(store or MemoryStore(), self.say_once)
+        self._rounds = rounds or RoundsKept()
         self._catalogs = Catalogs(self.say_once, reminder=reminder)
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
@@ -209,7 +208,7 @@ class Engine:
         request = renamed(request, offered_names(request.tools))
         catalog = self._catalogs.of(self._offered(request))
         prompts, reminder = self._prompts(catalog, request)
-        known = await self._recalled(request, prompts)
+        known = self._recalled(request, prompts)
         shown = self._shown(request, prompts)
         messages = model_messages(shown, catalog, known, format=self._format, system=prompts.system, reminder=reminder)
         return await count_tokens(self.backend, messages)
@@ -237,7 +236,7 @@ class Engine:
         request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
         if not offered or request.choice.mode == "none":
-            events = self._plain(request, begun, await self._recalled(request), recording)
+            events = self._plain(request, begun, self._recalled(request), recording)
         elif request.is_simple and not begun and not self.own and await self.is_native():
             events = self._natively(request, recording)
         else:
@@ -274,7 +273,7 @@ class Engine:
         """Answer with tools that are offered in the prompt."""
         (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
         prompts, _ = self._prompts(catalog, request)
-        known = await self._recalled(request, prompts)
+        known = self._recalled(request, prompts)
         allowed = self._callable(request, offered, catalog, prompts)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
@@ -394,10 +393,10 @@ class Engine:
         budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
         return self._catalogs.prompts(catalog, self._format_of(request), dict(self.own.instructions()), budget)
 
-    async def _recalled(self, request: ChatRequest, prompts: ToolPrompt | None = None) -> Known:
-        """Return the rounds of the proxy's own tools in a conversation; where there are no such tools, the store is not asked."""
+    def _recalled(self, request: ChatRequest, prompts: ToolPrompt | None = None) -> Known:
+        """Return the rounds of the proxy's own tools in a conversation; none where there are no such tools."""
         has_own = self.own or (prompts is not None and prompts.own)
-        return await self._rounds.recall(request.messages) if has_own else {}
+        return self._rounds.recall(request.messages) if has_own else {}
 
     def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
         """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""

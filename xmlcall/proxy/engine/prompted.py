@@ -8,7 +8,7 @@ never the caller's (4xx), with one exception: after tools of the proxy's own hav
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -55,7 +55,7 @@ async def prompted_answer(
     format: PromptFormat,
     *,
     is_strict: bool,
-    keep: Callable[[OwnRounds], Awaitable[None]] | None = None,
+    keep: Callable[[OwnRounds], None] | None = None,
     recording: "Hearing | None" = None,
 ) -> AsyncGenerator[ResponseEvent]:
     """Generate an answer.
@@ -101,7 +101,7 @@ async def prompted_answer(
     if turn.stop_reason in _FAILURES and not parting:
         raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
     if keep is not None and (rounds := _own_rounds(turn, given, sender, format)):
-        await keep(rounds)
+        keep(rounds)
     yield _ended(turn, "tool_calls" if parting else _REASONS.get(turn.stop_reason, turn.stop_reason))
 
 

@@ -20,11 +20,11 @@ from typing import Any, Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["METRICS", "Bounded", "Metrics", "Row", "metrics_of_process", "samples", "shared_folder", "worker_ended"]
+__all__ = ["METRICS", "Bounded", "Metrics", "Row", "metrics_of_process", "samples", "shared_folder"]
 
 OTHER: Final = "other"
 MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
@@ -267,16 +267,6 @@ def _of_this_process() -> Metrics:
 def metrics_of_process() -> Metrics:
     """Return metrics for an app: its own, or where processes share a folder those of the process."""
     return _of_this_process() if shared_folder() is not None else Metrics()
-
-
-def worker_ended(process: int) -> None:
-    """Forget the gauges of a process that has ended: what was under way in it is not any more.
-
-    Args:
-        process: its id.
-    """
-    if shared_folder() is not None:
-        mark_process_dead(process)  # type: ignore[no-untyped-call]
 
 
 def samples(metrics: Metrics) -> Iterator[tuple[str, dict[str, str], float]]:
