@@ -13,7 +13,6 @@ import ray
 from ray import serve
 
 import xmlcall.integrations.ray
-from xmlcall.integrations import ray_errors
 
 PORT = int(os.environ.get("PORT", "8000"))
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -22,8 +21,7 @@ BODY = {"model": "any", "messages": [{"role": "user", "content": "What is the we
 
 
 def main(model: str) -> None:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray starts, as the next line
-    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = ray_errors.CALLBACK  # errors in the caller's format
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray starts
     ray.init(log_to_driver=False, include_dashboard=None if "RAY_ADDRESS" in os.environ else False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT}, proxy_location="HeadOnly")

@@ -24,11 +24,7 @@ KEY = "key-of-the-test"
 
 def environment(**more: str) -> dict[str, str]:
     """What Ray needs to stay on this machine and to itself."""
-    ours = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "",
-        "RAY_ENABLE_RECORD_ACTOR_TASK_LOGGING": "0",
-    }
+    ours = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_RECORD_ACTOR_TASK_LOGGING": "0"}
     ours |= {"RAY_METRICS_EXPORT_INTERVAL_MS": "60000", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     ours |= {
         "XMLCALL_API_KEY": KEY,
@@ -144,8 +140,6 @@ def obey(order: str, arguments: dict[str, Any]) -> Any:
 
     if order == "replicas":
         return replicas()
-    if order == "kill":
-        os.kill(arguments["pid"], signal.SIGKILL)
     if order == "delete":
         serve.delete("default", _blocking=False)
     if order == "model":

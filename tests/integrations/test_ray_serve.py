@@ -1,4 +1,4 @@
-"""The proxy on a cluster of Ray: streams, replicas that die, come and go, refusals, and an end that is told.
+"""The proxy on a cluster of Ray: streams, replicas that come and go, refusals, and an end that is told.
 
 The tests share one cluster and run in the order in which they stand; the last one stops the application.
 """
@@ -37,7 +37,6 @@ SETTINGS: dict[str, Any] = {
     "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 8, "metrics_interval_s": 0.5, "look_back_period_s": 1},
 }
 HEADERS = {"authorization": f"Bearer {KEY}"}
-CALLBACK = "xmlcall.integrations.ray_errors.middleware"
 ENDLESS = Script(tokens=600, pace=0.1)
 
 
@@ -72,7 +71,7 @@ def model() -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def stage(model: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayStage]:
     settings = SETTINGS | {"model": f"{model.url}/v1"}
-    with ray_stage(tmp_path_factory.mktemp("ray"), settings, RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=CALLBACK) as running:
+    with ray_stage(tmp_path_factory.mktemp("ray"), settings) as running:
         yield running
 
 
@@ -86,14 +85,14 @@ def errors_of(text: str) -> list[dict[str, Any]]:
     return [event["error"] for event in map(json.loads, filter(lambda line: line.startswith("{"), lines)) if "error" in event]
 
 
-def broken_off(stage: RayStage, path: str, order: str, **arguments: Any) -> str:
+def broken_off(stage: RayStage, path: str, order: str) -> str:
     """Ask for an endless answer, give the stage an order after some words; return all that came, up to the answer's end."""
     with httpx.stream("POST", stage.url + path, json=body(ENDLESS), headers=HEADERS, timeout=SECONDS) as response:
         pieces = response.iter_text()
         received = next(pieces)
         while f"{WORD}3" not in received:
             received += next(pieces)
-        stage.tell(order, **arguments)
+        stage.tell(order)
         return received + "".join(pieces)  # raises where the connection is dropped
 
 
@@ -111,19 +110,6 @@ def test_who_may_call_is_looked_at_in_the_replica(stage: RayStage) -> None:
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
     assert httpx.get(f"{stage.url}/", headers=HEADERS, timeout=SECONDS).json() == {"status": "ok", "model": "tiny"}
     assert httpx.get(f"{stage.url}/health", timeout=SECONDS).json() == {"status": "ok"}, "probes send no key"
-
-
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_a_replica_that_dies_in_mid_stream_is_an_error_in_the_callers_format(stage: RayStage, path: str) -> None:
-    (replica,) = stage.until(1)
-    received = broken_off(stage, path, "kill", pid=replica["pid"])
-    (error,) = errors_of(received)
-    assert error["message"] == "the replica ended before the answer was whole: ask again"
-    assert "[DONE]" not in received
-    answer = httpx.post(stage.url + path, json=body(Script()) | {"stream": False}, headers=HEADERS, timeout=SECONDS)
-    assert answer.status_code == 200
-    assert WORD in answer.text
-    assert stage.until(1)[0]["pid"] != replica["pid"]
 
 
 async def streamed(client: httpx.AsyncClient, url: str) -> tuple[int, str]:
@@ -148,11 +134,10 @@ def test_replicas_come_and_go_with_the_load_and_what_is_too_much_is_refused(stag
     answers, replicas = asyncio.run(crowd(stage))
     assert len({each["node_id"] for each in replicas}) == 2
     statuses = sorted(status for status, _ in answers)
-    refusals = [json.loads(text)["error"] for status, text in answers if status == 503]
+    refusals = [text for status, text in answers if status == 503]
     assert set(statuses) == {200, 503}
     assert all("[DONE]" in text and f"{WORD}59" in text for status, text in answers if status == 200)
-    assert {(each["type"], each["code"]) for each in refusals} == {("server_error", "overloaded")}
-    assert "max_queued_requests=2" in refusals[0]["message"]
+    assert "max_queued_requests=2" in refusals[0], "in Ray's own words"
     stage.until(1)
 
 

@@ -32,7 +32,7 @@ from .suites import tasks_of
 from .talk.play import converse
 from .ways import Settings, Way, conversation, decided, format_of, generation, need_of, offered_of, read_catalog
 
-__all__ = ["Failed", "PatientBackend", "all_of", "check_ways", "execute"]
+__all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
 PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # nobody waits for a single answer
 HOPELESS = 5  # failures of the server, one after another
@@ -101,7 +101,7 @@ async def execute(
             run.add({"key": key, "case": case.id, "way": way.name, **answer})
             progress(1)
 
-    await all_of(one(*each) for each in wanted)
+    await _all_of(one(*each) for each in wanted)
     return None if given_up else failures
 
 
@@ -149,12 +149,8 @@ def _is_of_server(error: BackendError) -> bool:
     return not (isinstance(error, BackendStatusError) and error.status_code in _OWN_STATUS)
 
 
-async def all_of(work: Iterable[Any]) -> None:
-    """Do everything at once; the first error ends the rest and comes out as it is.
-
-    Args:
-        work: coroutines.
-    """
+async def _all_of(work: Iterable[Any]) -> None:
+    """Do everything at once; the first error ends the rest and comes out as it is."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:

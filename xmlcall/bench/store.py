@@ -39,7 +39,6 @@ __all__ = [
     "create_or_resume",
     "open_file",
     "pack",
-    "part_of_run",
     "read_about",
     "read_json",
     "read_run",
@@ -282,28 +281,6 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
     _check(about, ABOUT, folder / "run.json", _BEGIN_ANEW)
     return about
-
-
-def part_of_run(folder: Path, about: dict[str, Any], cases: Iterable[bytes], replies: Iterable[bytes]) -> Run:
-    """Read a part of a run that somebody else took out of its files.
-
-    Args:
-        folder: of the run, which need not be here.
-        about: from `read_about`.
-        cases: lines of `cases.jsonl`.
-        replies: lines of `replies.jsonl` about these cases.
-
-    Raises:
-        RunError: they are damaged; the numbers of lines are those within the part.
-    """
-    case_file, reply_file = folder / "cases.jsonl", folder / "replies.jsonl"
-    rows = [_case_from_json(row, f"{case_file}, line {at}") for at, row in _lines(b"".join(cases), case_file, _BEGIN_ANEW)]
-    found = list(_lines(b"".join(replies), reply_file, _TAKE_OUT))
-    for number, reply in found:
-        _check(reply, REPLY, f"{reply_file}, line {number}", _TAKE_OUT)
-    run = Run(folder, about, rows, [reply for _, reply in found])
-    _check_conversations(run)
-    return run
 
 
 def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:

@@ -79,13 +79,7 @@ def _declare_rescore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on",
         choices=("ray",),
-        help="judge on all cores of this machine, or of the cluster that RAY_ADDRESS names (needs xmlcall[ray])",
-    )
-    parser.add_argument(
-        "--workers",
-        type=number(int, least=1),
-        metavar="N",
-        help="processes, where --on ray starts Ray here (default: one a core)",
+        help="judge several runs at once: on all cores, or on the cluster that RAY_ADDRESS names (needs xmlcall[ray])",
     )
 
 
@@ -114,7 +108,6 @@ _EXAMPLES = {
         "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
         "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
         "--model oracle --suite bfcl-mt --limit 20 --out run4",
-        "--model http://10.0.0.1:8080/v1 --server http://10.0.0.2:8080/v1 --on ray --suite bfcl-core --out run5",
     ),
     "report": ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),

@@ -263,8 +263,6 @@ def rescore(options: argparse.Namespace) -> int:
     """Judge the kept replies again and tell what changed."""
     from ..bench.scores import changed, keep
 
-    if options.workers and not options.on:
-        raise UsageError("--workers is for --on ray; without it one process judges")
     several, told, out = len(options.runs) > 1, [], sys.stdout
     for folder, scores in (_rescored_on_ray if options.on else _rescored_here)(options):
         found = changed(folder, scores)
@@ -292,9 +290,10 @@ def _rescored_here(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
 
 
 def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
-    from ..integrations.ray_cluster import connected
-    from ..integrations.ray_rescore import count_of, rescored
+    from ..integrations.ray_rescore import rescored
     from .bench_run import Bar
 
-    with connected(options.workers), Bar(count_of(options.runs)) as bar:
-        yield from rescored(options.runs, bar.advance)
+    with Bar(len(options.runs), "runs") as bar:
+        for found in rescored(options.runs):
+            bar.advance(1)
+            yield found

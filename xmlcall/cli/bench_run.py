@@ -66,13 +66,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--feedback", type=number(int, least=0), default=0, metavar="N", help="rounds of feedback on calls that cannot run"
     )
-    parser.add_argument(
-        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time, to each server"
-    )
-    parser.add_argument("--on", choices=("ray",), help="spread the cases over several model servers (needs xmlcall[ray])")
-    parser.add_argument(
-        "--server", action="append", default=[], metavar="URL", help="with --on ray: a further server of MODEL (may be repeated)"
-    )
+    parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
     parser.add_argument("--max-tokens", type=number(int, least=1), default=512, metavar="N", help="of a reply (default: 512)")
     parser.add_argument("--temperature", type=number(float, least=0), default=0.0, metavar="NUMBER", help="(default: 0)")
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
@@ -121,10 +115,7 @@ async def _run(options: argparse.Namespace) -> int:
         run = create_or_resume(options.out, about, cases)
         with run.locked(), Bar(len(cases) * len(ways)) as bar:
             told: dict[str, Any] = {"concurrency": options.concurrency, "progress": bar.advance, "failed": bar.failed}
-            if options.on:
-                failures = await _on_ray(run, ways, options, told)
-            else:
-                failures = await runner.execute(run, ways, subject, **told)
+            failures = await runner.execute(run, ways, subject, **told)
     await _keep_scores(run)
     if failures is None:
         complain(f"gave up after {runner.HOPELESS} requests in a row got no answer; the replies before are kept in {options.out}")
@@ -134,15 +125,6 @@ async def _run(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
     return OK
-
-
-async def _on_ray(run: Any, ways: list[Any], options: argparse.Namespace, told: dict[str, Any]) -> int | None:
-    """Spread what is not answered yet over the servers."""
-    from ..integrations.ray_bench import execute
-    from ..integrations.ray_cluster import connected
-
-    with connected():
-        return await execute(run, ways, [options.model, *options.server], **told)
 
 
 def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_length: int | None) -> Any:
@@ -194,14 +176,6 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
         raise UsageError(
             f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
         )
-    if options.server and not options.on:
-        raise UsageError("--server spreads a run over several servers: give --on ray, too")
-    if options.on and is_stand_in:
-        raise UsageError(f"--on ray needs model servers; {options.model!r} is a stand-in")
-    if options.on:
-        from ..integrations.ray_cluster import imported
-
-        imported()  # before there is a folder
     if not cases:
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
 

@@ -40,6 +40,9 @@ _OWN_FAMILY = "list"
 _REMOVED = {
     ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",
     ("xmlcall serve", "--share"): "have a balancer keep a client on one process (docs/scale.md)",
+    ("xmlcall bench", "--on"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
+    ("xmlcall bench", "--server"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
+    ("xmlcall bench", "--workers"): "Ray takes all cores, or those of the cluster that RAY_ADDRESS names",
 }
 
 

@@ -8,7 +8,7 @@ holds a connection is ever pickled. Ray passes each message of an answer on as i
 
 Ray tells a replica that it has to stop by waiting for its requests to end, and by killing it when that takes too long. It has no
 hook for the beginning of that time, so `_stopping` looks at the flag that Ray's own code keeps. Where a version of Ray has no
-such flag, a stream that is not whole ends as with a replica that dies (`ray_errors.py`).
+such flag, a stream that is not whole ends as with a replica that dies: the connection is dropped.
 
 Secrets are no settings: Ray shows those on its dashboard. A replica reads `XMLCALL_API_KEY` of its environment, or the keys of
 `config`, a file on its node.
