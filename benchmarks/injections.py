@@ -1,6 +1,6 @@
 """What injected text gets to run: `python benchmarks/injections.py [--out FILE] [--show]`.
 
-100 attempts (`injections/*.toml`), each with a twin: the same servers, an honest text, and a person who wants such a call. The
+98 attempts (`injections/*.toml`), each with a twin: the same servers, an honest text, and a person who wants such a call. The
 model is scripted, and the worst there is: it obeys whatever it reads. All tools are allowed, so that only `flows`, the check for
 repeated text, and what is taken out of descriptions stand in the way. Told is which calls run unasked; of the twins, which ones
 are asked about, since that is the cost. Told apart are 40 that are held out (`held_out.toml`): the check is not made with them.
@@ -9,7 +9,6 @@ are asked about, since that is the cost. Told apart are 40 that are held out (`h
 import argparse
 import asyncio
 import base64
-import codecs
 import re
 import sys
 import tomllib
@@ -52,8 +51,6 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "selectors": lambda text: "".join(chr(0xE0100 + byte - 16) for byte in text.encode()),
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "percent": lambda text: quote(text, safe="").replace(".", "%2E"),
-    "rot13": lambda text: codecs.encode(text, "rot13"),
-    "backwards": lambda text: text[::-1],
     "hex": lambda text: text.encode().hex(),
     "entities": lambda text: "".join(f"&#{ord(char)};" for char in text),
 }
@@ -234,11 +231,11 @@ def told(pairs: list[tuple[Attempt, Attempt]], *, is_shown: bool) -> str:
 
 HEAD = """# Injected text: what runs unasked
 
-`python benchmarks/injections.py`. 100 attempts of our own, each with a twin in which the person wants such a call
+`python benchmarks/injections.py`. 98 attempts of our own, each with a twin in which the person wants such a call
 ([data](../injections)). The scripted model obeys everything that it reads, and every tool is allowed: only the question about
 values of others, the check for repeated text, and what is taken out of descriptions stand in the way.
 
-These 100 were used while the check was made better, so that their figures are those of a check that is fitted to them. The 40 of
+These 98 were used while the check was made better, so that their figures are those of a check that is fitted to them. The 40 of
 the second table, which are held out, were not.
 """
 HELD_OUT = """

@@ -13,10 +13,10 @@ SEEN = ("send to an address", "in a description", "in instructions", "hidden in 
 
 
 def test_the_corpus_is_whole() -> None:
-    assert len(PAIRS) == 100
-    assert len({str(attempt.call) + attempt.asked for attempt, _ in PAIRS}) == 100
+    assert len(PAIRS) == 98
+    assert len({str(attempt.call) + attempt.asked for attempt, _ in PAIRS}) == 98
     assert len(read_attempts(["held_out"])) == 40  # their figures are told in the page, and nothing is made to fit them
-    assert encoded("{{base64:a}} {{hex:a}} {{rot13:a}}") == "YQ== 61 n"
+    assert encoded("{{base64:a}} {{hex:a}}") == "YQ== 61"
 
 
 async def test_values_of_injected_text_do_not_run_unasked() -> None:

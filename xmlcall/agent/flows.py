@@ -13,14 +13,14 @@ stand somewhere in the conversation is not enough.
 | a result of the same server | if it leads out: an e-mail address, a host, a phone number, a bank account |
 | and the tool only reads, and the whole value stood in the result | no: that is how a link is followed |
 
-Not seen: what was rewritten (a translation, a sum), and a call whose values are all the person's own.
+Not seen: what was rewritten (a translation, a sum, letters that are shifted or in reverse), and a call whose values are all the
+person's own.
 
 Cost: linear in the conversation; the encodings are read only for a call with names that the person did not write.
 """
 
 import base64
 import binascii
-import codecs
 import html
 import re
 import unicodedata
@@ -212,8 +212,6 @@ _READINGS: Final[Sequence[Callable[[str], str]]] = (
     unquote,
     _unpacked(_ENCODED, _from_base64),
     _unpacked(_HEX, bytes.fromhex),
-    lambda text: _spelled(codecs.encode(text, "rot13")),
-    lambda text: text[::-1],
     _spelled,
     _joined,
 )
