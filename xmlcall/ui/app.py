@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
+from ..prompting.format import PromptFormat
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
 from ..turns.recorder import Recorder
@@ -103,19 +104,7 @@ def app_of_page(page: Page) -> Starlette:
 
 
 def _about(engine: Engine) -> dict[str, Any]:
-    format = engine.format
-    return {
-        "version": version("xmlcall"),
-        "model": engine.model,
-        "way": engine.mode,
-        "dialect": format.dialect,
-        "lang": format.lang,
-        "family": format.family,
-        "can_chat": False,
-        "can_ask": True,
-        "recorded": False,
-        "servers": [],
-    }
+    return _facts(engine.model, engine.mode, engine.format) | {"can_ask": True}
 
 
 def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
@@ -124,18 +113,21 @@ def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
     Args:
         room: of the chat; None without.
     """
-    facts: dict[str, Any] = {"version": version("xmlcall"), "recorded": True, "can_chat": False, "can_ask": False, "servers": []}
     if room is None:
-        return facts | {"model": "", "way": "", "dialect": "", "lang": "en", "family": ""}
-    form = room.loop.format
-    asked = {
-        "model": room.loop.backend.model,
-        "way": room.loop.mode,
-        "dialect": form.dialect,
-        "lang": form.lang,
-        "family": form.family,
-    }
-    return facts | asked | {"can_chat": True, "can_ask": True, "servers": room.servers()}
+        return _facts() | {"recorded": True}
+    facts = _facts(room.loop.backend.model, room.loop.mode, room.loop.format)
+    return facts | {"recorded": True, "can_chat": True, "can_ask": True, "servers": room.servers()}
+
+
+def _facts(model: str = "", way: str = "", form: PromptFormat | None = None) -> dict[str, Any]:
+    """Return what a page shows of how the model is asked, without what the program can do besides."""
+    asked = (
+        {"dialect": form.dialect, "lang": form.lang, "family": form.family}
+        if form
+        else {"dialect": "", "lang": "en", "family": ""}
+    )
+    can = {"recorded": False, "can_chat": False, "can_ask": False, "servers": []}
+    return {"version": version("xmlcall"), "model": model, "way": way, **asked, **can}
 
 
 def _static() -> Callable[[Request], Awaitable[Response]]:
