@@ -9,6 +9,7 @@ import logging
 import sys
 import zlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,24 +138,25 @@ async def test_a_conversation_with_a_document_and_foreign_blocks_goes_on() -> No
 
 
 PLAIN_BODY = json.dumps({"messages": [HI]}).encode()
+packed = partial(gzip.compress, mtime=0)  # without the time, which would be a part of the tests' names
 BARE = zlib.compressobj(wbits=-15)
 
 
 @pytest.mark.parametrize(
     ("encoding", "content", "status", "words"),
     [
-        ("gzip", gzip.compress(PLAIN_BODY), 200, "Hello."),
-        ("GZIP", gzip.compress(PLAIN_BODY[:9]) + gzip.compress(PLAIN_BODY[9:]), 200, "Hello."),
+        ("gzip", packed(PLAIN_BODY), 200, "Hello."),
+        ("GZIP", packed(PLAIN_BODY[:9]) + packed(PLAIN_BODY[9:]), 200, "Hello."),
         ("deflate", zlib.compress(PLAIN_BODY), 200, "Hello."),
         ("deflate", BARE.compress(PLAIN_BODY) + BARE.flush(), 200, "Hello."),
-        ("deflate, gzip", gzip.compress(zlib.compress(PLAIN_BODY)), 200, "Hello."),
+        ("deflate, gzip", packed(zlib.compress(PLAIN_BODY)), 200, "Hello."),
         ("identity", PLAIN_BODY, 200, "Hello."),
-        ("gzip", gzip.compress(PLAIN_BODY)[:-12], 400, "ends too early"),
+        ("gzip", packed(PLAIN_BODY)[:-12], 400, "ends too early"),
         ("gzip", PLAIN_BODY, 400, "packed as gzip"),
-        ("gzip", gzip.compress(b"") * 17, 400, "more than 16 members"),
+        ("gzip", packed(b"") * 17, 400, "more than 16 members"),
         ("deflate", b"", 400, "packed as deflate"),
-        ("gzip", gzip.compress(b" " * (33 << 20)), 413, "unpacks to at most"),
-        ("gzip, gzip", gzip.compress(gzip.compress(b" " * (33 << 20))), 413, "unpacks to at most"),
+        ("gzip", packed(b" " * (33 << 20)), 413, "unpacks to at most"),
+        ("gzip, gzip", packed(packed(b" " * (33 << 20))), 413, "unpacks to at most"),
         ("br", PLAIN_BODY, 415, "got 'br'"),
         ("gzip, gzip, gzip, gzip", PLAIN_BODY, 415, "Content-Encoding"),
     ],
