@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xmlcall import Catalog, Tool, ToolCall, bind, parse
-from xmlcall.backends.openai_wire import native_call
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
@@ -23,6 +22,7 @@ from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import concrete, oracle_calls
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
+from xmlcall.wire.openai import native_call
 
 
 def verdict(case: Case) -> str:

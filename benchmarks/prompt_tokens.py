@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx
 
-from xmlcall.backends.openai_wire import tool_dict
 from xmlcall.bench.catalog import catalog_cases
 from xmlcall.bench.origin import origin_prompt
 from xmlcall.prompting.families import FAMILIES
@@ -23,6 +22,7 @@ from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.tool import Tool
+from xmlcall.wire.openai import tool_dict
 
 PAGE = Path(__file__).parent / "results" / "prompt-tokens.md"
 SIZES = (1, 5, 10)

@@ -33,6 +33,11 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
         [block(("days_between", {"first": "2026-11-22", "last": "2026-12-24"})), "It is 32 days."],
         ["It is 32 days."],
     ),
+    "own_client_async.py": (
+        [block(("word_count", {"text": "all good things come in threes"})), "It has 6 words."],
+        ["word_count({'text': 'all good things come in threes'})", "It has 6 words.", "(end, 4 messages)"],
+    ),
+    "replay.py": ([], ["get_weather does not run: ", "get_weather {'city': 'Oslo', 'days': 3}", "end It will snow"]),
     "loop_over_mcp.py": ([MULTIPLY, "It is 7006652."], ["-> 7006652", "It is 7006652."]),
     "openai_without_server.py": (
         [block(("get_weather", {"city": "Oslo"})), "It is 4 degrees in Oslo."],
@@ -41,13 +46,14 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+OWN_CLIENT = "own_client_sync.py"
 SERVER = "my_server.py"
 METRICS = "read_metrics.py"
 ON_RAY = "ray_serve.py"
 
 
 def test_every_example_is_run_and_in_the_documents() -> None:
-    programs = {*PROGRAMS, SERVER, METRICS, ON_RAY}
+    programs = {*PROGRAMS, OWN_CLIENT, SERVER, METRICS, ON_RAY}
     assert {path.name for path in EXAMPLES.glob("*.py")} == programs
     pages = [EXAMPLES.parent / "README.md", *(EXAMPLES.parent / "docs").glob("*.md")]
     said = "".join(page.read_text(encoding="utf-8") for page in pages)
@@ -83,6 +89,14 @@ def test_the_example_of_metrics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         runpy.run_path(str(EXAMPLES / METRICS), run_name="__main__")
     printed = ["scripted: 75% of 200 prompt tokens came from the cache", "calls repaired: 1", "  repaired number-format: 1"]
     assert capsys.readouterr().out.splitlines() == printed
+
+
+def test_the_example_with_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = [call("days_between", first="2026-11-22", last="2026-12-24"), "It is 32 days."]
+    with model_server(*said) as (url, _):
+        monkeypatch.setattr(sys, "argv", [OWN_CLIENT, url])
+        runpy.run_path(str(EXAMPLES / OWN_CLIENT), run_name="__main__")
+    assert capsys.readouterr().out.splitlines()[-1] == "It is 32 days."
 
 
 async def test_the_example_of_a_server() -> None:

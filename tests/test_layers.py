@@ -18,7 +18,7 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types loosejson schema tools dialects binding parsing prompting turn"
+CORE = "errors types loosejson schema tools dialects binding parsing prompting turn wire"
 layer("errors", "")
 layer("toml_file", "errors")
 layer("types", "errors")
@@ -30,18 +30,20 @@ layer("binding", "types loosejson schema tools dialects")
 layer("parsing", "errors types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
 layer("turn", "errors types loosejson schema tools dialects binding parsing prompting")
+layer("wire", "errors types")
 # -- I/O --
 layer("records", "errors types")
 layer("models", "errors")
 layer("profiles", "errors toml_file prompting")
-layer("backends", "errors types dialects models")
+layer("backends", "errors types dialects models wire")
 layer("hosts", "errors types schema")
-layer("agent", "errors toml_file types schema tools dialects binding parsing prompting turn backends hosts")
-layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn backends records agent")
-layer("bench", "errors types tools dialects binding parsing prompting turn profiles models backends hosts agent turns")
+layer("agent", "errors toml_file types schema tools dialects binding parsing prompting turn wire backends hosts")
+layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
+layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")
 layer(
     "proxy",
-    "errors toml_file types loosejson schema tools dialects binding parsing prompting turn profiles backends hosts agent turns",
+    "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire profiles "
+    "backends hosts agent turns",
 )
 layer("clients", "errors types backends proxy")
 layer("ui", " ".join(LAYERS))

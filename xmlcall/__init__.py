@@ -23,7 +23,13 @@ if TYPE_CHECKING:
         TurnEnded as TurnEnded,
         TurnStarted as TurnStarted,
     )
+    from .turn.asking import Asking as Asking
     from .turn.generate import Continued as Continued
+    from .turn.machine import Ask as Ask, Done as Done, FirstToken as FirstToken, Run as Run, Score as Score
+    from .turn.opening import begin_turn as begin_turn
+    from .turn.run import run_turn as run_turn
+    from .turn.turn import Turn as Turn
+    from .turn.turn_setup import Denied as Denied
     from .agent.loop import ToolLoop as ToolLoop
     from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal
     from .agent.rules import allow as allow
@@ -98,7 +104,13 @@ _MODULES = {
     ".agent.loop": "ToolLoop",
     ".turn.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
     "RetryAsked Shortened StepEnded TurnEnded TurnStarted",
+    ".turn.asking": "Asking",
     ".turn.generate": "Continued",
+    ".turn.machine": "Ask Done FirstToken Run Score",
+    ".turn.opening": "begin_turn",
+    ".turn.run": "run_turn",
+    ".turn.turn": "Turn",
+    ".turn.turn_setup": "Denied",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal",
     ".agent.rules": "allow",

@@ -17,8 +17,6 @@ from scored import asked_need, choose, need_for
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent.drive import Scores
-from xmlcall.backends import ollama_wire as ollama
-from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
@@ -56,6 +54,7 @@ from xmlcall.types.calls import RawCall, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.types.tool import Tool
+from xmlcall.wire import ollama, openai
 
 PLAIN, CALL = "(Answer in plain words", "(If one of the tools is for this"
 ADD = block(("plus", {"a": 1, "b": 2}))

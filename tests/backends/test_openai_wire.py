@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from xmlcall.backends import ollama_wire as ollama
-from xmlcall.backends import openai_wire as openai
-from xmlcall.backends import sse
-from xmlcall.backends.finish_reason import finish_reason_of
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.wire import ollama, openai, sse
+from xmlcall.wire.finish_reason import finish_reason_of
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments={"city": "Zürich"}, raw=RawCall(index=0, name="get_weather"))
 HISTORY = (

@@ -15,7 +15,6 @@ from servers.fake_openai import DONE, chunk, llama_props
 from servers.fake_openai import reply as steps_of
 
 from xmlcall import Tool, UsageError
-from xmlcall.backends import openai_wire as openai
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
@@ -31,6 +30,7 @@ from xmlcall.bench.suites import cases_of, sample
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
 from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.wire import openai
 
 ADD = Tool(
     name="add",

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from xmlcall import Catalog, InvalidCall, Issue, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse
-from xmlcall.backends.openai_wire import native_call
 from xmlcall.binding.bind import bind_argument
 from xmlcall.schema.validation import MAX_NODES, check_schema
 from xmlcall.types.calls import MISSING
+from xmlcall.wire.openai import native_call
 
 CASES = [pytest.param(case, id=name) for name, case in load("binding.toml")]
 OF_THE_WHOLE = {"unexpected-argument", "missing-argument"}  # may be of the call, and not of this argument

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from xmlcall import Catalog, InvalidCall, ToolCall, parse, render
-from xmlcall.backends.openai_wire import native_call
 from xmlcall.binding.bind import bind
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
+from xmlcall.wire.openai import native_call
 
 SEARCH = {
     "query": {"type": "string"},

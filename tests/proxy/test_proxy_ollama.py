@@ -12,7 +12,6 @@ import httpx
 import ollama
 import pytest
 
-from xmlcall.backends.ollama_wire import chat_body, context_length_of
 from xmlcall.proxy.formats.contract import (
     ApiError,
     ArgumentsPiece,
@@ -31,6 +30,7 @@ from xmlcall.proxy.formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaCha
 from xmlcall.proxy.formats.ollama_info import running, show, tags, version, with_tools
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import CompletionRequest, Usage
+from xmlcall.wire.ollama import chat_body, context_length_of
 
 WEATHER = {
     "type": "function",

@@ -16,7 +16,6 @@ from turn_harness import Told, add, block, call, calls_of, tiles, turn
 from xmlcall import LocalHost, Message, Tool, ToolResult, parse
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
-from xmlcall.backends.openai_wire import native_call
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
@@ -31,6 +30,7 @@ from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
+from xmlcall.wire.openai import native_call
 
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=4)]
 TEXTS = [case["input"] for _, case in load("*/*.toml")]

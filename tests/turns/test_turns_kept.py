@@ -11,7 +11,6 @@ from turn_harness import Told, add, block, call, fail, tiles, times
 
 from xmlcall import LocalHost, Message, ToolLoop
 from xmlcall.agent.policy import Decision, Proposal
-from xmlcall.backends.openai_wire import native_call
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import UsageError
 from xmlcall.records.store import Store
@@ -20,6 +19,7 @@ from xmlcall.turns.keeping import Keeper
 from xmlcall.turns.kept import turns_of
 from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.types.completion import Chunk
+from xmlcall.wire.openai import native_call
 
 SAME = ("name", "dialect", "start", "end", "text", "arguments", "ran_with", "outcome", "server", "tool", "by", "result")
 

@@ -86,12 +86,7 @@ async def first_token(backend: Backend, request: CompletionRequest) -> FirstToke
     told = FirstToken()
     async with aclosing(backend.stream(request)) as chunks:
         async for chunk in chunks:
-            told = FirstToken(
-                candidates=told.candidates or chunk.top_logprobs,
-                text=told.text + chunk.text,
-                reasoning=told.reasoning + chunk.reasoning,
-                usage=chunk.usage or told.usage,
-            )
+            told = told.after(chunk)
             if told.text and not told.candidates:  # a server that does not know `max_tokens` might go on for long
                 break
     return told
@@ -150,7 +145,7 @@ async def drive(
                 events = iter(())
                 async with aclosing(run(action)) as happenings:
                     async for happened in happenings:
-                        for event in hear(machine.give(happened)):
+                        for event in hear(machine.note(happened)):
                             yield event
         for event in hear(events):
             yield event

@@ -12,49 +12,38 @@ Calls of one reply run one after the other, in the order written: the second may
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Self, Unpack
 
 from ..backends.base import Backend
-from ..binding.echo import Sources, words_of
 from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.router import Router
-from ..prompting import system as prompt
 from ..prompting.fit_context import Fitted, Scale, estimate
 from ..prompting.format import PromptFormat
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.more import LONG, piece_tokens, texts_of
-from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
-from ..prompting.result_frame import is_result_message
-from ..prompting.without_calls import without_calls
 from ..tools.catalog import Catalog
+from ..turn.answered import Answering, describing, more_tool
+from ..turn.asking import Asked, Asking, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from ..turn.first_request import FirstRequest, Forms, decide
-from ..turn.machine import Script
-from ..turn.tool_need import Threshold, checked_threshold
-from ..turn.turn import Turn
-from ..turn.turn_setup import Generation, Limits, Offer, Words
+from ..turn.machine import Run
+from ..turn.opening import Opening, as_message
+from ..turn.turn_setup import Limits, Offer
 from ..types.calls import Message, ToolCall, ToolResult
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest
 from .audited import Audit
 from .cut_off import closed
 from .drive import Scores, drive
 from .fitted_backend import FittedBackend
-from .own_tools import OwnTool, by_name, more_tool, resource_tools
+from .own_tools import OwnTool, by_name, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Calling
 from .taken_up import taken_up
 
 __all__ = ["Mode", "ToolLoop"]
-
-Mode = Literal["xml", "native", "native-only"]
-_MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 
 class ToolLoop:
@@ -63,27 +52,17 @@ class ToolLoop:
     Args:
         backend: a model, as from `connect`.
         hosts: where tools live; each with its own name.
-        mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling, and
-            reads calls that the server left in the text; `native-only` leaves those alone.
-        repair: how often the model may try again.
         policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
+        asking: how the model is asked; None for the defaults.
+        repair: how often the model may try again, and what is kept of it.
         max_turns: replies in one run.
-        parallel: whether one reply may hold several calls.
-        reminder: whether the person's message ends in a reminder of the tools.
-        call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
-            words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
-            that tell the probabilities of tokens.
-        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
-        lang: language of the prompts, `en` or `zh`.
-        family: how the system prompt shows tools (see `prompting.families`).
-        max_tokens: of each reply; None leaves it to the server.
-        temperature: None leaves it to the server.
-        seed: None leaves it to the server.
         timeout: seconds for each call; None leaves it to the host.
-        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
-            part (see `grades`). None goes by the model's context.
         audit: is told of each call before it runs and after, such as an `AuditFile`; where it raises, the call does not run.
         files: folder for pictures, sound and other data in results; None to keep none.
+        asked: fields of `asking` by their names, such as `mode="native"`.
+
+    Raises:
+        UsageError: a setting that cannot be.
     """
 
     def __init__(
@@ -91,72 +70,48 @@ class ToolLoop:
         backend: Backend,
         hosts: Iterable[Host] = (),
         *,
-        mode: Mode = "xml",
         policy: Policy | Iterable[str] = (),
+        asking: Asking | None = None,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
-        parallel: bool = True,
-        reminder: bool = True,
-        call_threshold: Threshold | None = None,
-        dialect: str = "function_calls",
-        lang: str = "en",
-        family: str = "list",
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
         timeout: float | None = None,
-        tool_tokens: int | None = None,
         audit: Audit | None = None,
         files: Path | None = None,
+        **asked: Unpack[Asked],
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
         self.backend = backend
         self.router = Router(hosts)
+        self.asking = asking or Asking()
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
-        self._format = PromptFormat(lang=lang, parallel=parallel)
-        self._calling = Calling(
-            router=self.router,
-            policy=policy if callable(policy) else allow(policy),
-            timeout=timeout,
-            format=self._format,
-            audit=audit,
-            files=files,
-            repair=self._limits.repair,
+        policy = policy if callable(policy) else allow(policy)
+        calling = Calling(
+            router=self.router, policy=policy, timeout=timeout, audit=audit, files=files, repair=self._limits.repair
         )
-        self._reminder_wanted = reminder
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
-        self._sampling = CompletionRequest(messages=(), max_tokens=max_tokens, temperature=temperature, seed=seed, progress=True)
-        self._tool_tokens = tool_tokens
+        self._calling = calling
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
         self._all = Catalog(())  # with our own tools
-        self._longer: tuple[Catalog, Catalog, OwnTool] | None = None  # a catalog, and the same with the tool to read on
-        self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
+        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # a catalog, and the same with the tool to read on
         self._scale = Scale()
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
+        self.ask_by(**asked)
 
-    def ask_by(self, *, mode: Mode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+    def ask_by(self, **asked: Unpack[Asked]) -> None:
         """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
 
         Args:
-            mode: as of the loop.
-            dialect: as of the loop.
-            family: as of the loop.
-            call_threshold: as of the loop.
+            asked: fields of `Asking` by their names; the others stay.
 
         Raises:
-            UsageError: a setting that there is not.
+            UsageError: a setting that cannot be.
         """
-        if mode not in _MODES:
-            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
-        self._mode = mode
-        self._format = replace(self._format, dialect=dialect, family=family)
-        self._calling = replace(self._calling, format=self._format)
-        self._threshold = None if call_threshold is None else checked_threshold(call_threshold)
+        self.asking = replace(self.asking, **asked)
+        self._calling = replace(self._calling, format=self.asking.format)
+        self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._scores = Scores()
-        self._offered = None
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend (it may take long to load).
@@ -181,17 +136,17 @@ class ToolLoop:
     @property
     def mode(self) -> Mode:
         """How tools are offered to the model by now."""
-        return self._mode
+        return self.asking.mode
 
     @property
     def format(self) -> PromptFormat:
         """How the model is spoken to by now."""
-        return self._format
+        return self._calling.format
 
     @property
     def family(self) -> str:
         """How the system prompt shows tools by now."""
-        return self._format.family
+        return self.asking.family
 
     async def _leave_backend(self, *error: Any) -> None:
         await self.backend.__aexit__(*error)
@@ -214,7 +169,7 @@ class ToolLoop:
         """Return the tools of the servers, listed again if one said that they changed."""
         if self._catalog is None or self.router.changed.is_set():
             self._catalog = Catalog(await self.router.tools())
-            self._own = by_name(await resource_tools(self.router, self._catalog, self._format))
+            self._own = by_name(await resource_tools(self.router, self._catalog, self.format))
             own = [each.tool for each in self._own.values()]
             self._all = Catalog([*self._catalog, *own]) if own else self._catalog
         return self._catalog
@@ -228,8 +183,8 @@ class ToolLoop:
         await self.catalog()
         catalog, instructions = self._all, dict(self.router.instructions())
         if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
-            budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
-            offered = tool_prompt_within(budget, catalog, self._format, instructions=instructions)
+            budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
+            offered = tool_prompt_within(budget, catalog, self.format, instructions=instructions)
             self._offered = (catalog, instructions, offered)
         return self._offered[2]
 
@@ -276,27 +231,36 @@ class ToolLoop:
             raise UsageError("the last message must be the person's (role 'user') or a result")
         shortened: list[Shortened] = []
         on_cut = self._told.teller(len(opened), shortened)
-        backend = FittedBackend(self.backend, self._scale, lang=self._format.lang, on_cut=on_cut)
-        turn, calling = await self._turn(opened, backend)
+        backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
+        opening, offer, calling = await self._opening(opened, opened, backend)
+        turn = opening.turn(offer, backend.capabilities, self._limits)
+
+        def run(action: Run) -> AsyncGenerator[LoopEvent]:
+            return calling.run(action)
+
+        def hear(events: Iterable[LoopEvent]) -> Iterable[LoopEvent]:
+            return calling.noted(events, turn)
+
         try:
-            run, hear = (lambda action: calling.run(action)), (lambda events: calling.noted(events, turn))
             async with aclosing(drive(turn, backend, scores=self._scores, run=run, hear=hear)) as events:
                 async for event in events:
                     while shortened:
                         yield shortened.pop()
-                    if isinstance(event, StepEnded):
-                        said = (*self._kept(opened, turn), *turn.added)
-                        yield replace(event, messages=said)
-                        if not turn.stop_reason:
-                            calling = await self._renew(turn, calling, backend, [*opened, *turn.added])
-                    else:
+                    if not isinstance(event, StepEnded):
                         yield event
+                        continue
+                    yield replace(event, messages=turn.conversation)
+                    if not turn.stop_reason:
+                        before = opening.offered
+                        opening, offer, calling = await self._opening(opened, turn.conversation, backend)
+                        if offer.catalog is not turn.offer.catalog or opening.offered is not before:
+                            turn.renew(offer, opening.put_in_place_of(before))
         finally:
             if on_stop is not None and not turn.stop_reason:
-                on_stop((*self._kept(opened, turn), *turn.so_far()))
+                on_stop((*turn.kept_before(), *turn.so_far()))
         assert turn.generated is not None
         text = turn.generated.reply.text
-        yield Answer(text=text, stop_reason=turn.stop_reason, messages=said, turns=turn.count, usage=turn.usage)
+        yield Answer(text=text, stop_reason=turn.stop_reason, messages=turn.conversation, turns=turn.count, usage=turn.usage)
 
     async def closed(
         self,
@@ -314,7 +278,7 @@ class ToolLoop:
             ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
         """
         catalog, has_tool_role = await self.catalog(), self.backend.capabilities.tool_role is not False
-        return closed(messages, reply, calls, ended or {}, catalog, self._format, has_tool_role=has_tool_role)
+        return closed(messages, reply, calls, ended or {}, catalog, self.format, has_tool_role=has_tool_role)
 
     async def taken_up(self, call: ToolCall, server: str, own_name: str, task: str) -> tuple[CallFinished | None, str]:
         """Ask what became of a call that its server runs as a task, and that another program had started.
@@ -330,100 +294,32 @@ class ToolLoop:
         """
         return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
-    async def _turn(self, opened: list[Message], backend: FittedBackend) -> tuple[Turn, Calling]:
-        offer, calling = await self._offer(backend, opened)
-        generation = Generation(
-            server=backend.capabilities,
-            format=self._format,
-            is_native=self._mode != "xml",
-            reads_text=self._mode == "native",
-        )
-        words = Words(request=_last_request(opened), sources=self._sources(opened, offer.catalog), conversation=opened)
-        decide = partial(self._decided, opened, backend.capabilities, calling.offered)
-        return Turn(generation, offer, self._limits, words, decide), calling
+    async def _opening(
+        self, opened: Sequence[Message], conversation: Sequence[Message], backend: FittedBackend
+    ) -> tuple[Opening, Offer, Calling]:
+        """Return a turn's opening with the tools that the servers have now, and what runs them.
 
-    async def _offer(self, backend: FittedBackend, conversation: Sequence[Message]) -> tuple[Offer, Calling]:
-        """Return the tools of a turn, and what runs them; where no prompt offers them, they are as their servers list them.
+        Where no prompt offers tools, they are as their servers list them. With them stands the tool to read on, once there is a
+        result that may be sent in part. The prompt never describes it: the note in the place of what is left out does.
 
-        With them stands the tool to read on, once there is a result that may be sent in part. The prompt never describes it: the
-        note in the place of what is left out does.
+        Args:
+            opened: the messages before the turn.
+            conversation: with what the turn added.
+            backend: that the turn is sent to.
         """
-        offered = await self.tool_prompt() if self._mode == "xml" else None
+        offered = None if self.asking.is_native else await self.tool_prompt()
         await self.catalog()
-        catalog, own = offered.catalog if offered else self._all, self._own
+        catalog, own = offered.catalog if offered else self._all, describing(offered)
         if _may_be_cut(conversation, backend.context_length):
             if self._longer is None or self._longer[0] is not catalog:
-                more = more_tool(catalog, self._format, lambda: piece_tokens(backend.context_length))
-                self._longer = (catalog, Catalog([*catalog, more.tool]), more)
-            _, catalog, more = self._longer
-            own = {**own, more.tool.name: more}
-            backend.more = more.tool.name
-        calling = replace(self._calling, catalog=catalog, offered=offered, own=own)
-        return Offer(catalog=catalog, own=calling.tells_only()), calling
-
-    def _decided(self, opened: list[Message], server: Capabilities, offered: ToolPrompt | None) -> Script[FirstRequest]:
-        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
-        if offered is None:
-            return FirstRequest(request=replace(self._sampling, messages=tuple(opened)))
-        reminder, system = self._reminder(offered.catalog), offered.system
-        bare = without_reminder(reminder, opened)
-        shown = with_fitting(offered.fitting, bare)
-        is_asked = bool(reminder) and bare[-1].role == "user" and not is_result_message(bare[-1].content)
-        forms = Forms(
-            reminded=replace(self._sampling, messages=with_system(system, with_reminder(reminder, shown))),
-            bare=replace(self._sampling, messages=with_system(system, bare)),
-            shown=replace(self._sampling, messages=with_system(system, shown)),
-            unoffered=replace(self._sampling, messages=without_calls(bare)),
-        )
-        threshold, lang = self._threshold if is_asked else None, prompt.language_of(_last_request(opened), self._format.lang)
-        return (yield from decide(threshold, server, offered.catalog, self._format, forms, lang=lang))
-
-    async def _renew(self, turn: Turn, before: Calling, backend: FittedBackend, conversation: Sequence[Message]) -> Calling:
-        """Offer the tools that a server has by now; only the tool prompt changes."""
-        offer, calling = await self._offer(backend, conversation)
-        was, now = before.offered, calling.offered
-
-        def offered(request: CompletionRequest) -> CompletionRequest:
-            first, *rest = request.messages
-            if was is None or now is None or not first.content.startswith(was.system):  # answered without tools
-                return request
-            own = first.content.removeprefix(was.system)
-            return replace(request, messages=(replace(first, content=now.system + own), *rest))
-
-        if offer.catalog is not turn.offer.catalog or was is not now:
-            turn.renew(offer, offered)
-        return calling
-
-    def _kept(self, opened: list[Message], turn: Turn) -> tuple[Message, ...]:
-        """Return the person's part of the conversation to go on with: without the tool prompt and without what was said aside."""
-        reminder = self._reminder(turn.offer.catalog)
-        bare = without_reminder(reminder, opened)
-        sent = turn.first.request.messages  # none before it was decided how to ask
-        return with_reminder(reminder, bare) if sent and sent[-1].content.endswith(reminder) else bare
-
-    def _reminder(self, catalog: Catalog) -> str:
-        if not self._reminder_wanted or self._mode != "xml":
-            return ""
-        return prompt.reminder(catalog, self._format)
-
-    def _sources(self, opened: Iterable[Message], catalog: Catalog) -> Sources:
-        """Return the texts by others that a call must not be copied from."""
-        described = [*map(words_of, catalog), *(text for _, text in self.router.instructions())]
-        return Sources(said=[message.content for message in opened if message.role != "assistant"], described=described)
-
-
-def as_message(message: Message | Mapping[str, Any]) -> Message:
-    """Read a message from a Message or a `{"role", "content"}` dict.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if isinstance(message, Message):
-        return message
-    role, content = message.get("role"), message.get("content")
-    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
-        raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
-    return Message(role=role, content=content)
+                tool, answer = more_tool(catalog, self.format, lambda: piece_tokens(backend.context_length))
+                self._longer = (catalog, Catalog([*catalog, tool]), tool.name, answer)
+            _, catalog, backend.more, answer = self._longer
+            own = {**own, backend.more: answer}
+        described = [text for _, text in self.router.instructions()]
+        opening = Opening(messages=opened, asking=self.asking, offered=offered, described=described)
+        calling = replace(self._calling, catalog=catalog, describing=offered.own if offered else "", own=self._own)
+        return opening, Offer(catalog=catalog, own=own), calling
 
 
 def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool:
@@ -431,11 +327,6 @@ def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool
     if not any(len(text) > LONG for text in texts_of(messages)):
         return False
     return context_length is None or estimate(messages) > context_length / 4
-
-
-def _last_request(messages: Iterable[Message]) -> str:
-    said = [message.content for message in messages if message.role == "user"]
-    return said[-1] if said else ""
 
 
 @dataclass(slots=True)

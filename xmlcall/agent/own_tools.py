@@ -1,14 +1,12 @@
-"""Tools of our own: they are offered beside those of servers, and answered here.
+"""Tools of our own for what servers have besides tools.
 
-| tool | what it does | who decides |
+| tool | what it does | the policy is asked about |
 |---|---|---|
-| `describe_tools` | describes tools that are shown in part (`grades`) | nobody: it only tells what was offered |
-| `read_more` | gives the rest of a result that was sent in part (`more`) | nobody: it only tells what a tool has told |
-| `list_resources` | lists what the servers have to read | the policy, as `server.list_resources` |
-| `read_resource` | reads one of these | the policy, as `server.read_resource` |
+| `list_resources` | lists what the servers have to read | `server.list_resources` |
+| `read_resource` | reads one of these | `server.read_resource` |
 
-The first two are not described in the prompt until they are of use. The other two are offered where a server has resources: one
-that only says that it could have some has none.
+They are offered where a server has resources: one that only says that it could have some has none. Tools that only tell what is
+known (`turn.answered`) need no server.
 """
 
 import asyncio
@@ -20,13 +18,12 @@ from ..errors import ToolHostError
 from ..hosts.router import Router
 from ..hosts.served import Served
 from ..prompting.format import PromptFormat
-from ..prompting.grades import ToolPrompt, free_name
-from ..prompting.more import piece, result_with
+from ..prompting.grades import free_name
 from ..prompting.results import resource_list
 from ..tools.catalog import Catalog
 from ..types.calls import Message, TextContent, Tool, ToolResult
 
-__all__ = ["OwnTool", "by_name", "describing_tool", "more_tool", "resource_tools"]
+__all__ = ["OwnTool", "by_name", "resource_tools"]
 
 PATIENCE: Final = 3.0
 """Seconds in which a server has to say whether it has resources."""
@@ -45,51 +42,14 @@ class OwnTool:
     Args:
         tool: as it is offered.
         answer: answers a call.
-        acts_as: what the policy is asked about, whatever the tool had to be called; "" if nobody is asked.
+        acts_as: what the policy is asked about, whatever the tool had to be called.
         server_of: the server whose tool it then is, by the arguments of a call.
     """
 
     tool: Tool
     answer: Answer
-    acts_as: str = ""
-    server_of: Callable[[Mapping[str, Any]], str] = lambda arguments: ""
-
-
-def describing_tool(offered: ToolPrompt) -> OwnTool | None:
-    """Return the tool that describes tools; None if all are shown whole.
-
-    Args:
-        offered: how they are shown.
-    """
-
-    async def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
-        return _said(offered.describe(arguments))
-
-    return next((OwnTool(tool=tool, answer=answer) for tool in offered.describing), None)
-
-
-def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> OwnTool:
-    """Return the tool that gives the rest of a result.
-
-    Args:
-        catalog: the other tools.
-        format: how the model is spoken to.
-        tokens: returns how long a piece may be.
-    """
-
-    async def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
-        text = result_with(arguments["handle"], conversation)
-        if text is None:
-            return ToolResult.error(_words("unknown_handle", format))
-        start = min(arguments["start"], len(text))
-        found = piece(text, start, tokens())
-        rest = len(text) - start - len(found)
-        note = _words("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
-        return _said(f"{found}\n{note}" if rest else found or _words("at_end", format))
-
-    name = free_name("read_more", catalog)
-    properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
-    return OwnTool(tool=_tool(name, _words("more", format), properties), answer=answer)
+    acts_as: str
+    server_of: Callable[[Mapping[str, Any]], str]
 
 
 async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> list[OwnTool]:

@@ -13,25 +13,23 @@ from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress, OnTask
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.grades import ToolPrompt
 from ..prompting.results import denial, failure, not_run
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
+from ..turn.answered import OURS
 from ..turn.attempts import RepairPolicy
 from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
+from ..types.call_note import CallNote
 from ..types.calls import TextContent, Tool, ToolCall, ToolResult
 from .audited import Audit, audited, note_of
 from .kept_files import kept
-from .own_tools import OwnTool, describing_tool
+from .own_tools import OwnTool
 from .policy import Decision, Policy, Proposal
 from .result_check import checked
 
-__all__ = ["CALLER", "OURS", "UNKNOWN", "Calling", "misfit"]
-
-OURS: Final = "xmlcall"
-"""Stands for a server's name where a tool is our own."""
+__all__ = ["CALLER", "UNKNOWN", "Calling", "misfit"]
 
 UNKNOWN: Final = "(unknown)"
 """Stands for a server's name where it may be one of several."""
@@ -53,7 +51,7 @@ class Calling:
         timeout: seconds for each; None leaves it to the host.
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
-        offered: how tools were offered; None where the prompt does not offer them.
+        describing: name of our tool that describes tools; "" for none.
         audit: is told of each call before it runs and after; None for nobody.
         files: folder for pictures, sound and other data of results; None to keep none.
         own: tools of our own, by the names under which they are offered.
@@ -67,7 +65,7 @@ class Calling:
     timeout: float | None = None
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None
-    offered: ToolPrompt | None = None
+    describing: str = ""
     audit: Audit | None = None
     files: Path | None = None
     own: Mapping[str, OwnTool] = field(default_factory=dict)
@@ -94,18 +92,24 @@ class Calling:
             turn: whose events they are.
         """
         for event in events:
-            if self.audit is not None and isinstance(event, CallRejected | CallDenied):
-                self.audit(note_of(event, self.router, turn.offer.catalog.get(event.call.name), turn.conversation))
+            if self.audit is not None and (note := self._note_of(event, turn)):
+                self.audit(note)
             yield event
+
+    def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
+        """Return the note of a call that the turn answers itself, or of which it decided that it does not run."""
+        is_own = isinstance(event, CallStarted | CallFinished) and event.call.name in turn.offer.own
+        if not (is_own or isinstance(event, CallRejected | CallDenied)):
+            return None
+        assert isinstance(event, CallStarted | CallFinished | CallRejected | CallDenied)
+        note = note_of(event, self.router, turn.offer.catalog.get(event.call.name), turn.before_calls)
+        if not isinstance(event, CallFinished):
+            return note
+        return replace(note, moment="ended", host=OURS, by="", result=event.result, seconds=0.0)
 
     async def _run(self, action: Run) -> AsyncGenerator[LoopEvent]:
         call, tool, conversation = action.call, action.tool, action.conversation
-        own = self._own_tool(call.name)
-        if own is not None and not own.acts_as:
-            yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
-            result = await own.answer(call.arguments, conversation)
-            yield CallFinished(call=call, result=replace(result, call_id=call.id))
-            return
+        own = self.own.get(call.name)
         place = self.router.find(call.name)
         if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
             yield self._gone(call)
@@ -157,7 +161,7 @@ class Calling:
 
     def _server_of(self, name: str) -> str:
         """Return the server of a tool; "" for the tool that describes tools. Results of some families do not name their tool."""
-        if name and self.offered is not None and name == self.offered.own:
+        if name and name == self.describing:
             return ""
         if name in self.of_caller:
             return CALLER
@@ -176,21 +180,12 @@ class Calling:
             if found := self.router.find(tool.name):
                 yield found[0].name, words_of(tool)
 
-    def _own_tool(self, name: str) -> OwnTool | None:
-        describing = describing_tool(self.offered) if self.offered is not None and name == self.offered.own else None
-        return describing or self.own.get(name)
-
     def _place(self, call: ToolCall, own: OwnTool | None) -> tuple[str, str]:
         """Return a tool's server and its name there."""
         if own is not None:
             return own.server_of(call.arguments), own.acts_as
         host, host_tool = self.router.origin(call.name)
         return host.name, host_tool
-
-    def tells_only(self) -> frozenset[str]:
-        """Return the names of our own tools whose calls change nothing, so that nobody is asked about them."""
-        describing = {self.offered.own} if self.offered is not None and self.offered.own else set()
-        return frozenset(describing | {name for name, own in self.own.items() if not own.acts_as})
 
     async def _decide(self, proposal: Proposal) -> Decision:
         again = proposal.times_in_a_row > self.repair.max_repeats

@@ -19,7 +19,7 @@ import httpx
 import httpx2
 
 from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
-from .openai_wire import ServerError
+from ..wire.openai import ServerError
 
 __all__ = [
     "CONNECT_SECONDS",

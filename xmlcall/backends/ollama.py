@@ -21,11 +21,11 @@ import ollama
 from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from ..types.completion import Chunk, CompletionRequest, Usage
+from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
+from ..wire.openai import read_error
 from .base import Capabilities, Relayed
 from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
-from .ollama_wire import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
-from .openai_wire import read_error
 
 __all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]
 

@@ -25,6 +25,8 @@ import httpx2
 from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..types.completion import Chunk, CompletionRequest
+from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from ..wire.sse import EventDecoder
 from .base import Capabilities, Relayed
 from .fingerprint import of_name, of_template
 from .http import (
@@ -38,9 +40,7 @@ from .http import (
     status_error,
     timeouts,
 )
-from .openai_wire import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from .plain_names import own_names, plain_names, refuses_names, with_plain_names
-from .sse import EventDecoder
 
 __all__ = ["OpenAIBackend"]
 

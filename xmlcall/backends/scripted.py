@@ -6,8 +6,8 @@ from typing import Self
 
 from ..errors import UsageError
 from ..types.completion import Chunk, CompletionRequest
+from ..wire.finish_reason import finish_reason_of
 from .base import Capabilities
-from .finish_reason import finish_reason_of
 
 __all__ = ["ScriptedBackend"]
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from ..agent.drive import drive
 from ..backends.base import Capabilities
-from ..backends.finish_reason import finish_reason_of
-from ..backends.openai_wire import native_call
 from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
@@ -28,6 +26,8 @@ from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk
 from ..types.events import Event
 from ..types.tool import Tool
+from ..wire.finish_reason import finish_reason_of
+from ..wire.openai import native_call
 from .case import Case
 from .store import Run
 from .ways import Settings, Way, format_of, generation, read_catalog, sent, way_of

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from ..backends.openai_wire import json_text, native_call
 from ..dialects import DIALECTS
 from ..dialects.write import write
 from ..tools.catalog import Catalog
 from ..tools.outline import example_arguments
 from ..types.completion import Chunk
 from ..types.tool import Tool
+from ..wire.openai import json_text, native_call
 from .case import Case
 from .judge import Call
 from .ways import Way

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..agent.run_call import OURS
 from ..hosts.router import Router
 from ..prompting.results import result_text
+from ..turn.answered import OURS
 from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..turn.tool_need import ToolNeed
 from ..types.calls import InvalidCall, ToolCall

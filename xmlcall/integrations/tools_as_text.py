@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, Final, Self
 
 from ..backends.base import Capabilities
-from ..backends.openai_wire import message_dict
 from ..binding.as_written import as_written
 from ..binding.echo import Sources
 from ..errors import UsageError
@@ -53,6 +52,7 @@ from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
+from ..wire.openai import message_dict
 
 __all__ = ["Reading", "Rewriter", "Rewritten", "Settings"]
 

@@ -20,7 +20,7 @@ from ..types.calls import Message, ToolCall
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 from ..types.tool import Tool
 
-__all__ = ["ENOUGH", "Action", "Ask", "Ended", "FirstToken", "Kind", "Machine", "OfferedAnew", "Run", "Score", "Script"]
+__all__ = ["ENOUGH", "Action", "Ask", "Done", "Ended", "FirstToken", "Kind", "Machine", "OfferedAnew", "Run", "Score", "Script"]
 
 T = TypeVar("T")
 Kind = Literal["reply", "rest", "forced"]
@@ -55,6 +55,15 @@ class FirstToken:
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
 
+    def after(self, chunk: Chunk) -> "FirstToken":
+        """Return what is known of it after a piece of the reply; once there is a text without candidates, none will come."""
+        return FirstToken(
+            candidates=self.candidates or chunk.top_logprobs,
+            text=self.text + chunk.text,
+            reasoning=self.reasoning + chunk.reasoning,
+            usage=chunk.usage or self.usage,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
@@ -86,6 +95,25 @@ class Run:
     times: int = 1
     unsaid: tuple[str, ...] = ()
     conversation: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The turn has ended.
+
+    Args:
+        reason: as `Answer.stop_reason`; or `failed`, `stopped`, or `tool_calls`, if the calls are somebody else's to run.
+        text: the last reply's visible text.
+        conversation: to go on with.
+        usage: the tokens of all replies.
+        error: of the model server; None if it did not fail.
+    """
+
+    reason: str
+    text: str
+    conversation: tuple[Message, ...]
+    usage: Usage
+    error: BackendError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,14 +218,19 @@ class Machine(Generic[T]):
         self._doing(Score, Ask)
         return self._throw(error)
 
-    def give(self, outcome: Any) -> Iterator[Any]:
-        """Take what happened to a call.
+    def note(self, happened: Any) -> Iterator[Any]:
+        """Take what happened to the call that is to be run, its end last.
 
         Raises:
             UsageError: no call was to be run.
         """
         self._doing(Run)
-        return self._go_on(outcome)
+        return self._go_on(happened)
+
+    def close(self) -> None:
+        """End here; nothing is to be done any more."""
+        self._script.close()
+        self._action, self._events = None, iter(())
 
     def ask_anew(self) -> Iterator[Any]:
         """Have a reply that is to be asked for asked for otherwise, before anything of it has come."""

@@ -33,6 +33,7 @@ from ..binding.grounds import Said, groundless, is_grounded, names_somebody, sai
 from ..binding.provenance import SaidIndex, ValueSource
 from ..binding.waiting import waiting_values
 from ..dialects.write import beginning
+from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
@@ -42,11 +43,12 @@ from ..prompting.placement import with_note, with_reminder
 from ..prompting.results import denial, result_text
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
-from ..types.calls import InvalidCall, Issue, Message, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answer_check import found_nothing, repeats, unfounded
+from .answered import OURS
 from .attempts import Answered, Attempts
 from .events import (
     AskedAgain,
@@ -64,10 +66,10 @@ from .events import (
 from .first_request import FirstRequest
 from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, Reading, generate, generate_begun
-from .machine import Machine, OfferedAnew, Run, Script
+from .machine import Action, Done, Machine, OfferedAnew, Run, Script
 from .native import generate_native
 from .outcomes import outcome, when_stopped
-from .turn_setup import Generation, Limits, Offer, Words
+from .turn_setup import Denied, Generation, Limits, Offer, Words
 
 __all__ = ["Turn"]
 
@@ -175,8 +177,69 @@ class Turn(Machine[None]):
 
     @property
     def conversation(self) -> tuple[Message, ...]:
+        """The conversation to go on with: without the tool prompt, and without what was said aside."""
+        return (*self.kept_before(), *self.added)
+
+    @property
+    def before_calls(self) -> tuple[Message, ...]:
         """What stands before the calls of the last reply."""
         return (*self._words.conversation, *self.added[:-1])
+
+    def kept_before(self) -> Sequence[Message]:
+        """Return the messages before the turn, as the conversation goes on with them."""
+        return self._words.kept(self.first) if self._words.kept else self._words.conversation
+
+    def next(self) -> Action | Done:
+        """Return what is to be done; the same until it was done."""
+        if (action := self.action) is not None:
+            return action
+        text = self.generated.reply.text if self.generated else ""
+        reason = "failed" if self.error else self.stop_reason or "stopped"
+        return Done(reason=reason, text=text, conversation=self.conversation, usage=self.usage, error=self.error)
+
+    def start(self, call_id: str, *, host: str = "", by: str = "", reason: str = "") -> Iterator[Any]:
+        """Note that a call starts: a turn that ends now counts it as one of which nobody knows whether it ran.
+
+        Args:
+            call_id: of the call that is to be run.
+            host: where the tool is.
+            by: who or what allowed it.
+            reason: of that.
+
+        Raises:
+            UsageError: another call, or none, is to be run.
+        """
+        call = self._to_run(call_id)
+        return self.note(CallStarted(call=call, host=host, host_tool=call.name, by=by, reason=reason))
+
+    def give(self, call_id: str, outcome: ToolResult | str | Denied) -> Iterator[Any]:
+        """Take what came of a call.
+
+        Args:
+            call_id: of the call that is to be run.
+            outcome: its result, or that it was not allowed.
+
+        Raises:
+            UsageError: another call, or none, is to be run.
+        """
+        call = self._to_run(call_id)
+        if isinstance(outcome, Denied):
+            return self.note(CallDenied(call=call, reason=outcome.reason, by=outcome.by))
+        result = ToolResult(content=(TextContent(text=outcome),)) if isinstance(outcome, str) else outcome
+        return self.note(CallFinished(call=call, result=replace(result, call_id=call.id)))
+
+    def _to_run(self, call_id: str) -> ToolCall:
+        action = self.action
+        if not isinstance(action, Run) or action.call.id != call_id:
+            due = repr(action.call.id) if isinstance(action, Run) else "none"
+            raise UsageError(f"expected the call that is to be run, {due}, got {call_id!r}")
+        return action.call
+
+    def stop(self) -> None:
+        """End here: the text so far is kept, and every call has an outcome."""
+        if self.action is not None:
+            self.added, self.stop_reason = self.so_far(), "stopped"
+            self.close()
 
     def renew(self, offer: Offer, change: Callable[[CompletionRequest], CompletionRequest]) -> None:
         """Offer other tools from the next reply on.
@@ -525,8 +588,12 @@ class Turn(Machine[None]):
             self._attempts.stop("repeated_call")
             reason = denial("repeated", self._generation.format, count=times)
             happened = CallDenied(call=call, reason=reason, by=_REPEATED)
+        elif answer := self.offer.own.get(call.name):
+            yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
+            result = answer(call.arguments, self.before_calls)
+            happened = CallFinished(call=call, result=replace(result, call_id=call.id))
         else:
-            run = Run(call=call, tool=tool, times=times, unsaid=self._groundless(call), conversation=self.conversation)
+            run = Run(call=call, tool=tool, times=times, unsaid=self._groundless(call), conversation=self.before_calls)
             while not isinstance(happened := (yield run), CallFinished | CallDenied):
                 self._started = call.id if isinstance(happened, CallStarted) else self._started
                 yield happened

@@ -1,16 +1,18 @@
 """What a turn is made with: how replies are generated, which tools there are, when it ends, and what was said before."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..binding.echo import Sources
 from ..prompting.format import PromptFormat
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.capabilities import Capabilities
+from .answered import Answering
 from .attempts import RepairPolicy
+from .first_request import FirstRequest
 
-__all__ = ["Generation", "Limits", "Offer", "Words"]
+__all__ = ["Denied", "Generation", "Limits", "Offer", "Words"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +41,29 @@ class Offer:
     Args:
         catalog: what may be called.
         of_caller: names of tools that somebody else runs: their calls end the turn.
-        own: names of tools that only tell what is known: nobody is asked about them, and the turn may be repeated.
+        own: tools of ours that the turn answers itself, by their names: they only tell what is known.
         is_required: whether the first reply has to call a tool.
         required_name: of the tool that it has to call; "" for any.
     """
 
     catalog: Catalog
     of_caller: frozenset[str] = frozenset()
-    own: frozenset[str] = frozenset()
+    own: Mapping[str, Answering] = field(default_factory=dict)
     is_required: bool = False
     required_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """A call was not allowed; the model is told.
+
+    Args:
+        reason: that it is told.
+        by: who or what decided.
+    """
+
+    reason: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +90,10 @@ class Words:
         request: the person's last words.
         sources: texts by others, from which a call must not be copied.
         conversation: the messages as the caller sent them, without a word of ours or of a server behind the person's.
+        kept: returns those of the conversation to go on with, by how the first reply was asked for; None for the same.
     """
 
     request: str
     sources: Sources
     conversation: Sequence[Message] = ()
+    kept: Callable[[FirstRequest], Sequence[Message]] | None = None

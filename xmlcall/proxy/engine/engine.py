@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ...agent.drive import Scores, drive
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
-from ...backends import ollama_wire, openai_wire
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...binding.echo import Sources
@@ -31,6 +30,7 @@ from ...prompting.grades import ToolPrompt, budget_for
 from ...prompting.placement import with_fitting, with_reminder
 from ...prompting.without_calls import without_calls
 from ...tools.catalog import Catalog
+from ...turn.answered import describing
 from ...turn.attempts import RepairPolicy
 from ...turn.first_request import FirstRequest, Forms, decide
 from ...turn.machine import Script
@@ -40,6 +40,8 @@ from ...turn.turn_setup import Generation, Limits, Offer, Words
 from ...types.calls import Message, Tool
 from ...types.capabilities import Capabilities
 from ...types.completion import CompletionRequest
+from ...wire import ollama as ollama_wire
+from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
 from .catalogs import Catalogs
@@ -278,7 +280,7 @@ class Engine:
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._fitting.backend_for(recording)
-        calling = replace(self._calling, catalog=allowed, origins=origins, offered=prompts, of_caller=frozenset(theirs))
+        calling = replace(self._calling, catalog=allowed, origins=origins, describing=prompts.own, of_caller=frozenset(theirs))
         if recording is not None:
             recording.goes("xml", allowed, self._format)
         turn = Turn(
@@ -286,7 +288,7 @@ class Engine:
             Offer(
                 catalog=allowed,
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
-                own=calling.tells_only(),
+                own=describing(prompts),
                 is_required=request.choice.mode == "required",
                 required_name=request.choice.name,
             ),

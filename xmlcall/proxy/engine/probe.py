@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import Final
 
 from ...agent.drive import result_of
-from ...backends.openai_wire import count, message_dict, read_json
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError
 from ...prompting.fit_context import Scale, estimate
@@ -22,6 +21,7 @@ from ...turn.machine import Machine
 from ...turn.native import generate_native
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import CompletionRequest
+from ...wire.openai import count, message_dict, read_json
 
 __all__ = ["calls_natively", "count_tokens", "measured_rate"]
 

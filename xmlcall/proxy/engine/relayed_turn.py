@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from ...backends.ollama_wire import stream_chunk
-from ...backends.openai_wire import StreamReader, mapping, mappings, read_error, read_json, text_of
-from ...backends.sse import EventDecoder
 from ...errors import BackendProtocolError
 from ...turns.builder import TurnBuilder
 from ...turns.model import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
 from ...types.completion import Chunk, Usage
+from ...wire.ollama import stream_chunk
+from ...wire.openai import StreamReader, mapping, mappings, read_error, read_json, text_of
+from ...wire.sse import EventDecoder
 
 __all__ = ["RelayedTurn", "messages_in"]
 

@@ -21,8 +21,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from ...backends.base import Relayed, Relaying
-from ...backends.openai_wire import read_error, read_json
 from ...schema.references import deeper_than
+from ...wire.openai import read_error, read_json
 from ..engine.engine import Engine
 from ..formats import ollama_info
 from ..formats.anthropic import MESSAGES, read_count

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...backends.base import Backend, KeptOpen, Relayed
 from ...backends.http import TRACEPARENT
-from ...backends.openai_wire import count, mapping, usage_of
 from ...errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
 from ...types.completion import Chunk, CompletionRequest, Usage
+from ...wire.openai import count, mapping, usage_of
 from .spans import ModelSpan
 
 if TYPE_CHECKING:

@@ -1,0 +1,49 @@
+"""Drive a turn yourself, step by step, in an event loop of your own: python examples/own_client_async.py [MODEL]
+
+What `ToolLoop` does for you, without hosts, rules and records: each action is done here, and the text is shown as it comes.
+"""
+
+import asyncio
+import sys
+from contextlib import aclosing
+
+import xmlcall
+
+
+def word_count(text: str) -> int:
+    """Count the words of a text.
+
+    Args:
+        text: any.
+    """
+    return len(text.split())
+
+
+async def main(model: str) -> None:
+    asked = [{"role": "user", "content": "How many words has the sentence 'all good things come in threes'?"}]
+    async with xmlcall.connect(model) as backend:
+        turn = xmlcall.begin_turn(asked, [xmlcall.Tool.from_function(word_count)], server=backend.capabilities)
+        while not isinstance(action := turn.next(), xmlcall.Done):
+            match action:
+                case xmlcall.Ask(request=request):
+                    try:
+                        async with aclosing(backend.stream(request)) as chunks:
+                            async for chunk in chunks:
+                                for event in turn.receive(chunk):
+                                    if isinstance(event, xmlcall.TextDelta):
+                                        print(event.text, end="", flush=True)
+                                if turn.has_enough:  # nothing useful can follow: closing the stream ends the generation
+                                    break
+                        turn.end()
+                    except xmlcall.BackendError as error:
+                        turn.refuse(error)
+                case xmlcall.Run(call=call):
+                    print(f"{call.name}({call.arguments})")
+                    turn.give(call.id, str(word_count(**call.arguments)))
+                case xmlcall.Score(requests=requests):  # only with a call threshold; this one tells no probabilities
+                    turn.scored([xmlcall.FirstToken() for _ in requests])
+    print(f"\n({action.reason}, {len(action.conversation)} messages)")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "local"))

@@ -1,0 +1,261 @@
+"""A turn without I/O: driven by hand, in any cut, and by whatever comes."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profiles import examples
+from proxy_harness import add, block
+
+from xmlcall import (
+    Ask,
+    Asking,
+    BackendError,
+    CallFinished,
+    Chunk,
+    Denied,
+    Done,
+    FirstToken,
+    RepairPolicy,
+    Run,
+    Score,
+    TextDelta,
+    Tool,
+    ToolResult,
+    Turn,
+    UsageError,
+    begin_turn,
+    run_turn,
+)
+from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
+from xmlcall.types.capabilities import Capabilities
+from xmlcall.types.completion import CompletionRequest
+
+INTEGER = {"type": "integer"}
+PLUS = Tool(
+    name="add",
+    description="Add two integers.",
+    input_schema={"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "required": ["a", "b"]},
+)
+ASKED = [{"role": "user", "content": "What is 1 + 2?"}]
+
+
+def scripted(*replies: str | Exception, size: int = 7) -> Callable[[CompletionRequest], Iterable[Chunk]]:
+    """Return a model that says replies one after the other, in pieces."""
+    left = iter(replies)
+
+    def stream(request: CompletionRequest) -> Iterable[Chunk]:
+        reply = next(left)
+        if isinstance(reply, Exception):
+            raise reply
+        yield from (Chunk(text=reply[at : at + size]) for at in range(0, len(reply), size))
+        yield Chunk(finish_reason="stop")
+
+    return stream
+
+
+def test_a_turn_is_driven_without_an_event_loop() -> None:
+    heard: list[Any] = []
+    done = run_turn(begin_turn(ASKED, [PLUS]), scripted(add(1, 2), "It is 3."), lambda call: "3", heard.append)
+    assert (done.reason, done.text) == ("end", "It is 3.")
+    assert [message.role for message in done.conversation] == ["user", "assistant", "user", "assistant"]
+    assert "3" in done.conversation[2].content
+    assert [event.call.arguments for event in heard if isinstance(event, CallFinished)] == [{"a": 1, "b": 2}]
+
+
+def test_what_is_to_be_done_is_the_same_until_it_was_done() -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    first = turn.next()
+    assert isinstance(first, Ask)
+    assert turn.next() is first
+    assert list(turn.receive(Chunk(text="Thr"))) == [TextDelta(text="Thr", span=(0, 3))]
+    assert turn.next() is first
+    list(turn.receive(Chunk(text="ee.")))
+    turn.end("stop")
+    done = turn.next()
+    assert isinstance(done, Done)
+    assert (done.text, turn.next()) == ("Three.", done)
+
+
+def test_nothing_useful_follows_a_block() -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=f"{add(1, 2)}\n"))
+    assert isinstance(turn.next(), Ask)
+    assert not turn.has_enough
+    turn.receive(Chunk(text="<function_results>4</function_results>"))
+    assert isinstance(turn.next(), Ask)
+    assert turn.has_enough
+    assert list(turn.receive(Chunk(text="more"))) == []
+    turn.end()
+    run = turn.next()
+    assert isinstance(run, Run)
+    assert (run.call.name, run.call.arguments, run.times) == ("add", {"a": 1, "b": 2}, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda turn: turn.give("call_1", "3"),
+        lambda turn: turn.start("call_1"),
+        lambda turn: turn.scored([FirstToken()]),
+    ],
+    ids=["give", "start", "scored"],
+)
+def test_an_input_that_nobody_asked_for_is_an_error_of_use(wrong: Callable[[Turn], Any]) -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    with pytest.raises(UsageError, match=r"expected|answer to"):
+        wrong(turn)
+    assert isinstance(turn.next(), Ask), "nothing has changed"
+
+
+def test_another_calls_result_is_an_error_of_use() -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=add(1, 2)))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    with pytest.raises(UsageError, match=f"expected the call that is to be run, '{run.call.id}', got 'other'"):
+        turn.give("other", "3")
+    turn.give(run.call.id, "3")
+    assert isinstance(turn.next(), Ask)
+
+
+@pytest.mark.parametrize("messages", [[], [{"role": "assistant", "content": "Hi"}], [{"role": "user", "content": 5}]])
+def test_what_is_no_conversation_is_an_error_of_use(messages: list[Any]) -> None:
+    with pytest.raises(UsageError):
+        begin_turn(messages, [PLUS])
+
+
+def test_a_call_that_is_not_allowed_is_told() -> None:
+    done = run_turn(begin_turn(ASKED, [PLUS]), scripted(add(1, 2), "I may not."), lambda call: Denied(reason="Not on Sundays."))
+    assert "Not on Sundays." in done.conversation[2].content
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(BackendUnavailable("gone"), "gone"), (BackendStatusError("no", status_code=500), "no")],
+)
+def test_a_model_server_that_fails_ends_the_turn(error: BackendError, told: str) -> None:
+    done = run_turn(begin_turn(ASKED, [PLUS]), scripted(error), lambda call: "3")
+    assert (done.reason, str(done.error)) == ("failed", told)
+
+
+def test_a_turn_that_is_stopped_leaves_no_call_without_a_result() -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=block(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    list(turn.start(run.call.id))
+    turn.stop()
+    done = turn.next()
+    assert isinstance(done, Done)
+    assert done.reason == "stopped"
+    assert done.conversation[-1].content.count("<result") == 2
+    turn.stop()
+
+
+def test_a_model_that_tells_probabilities_is_asked_whether_a_tool_is_needed() -> None:
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp", continues=True))
+    score = turn.next()
+    assert isinstance(score, Score)
+    assert [request.max_tokens for request in score.requests] == [1]
+    turn.scored([FirstToken(candidates=(("<", -0.001),), text="<")])
+    ask = turn.next()
+    assert isinstance(ask, Ask)
+    assert ask.request.messages[-1].content.startswith('<function_calls>\n<invoke name="add">')
+
+
+def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
+    tools = [Tool(name=f"tool_{number}", description="Do it. " * 40, input_schema={"type": "object"}) for number in range(40)]
+    turn = begin_turn(ASKED, tools, asking=Asking(tool_tokens=300))
+    turn.receive(Chunk(text=block(("describe_tools", {"names": '["tool_7"]'}))))
+    turn.end("stop")
+    ask = turn.next()
+    assert isinstance(ask, Ask)
+    assert "tool_7" in ask.request.messages[-1].content
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+
+REPLIES = [
+    add(1, 2),
+    "It is 3.",
+    f"Let me see. {add(1, 2)}",
+    block(("add", {"a": "x", "b": 2})),
+    block(("unknown", {"a": 1})),
+    '<function_calls>\n<invoke name="add">\n<parameter name="a">1',
+    "<function_results>\n<result>4</result>\n</function_results>",
+    "",
+    "<think>I call add.</think>" + add(3, 4),
+]
+
+
+def played(reply: str, cuts: Sequence[int]) -> tuple[list[Any], Any]:
+    """Return what follows from a reply that comes in pieces: the text and the calls told, and what is to be done."""
+    turn = begin_turn(ASKED, [PLUS])
+    places = sorted({0, len(reply), *(cut % (len(reply) + 1) for cut in cuts)})
+    for start, end in itertools.pairwise(places):
+        turn.receive(Chunk(text=reply[start:end]))
+        assert turn.next() is not None
+        if turn.has_enough:
+            break
+    turn.end("stop")
+    action = turn.next()
+    told = [action.call.arguments] if isinstance(action, Run) else []
+    kept = [(message.role, message.content) for message in turn.added]
+    return [type(action).__name__, *told], kept
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("reply", REPLIES)
+@settings(max_examples=examples(60))
+@given(cuts=st.lists(st.integers(0, 10_000), max_size=8))
+def test_any_cut_of_a_reply_leads_to_the_same(reply: str, cuts: list[int]) -> None:
+    assert played(reply, cuts) == played(reply, [])
+
+
+FAILURES = st.sampled_from(
+    [
+        BackendUnavailable("gone"),
+        BackendStatusError("no", status_code=400),
+        BackendStatusError("busy", status_code=503),
+        ContextOverflow("too long", status_code=400),
+    ]
+)
+OUTCOMES = st.sampled_from(["3", "", ToolResult.error("broken"), Denied(reason="no")])
+THRESHOLDS = st.sampled_from([None, "auto", 0.0])
+FIRST = st.sampled_from([FirstToken(), FirstToken(text="I"), FirstToken(candidates=(("<", -0.1), ("I", -2.0)), text="<")])
+
+
+@pytest.mark.sweep
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data(), threshold=THRESHOLDS, continues=st.booleans(), constrains=st.booleans(), parallel=st.booleans())
+def test_whatever_comes_the_turn_ends(
+    data: st.DataObject, threshold: Any, continues: bool, constrains: bool, parallel: bool
+) -> None:
+    server = Capabilities(server="llama.cpp", continues=continues, constrains=constrains)
+    asking = Asking(call_threshold=threshold, parallel=parallel)
+    turn = begin_turn(ASKED, [PLUS], asking=asking, server=server, repair=RepairPolicy(asks_for_unsaid=True), max_replies=6)
+    for _ in range(400):
+        match turn.next():
+            case Done(conversation=conversation):
+                assert conversation[0].content.startswith("What is 1 + 2?")
+                return
+            case Score(requests=requests):
+                if data.draw(st.booleans()):
+                    turn.scored([data.draw(FIRST) for _ in requests])
+                else:
+                    turn.refuse(data.draw(FAILURES))
+            case Ask():
+                if data.draw(st.integers(0, 9)) == 0:
+                    turn.refuse(data.draw(FAILURES))
+                    continue
+                turn.receive(Chunk(text=data.draw(st.sampled_from(REPLIES))))
+                turn.end(data.draw(st.sampled_from(["stop", "length", None])))
+            case Run(call=call):
+                turn.give(call.id, data.draw(OUTCOMES))
+    raise AssertionError("a turn of six replies does not end")

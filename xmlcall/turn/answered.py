@@ -1,0 +1,73 @@
+"""Tools of our own that only tell what is known: the turn answers them itself, and nobody is asked.
+
+| tool | what it does |
+|---|---|
+| `describe_tools` | describes tools that are shown in part (`grades`) |
+| `read_more` | gives the rest of a result that was sent in part (`more`) |
+
+They are not described in the prompt until they are of use.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ..prompting.format import PromptFormat
+from ..prompting.grades import ToolPrompt, free_name
+from ..prompting.more import piece, result_with
+from ..tools.catalog import Catalog
+from ..types.calls import Message, TextContent, Tool, ToolResult
+
+__all__ = ["OURS", "Answering", "describing", "more_tool"]
+
+OURS: Final = "xmlcall"
+"""Stands for a server's name where a tool is our own."""
+
+Answering = Callable[[Mapping[str, Any], Sequence[Message]], ToolResult]
+"""Answers a call, by its arguments and the conversation before it."""
+
+
+def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
+    """Return what describes tools, by its name; empty if all are shown whole.
+
+    Args:
+        offered: how they are shown.
+    """
+
+    def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
+        assert offered is not None
+        return _said(offered.describe(arguments))
+
+    return {tool.name: answer for tool in offered.describing} if offered is not None else {}
+
+
+def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> tuple[Tool, Answering]:
+    """Return the tool that gives the rest of a result.
+
+    Args:
+        catalog: the other tools.
+        format: how the model is spoken to.
+        tokens: returns how long a piece may be.
+    """
+
+    def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
+        text = result_with(arguments["handle"], conversation)
+        if text is None:
+            return ToolResult.error(_words("unknown_handle", format))
+        start = min(arguments["start"], len(text))
+        found = piece(text, start, tokens())
+        rest = len(text) - start - len(found)
+        note = _words("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
+        return _said(f"{found}\n{note}" if rest else found or _words("at_end", format))
+
+    name = free_name("read_more", catalog)
+    properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Tool(name=name, description=_words("more", format), input_schema=schema), answer
+
+
+def _words(part: str, format: PromptFormat, **values: Any) -> str:
+    return format.render("own_tools", part=part, **values).strip()
+
+
+def _said(text: str) -> ToolResult:
+    return ToolResult(content=(TextContent(text=text),))

@@ -1,0 +1,96 @@
+"""How a model is asked: one value, with one default for each field.
+
+Profiles, the command line, configuration and Python make one of these; a loop, a proxy and the harness take it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict, get_args
+
+from ..errors import UsageError
+from ..prompting.format import PromptFormat
+from ..types.completion import CompletionRequest
+from .tool_need import Threshold, checked_threshold
+
+__all__ = ["Asked", "Asking", "Mode"]
+
+Mode = Literal["xml", "native", "native-only"]
+_MODES: Final[tuple[str, ...]] = get_args(Mode)
+
+
+class Asked(TypedDict, total=False):
+    """The fields of `Asking` as keywords."""
+
+    mode: Mode
+    dialect: str
+    family: str
+    lang: str
+    parallel: bool
+    reminder: bool
+    call_threshold: Threshold | None
+    tool_tokens: int | None
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a model is asked.
+
+    Args:
+        mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling, and
+            reads calls that the server left in the text; `native-only` leaves those alone.
+        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
+        family: how the system prompt shows tools (see `prompting.families`).
+        lang: language of the prompts, `en` or `zh`.
+        parallel: whether one reply may hold several calls.
+        reminder: whether the person's message ends in a reminder of the tools.
+        call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
+            words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
+            that tell the probabilities of tokens.
+        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
+            part (see `grades`). None goes by the model's context.
+        max_tokens: of each reply; None leaves it to the server.
+        temperature: None leaves it to the server.
+        seed: None leaves it to the server.
+
+    Raises:
+        UsageError: unknown mode, dialect, language or family; or the threshold is not a finite number.
+    """
+
+    mode: Mode = "xml"
+    dialect: str = "function_calls"
+    family: str = "list"
+    lang: str = "en"
+    parallel: bool = True
+    reminder: bool = True
+    call_threshold: Threshold | None = None
+    tool_tokens: int | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what nobody can be asked by."""
+        if self.mode not in _MODES:
+            raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {self.mode!r}")
+        if self.call_threshold is not None:
+            checked_threshold(self.call_threshold)
+        _ = self.format
+
+    @property
+    def format(self) -> PromptFormat:
+        """How prompts are written."""
+        return PromptFormat(dialect=self.dialect, lang=self.lang, parallel=self.parallel, family=self.family)
+
+    @property
+    def sampling(self) -> CompletionRequest:
+        """What each request asks of the server, without messages."""
+        return CompletionRequest(
+            messages=(), max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed, progress=True
+        )
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server's own function calling is used."""
+        return self.mode != "xml"

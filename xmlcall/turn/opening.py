@@ -1,0 +1,170 @@
+"""How a turn begins: a conversation and the tools on offer, and what of both the model is shown.
+
+The reminder ends the person's message and stays there, since the server has it cached. Where it was decided whether the message
+needs a tool (`tool_need`), there is none: the reply is begun for the model, or plain words are asked for in the requests of this
+turn only, since a model that reads it in its history goes on in plain words.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..binding.echo import Sources, words_of
+from ..errors import UsageError
+from ..prompting import system as prompt
+from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
+from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
+from ..prompting.result_frame import is_result_message
+from ..prompting.without_calls import without_calls
+from ..tools.catalog import Catalog, Tools
+from ..types.calls import Message
+from ..types.capabilities import Capabilities
+from ..types.completion import CompletionRequest
+from .answered import describing
+from .asking import Asking
+from .attempts import RepairPolicy
+from .first_request import FirstRequest, Forms, decide
+from .machine import Script
+from .turn import Turn
+from .turn_setup import Generation, Limits, Offer, Words
+
+__all__ = ["Opening", "as_message", "begin_turn", "last_request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A conversation that goes on with the person's words.
+
+    Args:
+        messages: what was said so far, the person's words or a result last.
+        asking: how the model is asked.
+        offered: how the tools are described to the model; None where the prompt does not.
+        described: what servers say of their tools besides.
+    """
+
+    messages: Sequence[Message]
+    asking: Asking
+    offered: ToolPrompt | None
+    described: Sequence[str] = ()
+
+    def turn(self, offer: Offer, server: Capabilities, limits: Limits) -> Turn:
+        """Begin the turn.
+
+        Args:
+            offer: the tools that may be called.
+            server: what is known of it and its model.
+            limits: when the turn ends at the latest.
+        """
+        asking, catalog = self.asking, offer.catalog
+        said = [message.content for message in self.messages if message.role != "assistant"]
+        sources = Sources(said=said, described=[*map(words_of, catalog), *self.described])
+        reads_text = asking.mode == "native"
+        generation = Generation(server=server, format=asking.format, is_native=asking.is_native, reads_text=reads_text)
+        words = Words(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
+        return Turn(generation, offer, limits, words, lambda: self._decide(server))
+
+    def kept(self, first: FirstRequest) -> tuple[Message, ...]:
+        """Return the person's part of the conversation to go on with: without the tool prompt, and what was said aside.
+
+        Args:
+            first: how the first reply was asked for; of a request without messages, that was not decided yet.
+        """
+        reminder, sent = self._reminder(), first.request.messages
+        bare = without_reminder(reminder, self.messages)
+        return with_reminder(reminder, bare) if reminder and sent and sent[-1].content.endswith(reminder) else bare
+
+    def put_in_place_of(self, before: ToolPrompt | None) -> Callable[[CompletionRequest], CompletionRequest]:
+        """Return what puts the tool prompt into a request that has another one.
+
+        Args:
+            before: the other; None where no prompt offered tools.
+        """
+
+        def change(request: CompletionRequest) -> CompletionRequest:
+            first, *rest = request.messages
+            if before is None or self.offered is None or not first.content.startswith(before.system):  # asked without tools
+                return request
+            own = first.content.removeprefix(before.system)
+            return replace(request, messages=(replace(first, content=self.offered.system + own), *rest))
+
+        return change
+
+    def _reminder(self) -> str:
+        if not self.asking.reminder or self.offered is None:
+            return ""
+        return prompt.reminder(self.offered.catalog, self.asking.format)
+
+    def _decide(self, server: Capabilities) -> Script[FirstRequest]:
+        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
+        asking, offered = self.asking, self.offered
+        if offered is None:
+            return FirstRequest(request=replace(asking.sampling, messages=tuple(self.messages)))
+        reminder, system = self._reminder(), offered.system
+        bare = without_reminder(reminder, self.messages)
+        shown = with_fitting(offered.fitting, bare)
+        is_asked = bool(reminder) and bare[-1].role == "user" and not is_result_message(bare[-1].content)
+        forms = Forms(
+            reminded=replace(asking.sampling, messages=with_system(system, with_reminder(reminder, shown))),
+            bare=replace(asking.sampling, messages=with_system(system, bare)),
+            shown=replace(asking.sampling, messages=with_system(system, shown)),
+            unoffered=replace(asking.sampling, messages=without_calls(bare)),
+        )
+        threshold = asking.call_threshold if is_asked else None
+        lang = prompt.language_of(last_request(self.messages), asking.lang)
+        return (yield from decide(threshold, server, offered.catalog, asking.format, forms, lang=lang))
+
+
+def begin_turn(
+    messages: Iterable[Message | Mapping[str, Any]],
+    tools: Tools,
+    *,
+    asking: Asking | None = None,
+    server: Capabilities | None = None,
+    repair: RepairPolicy | None = None,
+    max_replies: int = 10,
+) -> Turn:
+    """Begin a turn that you drive yourself: with your own client, with or without an event loop.
+
+    Args:
+        messages: what was said so far, the person's words last; `Turn.conversation` of an earlier turn, or
+            `{"role", "content"}` dicts.
+        tools: what may be called.
+        asking: how the model is asked; None for the defaults.
+        server: what is known of the model server; None for one of which nothing is known.
+        repair: how often the model may try again; None for the defaults.
+        max_replies: of the turn.
+
+    Raises:
+        UsageError: the messages are not a conversation that can go on.
+    """
+    said = [as_message(message) for message in messages]
+    if not said or said[-1].role not in ("user", "tool"):
+        raise UsageError("the last message must be the person's (role 'user') or a result")
+    asking, server = asking or Asking(), server or Capabilities(server="")
+    catalog, offered = Catalog.of(tools), None
+    if not asking.is_native:
+        offered = tool_prompt_within(budget_for(server.context_length, asking.tool_tokens), catalog, asking.format)
+        catalog = offered.catalog
+    opening = Opening(messages=said, asking=asking, offered=offered)
+    limits = Limits(repair=repair or RepairPolicy(asks_for_unsaid=True), max_turns=max_replies)
+    return opening.turn(Offer(catalog=catalog, own=describing(offered)), server, limits)
+
+
+def as_message(message: Message | Mapping[str, Any]) -> Message:
+    """Read a message from a Message or a `{"role", "content"}` dict.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(message, Message):
+        return message
+    role, content = message.get("role"), message.get("content")
+    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
+        raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
+    return Message(role=role, content=content)
+
+
+def last_request(messages: Iterable[Message]) -> str:
+    """Return the person's last words."""
+    said = [message.content for message in messages if message.role == "user"]
+    return said[-1] if said else ""

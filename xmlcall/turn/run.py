@@ -1,0 +1,67 @@
+"""The driver without an event loop; `agent.drive` is its twin with one."""
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, nullcontext
+from typing import Any
+
+from ..errors import BackendError
+from ..types.calls import ToolCall, ToolResult
+from ..types.completion import Chunk, CompletionRequest
+from .machine import Ask, Done, FirstToken, Run, Score
+from .turn import Turn
+from .turn_setup import Denied
+
+__all__ = ["run_turn"]
+
+Stream = Callable[[CompletionRequest], Iterable[Chunk]]
+RunCall = Callable[[ToolCall], "ToolResult | str | Denied"]
+
+
+def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], None] = lambda event: None) -> Done:
+    """Drive a turn to its end.
+
+    Args:
+        turn: from `begin_turn`.
+        stream: generates a reply; raises a `BackendError` where the server refuses or fails. A generator is closed once nothing
+            useful can follow.
+        run: runs a call that fits its tool's schema, or says that it is not allowed.
+        hear: is told each event as it happens.
+
+    Returns:
+        What came of it, failures included.
+    """
+    while not isinstance(action := turn.next(), Done):
+        try:
+            match action:
+                case Score(requests=requests):
+                    events = turn.scored([_first_token(stream, request) for request in requests])
+                case Ask(request=request):
+                    _receive(turn, stream(request), hear)
+                    events = turn.end()
+                case Run(call=call):
+                    for event in turn.start(call.id):
+                        hear(event)
+                    events = turn.give(call.id, run(call))
+        except BackendError as error:
+            events = turn.refuse(error)
+        for event in events:
+            hear(event)
+    return action
+
+
+def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -> None:
+    with closing(chunks) if isinstance(chunks, Generator) else nullcontext():
+        for chunk in chunks:
+            for event in turn.receive(chunk):
+                hear(event)
+            if turn.has_enough:
+                return
+
+
+def _first_token(stream: Stream, request: CompletionRequest) -> FirstToken:
+    told = FirstToken()
+    for chunk in stream(request):
+        told = told.after(chunk)
+        if told.text and not told.candidates:
+            break
+    return told
