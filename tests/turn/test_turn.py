@@ -226,7 +226,9 @@ FAILURES = st.sampled_from(
         ContextOverflow("too long", status_code=400),
     ]
 )
-OUTCOMES = st.sampled_from(["3", "", ToolResult.error("broken"), Denied(reason="no")])
+OUTCOMES: st.SearchStrategy[ToolResult | str | Denied] = st.sampled_from(
+    ["3", "", ToolResult.error("broken"), Denied(reason="no")]
+)
 THRESHOLDS = st.sampled_from([None, "auto", 0.0])
 FIRST = st.sampled_from([FirstToken(), FirstToken(text="I"), FirstToken(candidates=(("<", -0.1), ("I", -2.0)), text="<")])
 

@@ -22,7 +22,7 @@ from ..types.calls import Tool
 from .transports import ADDRESS, AsyncTransport, Transport
 
 if TYPE_CHECKING:
-    from ..proxy.engine.engine import ProxyMode
+    from ..turn.asking import Mode
 
 __all__ = ["AsyncClient", "ChatResponse", "Client", "Message", "ToolCall"]
 
@@ -72,7 +72,7 @@ class Client(ollama.Client):
         options: as for `ollama.Client`; of these, a chat heeds `timeout` only.
     """
 
-    def __init__(self, host: str | None = None, *, mode: "ProxyMode" = "auto", lang: str = "en", **options: Any) -> None:
+    def __init__(self, host: str | None = None, *, mode: "Mode" = "auto", lang: str = "en", **options: Any) -> None:
         super().__init__(host, **options)
         self._host, self._mode, self._lang, self._timeout = host, mode, lang, options.get("timeout")
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class AsyncClient(ollama.AsyncClient):
         options: as for `Client`.
     """
 
-    def __init__(self, host: str | None = None, *, mode: "ProxyMode" = "auto", lang: str = "en", **options: Any) -> None:
+    def __init__(self, host: str | None = None, *, mode: "Mode" = "auto", lang: str = "en", **options: Any) -> None:
         super().__init__(host, **options)
         self._host, self._mode, self._lang, self._timeout = host, mode, lang, options.get("timeout")
         self._clients: dict[str, httpx.AsyncClient] = {}

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
+from typing import Unpack
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,8 +17,8 @@ from ..agent.rules import Rules
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
-from ..turn.tool_need import Threshold
-from .engine.engine import Engine, ProxyMode
+from ..turn.asking import Asked, Asking
+from .engine.engine import Engine
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.api_description import description
@@ -37,53 +38,36 @@ def create_app(
     model: str | Backend,
     hosts: Iterable[Host] = (),
     *,
-    mode: ProxyMode = "auto",
     allowed: Iterable[str] | Rules = (),
+    asking: Asking | None = None,
     stream_arguments: bool = False,
-    dialect: str = "function_calls",
-    lang: str = "en",
-    family: str = "list",
-    reminder: bool = True,
-    call_threshold: Threshold | None = None,
     api_key: str = "",
     origins: Iterable[str] = (),
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
-    tool_tokens: int | None = None,
     observer: Observer | None = None,
+    **asked: Unpack[Asked],
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
     Args:
         model: as for `connect`, or a backend that is not open.
         hosts: MCP servers whose tools the proxy runs itself.
-        mode: `xml`: calls are read from the text; `native`: the server's own function calling; `auto`: as a trial call tells.
         allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody; or `Rules`.
+        asking: how the model is asked; None for the defaults, in mode `auto`.
         stream_arguments: whether arguments go out before their call is complete.
-        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
-        lang: language of the tool prompt, `en` or `zh`.
-        family: how the tool prompt shows tools (see `prompting.families`).
-        reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call, or `auto`, as in `ToolLoop`; None leaves it to the model.
         api_key: that every request has to carry; "" for none.
         origins: web pages that may call, such as `http://localhost:3000`; by default none may.
         allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        tool_tokens: what the description of the tools may take of a prompt (see `grades`); None goes by the model's context.
         observer: counts and traces the requests; None counts them and traces none.
+        asked: fields of `asking` by their names, such as `mode="xml"`.
 
     Raises:
-        UsageError: no such form of model.
+        UsageError: no such form of model, or a setting that cannot be.
     """
-    shown = partial(Engine, mode=mode, dialect=dialect, lang=lang, family=family, reminder=reminder, tool_tokens=tool_tokens)
-    engine = shown(
-        connect(model) if isinstance(model, str) else model,
-        hosts,
-        allowed=allowed,
-        stream_arguments=stream_arguments,
-        call_threshold=call_threshold,
-        strict=strict,
-    )
+    backend = connect(model) if isinstance(model, str) else model
+    engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **asked)
     guard = _guard(api_key, origins, allowed_hosts)
     return app_of(serving(engine), guard, lifespan=_opening(engine), observer=observer)
 

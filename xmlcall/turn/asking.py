@@ -13,7 +13,7 @@ from .tool_need import Threshold, checked_threshold
 
 __all__ = ["Asked", "Asking", "Mode"]
 
-Mode = Literal["xml", "native", "native-only"]
+Mode = Literal["xml", "native", "native-only", "auto"]
 _MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 
@@ -39,7 +39,8 @@ class Asking:
 
     Args:
         mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling, and
-            reads calls that the server left in the text; `native-only` leaves those alone.
+            reads calls that the server left in the text; `native-only` leaves those alone. `auto`, for the proxy only, is
+            `native` where a trial call works, and else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.families`).
         lang: language of the prompts, `en` or `zh`.

@@ -47,6 +47,11 @@ class Opening:
     offered: ToolPrompt | None
     described: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse what only the proxy decides."""
+        if self.asking.mode == "auto":
+            raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': only the proxy tries what works")
+
     def turn(self, offer: Offer, server: Capabilities, limits: Limits) -> Turn:
         """Begin the turn.
 

@@ -104,7 +104,7 @@ def app_of_page(page: Page) -> Starlette:
 
 
 def _about(engine: Engine) -> dict[str, Any]:
-    return _facts(engine.model, engine.mode, engine.format) | {"can_ask": True}
+    return _facts(engine.model, engine.asking.mode, engine.format) | {"can_ask": True}
 
 
 def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:

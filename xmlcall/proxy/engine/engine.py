@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ...agent.drive import Scores, drive
 from ...agent.rules import Rules
@@ -22,7 +22,7 @@ from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...binding.echo import Sources
 from ...dialects.write import beginning
-from ...errors import ContextOverflow
+from ...errors import ContextOverflow, UsageError
 from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
@@ -31,10 +31,11 @@ from ...prompting.placement import with_fitting, with_reminder
 from ...prompting.without_calls import without_calls
 from ...tools.catalog import Catalog
 from ...turn.answered import describing
+from ...turn.asking import Asked, Asking
 from ...turn.attempts import RepairPolicy
 from ...turn.first_request import FirstRequest, Forms, decide
 from ...turn.machine import Script
-from ...turn.tool_need import Threshold, checked_threshold, decides
+from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import Generation, Limits, Offer, Words
 from ...types.calls import Message, Tool
@@ -62,9 +63,7 @@ if TYPE_CHECKING:
     from ...turns.recorder import Recorder
     from ..observed.hearing import Hearing
 
-__all__ = ["Engine", "ProxyMode"]
-
-ProxyMode = Literal["auto", "xml", "native"]
+__all__ = ["Engine"]
 
 
 class Engine:
@@ -73,23 +72,19 @@ class Engine:
     Args:
         backend: a model, as from `connect`.
         hosts: servers whose tools the proxy runs itself; with their rules, where several engines share them.
-        mode: `xml`, `native`, or `auto`: native where a trial call works.
         allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them. Or rules, of
             which what they would ask about is denied.
-        stream_arguments: whether arguments go out before their call is complete.
-        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
-        lang: language of the prompts, `en` or `zh`.
-        family: how the system prompt shows tools (see `prompting.families`).
-        reminder: whether the person's messages end in a reminder of the tools.
-        call_threshold: log-odds of a call above which a person's message is answered with a call, and below which in plain words
-            (see `tool_need`); `auto` finds the model's own; None leaves it to the model.
+        asking: how the model is asked; None for the defaults, in mode `auto`.
         repair: how often the model may try again.
         max_turns: replies in one answer.
+        stream_arguments: whether arguments go out before their call is complete.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
-            part (see `grades`). None goes by the model's context.
         recorder: of the turns of all requests; None records nothing.
         rounds: of the proxy's own tools, where several engines share them; None for some of its own.
+        asked: fields of `asking` by their names, such as `mode="xml"`. What a request says of sampling is the caller's.
+
+    Raises:
+        UsageError: a setting that cannot be.
     """
 
     def __init__(
@@ -97,54 +92,46 @@ class Engine:
         backend: Backend,
         hosts: Iterable[Host] | OwnTools = (),
         *,
-        mode: ProxyMode = "auto",
         allowed: Iterable[str] | Rules = (),
-        stream_arguments: bool = False,
-        dialect: str = "function_calls",
-        lang: str = "en",
-        family: str = "list",
-        reminder: bool = True,
-        call_threshold: Threshold | None = None,
+        asking: Asking | None = None,
         repair: RepairPolicy | None = None,
         max_turns: int = 10,
+        stream_arguments: bool = False,
         strict: bool = False,
-        tool_tokens: int | None = None,
         recorder: "Recorder | None" = None,
         rounds: RoundsKept | None = None,
+        **asked: Unpack[Asked],
     ) -> None:
         self.backend = Retrying(backend)
         self.strict, self.recorder = strict, recorder
+        self.asking = replace(asking or Asking(mode="auto"), **asked)
         said = SaidOnce()
         self.say_once = said.note
-        self._fitting = Fitting(self.backend, lang=lang, said=said)
-        self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=lang)
+        self._fitting = Fitting(self.backend, lang=self.asking.lang, said=said)
+        self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=self.asking.lang)
         self._stream_arguments = stream_arguments
-        self._format = PromptFormat(lang=lang)
-        self._calling = Calling(router=self.own.router, policy=self.own.rules, format=self._format)
-        self.ask_by(mode=mode, dialect=dialect, family=family, call_threshold=call_threshold)
+        self._calling = Calling(router=self.own.router, policy=self.own.rules)
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
-        self._tool_tokens = tool_tokens
         self._rounds = rounds or RoundsKept()
-        self._catalogs = Catalogs(self.say_once, reminder=reminder)
+        self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
+        self.ask_by()
 
-    def ask_by(self, *, mode: ProxyMode, dialect: str, family: str, call_threshold: Threshold | None) -> None:
+    def ask_by(self, **asked: Unpack[Asked]) -> None:
         """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
 
         Args:
-            mode: as of the engine.
-            dialect: as of the engine.
-            family: as of the engine.
-            call_threshold: as of the engine.
+            asked: fields of `Asking` by their names; the others stay.
 
         Raises:
-            UsageError: a setting that there is not.
+            UsageError: a setting that cannot be.
         """
-        self.mode = mode
-        self._format = replace(self._format, dialect=dialect, family=family)
+        self.asking = replace(self.asking, **asked)
+        if self.asking.mode == "native-only":
+            raise UsageError("mode must be one of 'auto', 'xml', 'native', got 'native-only'")
+        self._format = self.asking.format
         self._calling = replace(self._calling, format=self._format)
-        self._threshold = None if call_threshold is None else checked_threshold(call_threshold)
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
@@ -190,8 +177,8 @@ class Engine:
         Raises:
             BackendError: the model server failed when it was asked.
         """
-        if self.mode != "auto":
-            return self.mode == "native"
+        if self.asking.mode != "auto":
+            return self.asking.mode == "native"
         if self.backend.capabilities.native_tools is False:
             return False
         if self._native is None or (self._native.done() and (self._native.cancelled() or self._native.exception())):
@@ -336,7 +323,7 @@ class Engine:
         prompts, reminder = self._prompts(catalog, request)
         written = partial(model_messages, catalog=catalog, known=known, system=prompts.system, format=self._format)
         completion, messages = self._completion(request, ()), self._shown(request, prompts)
-        threshold, is_decided = self._threshold if reminder else None, False
+        threshold, is_decided = self.asking.call_threshold if reminder else None, False
         if threshold is not None:
             is_decided = yield from decides(threshold, server, completion, self._format)
         # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
@@ -392,7 +379,7 @@ class Engine:
 
     def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[ToolPrompt, str]:
         """Return the tool prompt and the reminder."""
-        budget = budget_for(self.backend.capabilities.context_length, self._tool_tokens)
+        budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
         return self._catalogs.prompts(catalog, self._format_of(request), dict(self.own.instructions()), budget)
 
     def _recalled(self, request: ChatRequest, prompts: ToolPrompt | None = None) -> Known:
