@@ -16,7 +16,7 @@ from typing import Any
 
 import xmlcall
 from xmlcall.agent.drive import first_token
-from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import sent, way_of
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
@@ -27,7 +27,7 @@ MOST = 4  # calls of a reply that are asked about
 THRESHOLDS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 
 
-async def measure(run: Run, url: str) -> None:
+async def measure(run: RecordedRun, url: str) -> None:
     """Ask what follows behind each call of a run's replies.
 
     Args:

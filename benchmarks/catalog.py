@@ -26,7 +26,7 @@ from xmlcall import LocalHost, Message, ToolLoop, connect
 from xmlcall.backends.base import Backend
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.catalog import catalog_cases
-from xmlcall.bench.recorder import Recorder
+from xmlcall.bench.recorder import ReplyRecorder
 from xmlcall.turn.events import TurnEnded
 from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.types.calls import ToolCall, ToolResult
@@ -49,7 +49,7 @@ class Shelf(LocalHost):
         raise AssertionError("a turn is left before its calls run")
 
 
-class Timed(Recorder):
+class Timed(ReplyRecorder):
     """A backend of which replies are kept, and when the first token of one came."""
 
     def __init__(self, backend: Backend) -> None:

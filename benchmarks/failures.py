@@ -11,7 +11,7 @@ from pathlib import Path
 from xmlcall.bench.failures import CAUSES, causes_of, counted
 from xmlcall.bench.funnel import Verdict, judge_reply
 from xmlcall.bench.report import causes_table_of, judged
-from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import way_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -49,7 +49,7 @@ Of the wrong replies of `xml`, by main cause; and right replies where a call is 
 HEADER = ("run", "only omits", "values", "too many", "too few", "one call: xml", "read", "several calls: xml", "read")
 
 
-def verdicts_of(run: Run, variant: str) -> dict[str, list[Verdict]]:
+def verdicts_of(run: RecordedRun, variant: str) -> dict[str, list[Verdict]]:
     """Judge a run, and the text of `native` once more by our parser."""
     found = asyncio.run(judged(run))
     if variant:
@@ -58,7 +58,7 @@ def verdicts_of(run: Run, variant: str) -> dict[str, list[Verdict]]:
     return {**found, "read": asyncio.run(_read(run, rows))} if rows else found
 
 
-async def _read(run: Run, rows: Sequence[tuple[object, Mapping[str, object]]]) -> list[Verdict]:
+async def _read(run: RecordedRun, rows: Sequence[tuple[object, Mapping[str, object]]]) -> list[Verdict]:
     return [await judge_reply(row, case, way_of("xml"), run.settings) for case, row in rows]  # type: ignore[arg-type]
 
 

@@ -22,7 +22,7 @@ from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.long import SIZES, TURNS
 from xmlcall.bench.report import cached_share, judged
 from xmlcall.bench.stats import mcnemar, wilson
-from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.cli import main as xmlcall
 
 RESULTS = Path(__file__).parent / "results"
@@ -83,7 +83,7 @@ def late_against_first(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def about(run: Run) -> str:
+def about(run: RecordedRun) -> str:
     """Say what was measured with what."""
     told = run.about
     settings = f"call threshold {told['settings'].get('call_threshold', 'off')}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from xmlcall.bench.funnel import Verdict, judge_reply
 from xmlcall.bench.report import compared, judged
 from xmlcall.bench.stats import wilson
-from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import way_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -89,7 +89,7 @@ async def replies(suite: str, model: str) -> dict[str, list[Verdict]]:
     return found
 
 
-async def read_again(run: Run) -> list[Verdict]:
+async def read_again(run: RecordedRun) -> list[Verdict]:
     """Judge the replies of the server's own function calling with the calls that it left in the text."""
     way = way_of("native+read")
     is_open = bool(run.about.get("reasoning_open"))

@@ -16,7 +16,7 @@ from typing import Any
 from xmlcall import Catalog, UsageError, parse
 from xmlcall.bench.attempt import spoken
 from xmlcall.bench.case import Case
-from xmlcall.bench.store import Run, read_run
+from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import read_catalog, way_of
 from xmlcall.dialects import DIALECTS, attempts_call
 from xmlcall.types.tool import Tool
@@ -46,7 +46,7 @@ class Counts:
     named: int = 0  # of those that were lost, those with the name of an offered tool
 
 
-def replies_of(run: Run) -> Iterator[Written]:
+def replies_of(run: RecordedRun) -> Iterator[Written]:
     """Yield the replies of a run, each round and each reply of a played turn."""
     for row in run.replies:
         if (case := run.by_id.get(row["case"])) is None:
@@ -90,7 +90,7 @@ def fate(written: Written, *, reasoning_open: bool) -> str:
     return "lost" if attempts_call(text, DIALECTS.values(), written.catalog.names()) else ""
 
 
-def counted(run: Run) -> tuple[Counts, list[Written]]:
+def counted(run: RecordedRun) -> tuple[Counts, list[Written]]:
     """Count what became of the replies of a run, and return those that were lost."""
     counts, lost = Counts(), list[Written]()
     for written in replies_of(run):

@@ -1,7 +1,7 @@
 """Give tools to a model with your own client, without an event loop: python examples/own_client_sync.py URL [MODEL]
 
-URL is that of a server with OpenAI's API, such as http://127.0.0.1:8080/v1. The turn does no I/O: it says what is to be done. Here
-`httpx` asks the model, and a Python function is the tool.
+URL is that of a server with OpenAI's API, such as http://127.0.0.1:8080/v1. The turn does no I/O: it says what is to be done.
+Here `httpx` asks the model, and a Python function is the tool.
 """
 
 import json

@@ -21,7 +21,7 @@ from xmlcall.records.store import Store
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message
-from xmlcall.ui.api import Shown
+from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
 from xmlcall.ui.approvals import PageAsker
 from xmlcall.ui.chat import ChatRoom
@@ -145,7 +145,7 @@ async def staged(
     )
     with Store(path) as store:
         async with loop, ChatRoom(loop, store, recorder, news, questions, start=start) as room:
-            shown = Shown(recorder=recorder, about=dict, url=URL, instance="one", news=room.news.watch, find=room.kept_turn)
+            shown = ShownPage(recorder=recorder, about=dict, url=URL, instance="one", news=room.news.watch, find=room.kept_turn)
             page = page_of(shown, Guard(), routes(room))
             transport = httpx.ASGITransport(app=app_of_page(page))
             async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:

@@ -8,7 +8,7 @@ from xmlcall.backends.base import Backend
 from xmlcall.dialects import Dialect
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turn.generate import Binder, Generated, Reading, generate
+from xmlcall.turn.generate import Binder, Generated, ReplyOptions, generate
 from xmlcall.turn.machine import Machine, Script
 from xmlcall.turn.tool_choice import choose_tool
 from xmlcall.turn.tool_need import Threshold, ToolNeed, ask_need, ask_tool_need
@@ -51,4 +51,4 @@ async def replied(script: Script[Generated], backend: Backend) -> AsyncGenerator
 
 def generated(backend: Backend, request: CompletionRequest, binder: Binder, *, prefix: str = "") -> AsyncGenerator[Any]:
     """The same for a reply in which calls are text."""
-    return replied(generate(request, binder, Reading(server=backend.capabilities), prefix=prefix), backend)
+    return replied(generate(request, binder, ReplyOptions(server=backend.capabilities), prefix=prefix), backend)

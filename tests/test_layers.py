@@ -45,7 +45,7 @@ layer(
     "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire profiles "
     "backends hosts agent turns",
 )
-layer("clients", "errors types backends proxy")
+layer("clients", "errors types turn backends proxy")
 layer("ui", " ".join(LAYERS))
 layer("integrations", " ".join(LAYERS))
 layer("cli", " ".join(LAYERS))

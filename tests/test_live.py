@@ -28,7 +28,7 @@ from xmlcall import (
 from xmlcall.agent.drive import result_of
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.forced_call import generate_call
-from xmlcall.turn.generate import Binder, Reading, generate
+from xmlcall.turn.generate import Binder, ReplyOptions, generate
 from xmlcall.turn.machine import Machine
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
@@ -107,7 +107,7 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
         messages=(Message(role="system", content=system_prompt(catalog)), Message(role="user", content=question)), temperature=0
     )
     async with connect("local") as backend:
-        how, short = Reading(server=backend.capabilities, continuations=10), replace(request, max_tokens=20)
+        how, short = ReplyOptions(server=backend.capabilities, continuations=10), replace(request, max_tokens=20)
         whole = await result_of(Machine(generate(request, binder, how)), backend)
         cut = await result_of(Machine(generate(short, binder, how)), backend)
         constrained = await result_of(Machine(generate_call(request, binder, tool, how, "function_calls")), backend)

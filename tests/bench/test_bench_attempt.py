@@ -11,7 +11,7 @@ from xmlcall.bench.attempt import attempted, spoken
 from xmlcall.bench.case import Case, group_of
 from xmlcall.bench.funnel import Verdict, judge_reply
 from xmlcall.bench.report import compared, reported
-from xmlcall.bench.store import Run
+from xmlcall.bench.store import RecordedRun
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.tag_names import tag_names
@@ -175,7 +175,7 @@ async def test_a_report_tells_of_groups_and_counts_the_decision_apart(tmp_path: 
     usage = {"prompt_tokens": 100, "completion_tokens": 5, "cached_tokens": 0}
     row = {"rounds": [{"text": "No.", "usage": usage, "need_usage": usage, "seconds": 2.0}]}
     verdicts = [await judge_reply(row, each, way_of("xml"), Settings()) for each in cases]
-    run = Run(folder=tmp_path, about={"suite": "catalog", "ways": ["xml"]}, cases=cases, replies=[])
+    run = RecordedRun(folder=tmp_path, about={"suite": "catalog", "ways": ["xml"]}, cases=cases, replies=[])
     found = reported(run, {"xml": verdicts})
     cost = found["ways"]["xml"]["cost"]
     assert (cost["prompt_tokens"], cost["completion_tokens"], cost["completion_tokens_per_second"]) == (600, 30, 5.0)

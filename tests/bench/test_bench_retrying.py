@@ -28,7 +28,7 @@ from xmlcall.bench.calibrate import Measured, Undecided, measure, report
 from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.runner import PatientBackend
-from xmlcall.bench.store import Run, create_or_resume
+from xmlcall.bench.store import RecordedRun, create_or_resume
 from xmlcall.bench.subjects import Subject, model_subject
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
@@ -62,7 +62,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PATIENCE", Patience(pauses=(0.0, 0.0, 0.0)))
 
 
-def start(folder: Path, cases: Sequence[Case] = CASES, **settings: Any) -> Run:
+def start(folder: Path, cases: Sequence[Case] = CASES, **settings: Any) -> RecordedRun:
     about = {"ways": ["xml"], "settings": Settings(**settings).to_json(), "model": "m", "suite": "s"}
     return create_or_resume(folder, about, cases)
 

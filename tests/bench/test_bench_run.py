@@ -24,7 +24,7 @@ from xmlcall.bench.funnel import METRICS, STAGES, Verdict, rates
 from xmlcall.bench.report import compared, judged, reported
 from xmlcall.bench.scores import changes, keep_scores
 from xmlcall.bench.stats import mcnemar, slope, wilson
-from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
+from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import MUTATIONS, Subject, model_subject, stand_in
 from xmlcall.bench.suites import cases_of, sample
 from xmlcall.bench.ways import Settings, way_of
@@ -52,7 +52,7 @@ def case(number: int, **more: Any) -> Case:
 CASES = [case(number) for number in range(10)] + [case(number, expects="no_call") for number in range(10, 14)]
 
 
-def start(folder: Path, *ways: str, cases: list[Case] = CASES, **settings: Any) -> Run:
+def start(folder: Path, *ways: str, cases: list[Case] = CASES, **settings: Any) -> RecordedRun:
     about = {
         "ways": list(ways or ("xml",)),
         "settings": {name: getattr(Settings(**settings), name) for name in Settings.__dataclass_fields__},
@@ -65,7 +65,7 @@ def start(folder: Path, *ways: str, cases: list[Case] = CASES, **settings: Any) 
     return create_or_resume(folder, about, cases)
 
 
-async def answered(run: Run, subject: Subject, **options: Any) -> dict[str, list[Verdict]]:
+async def answered(run: RecordedRun, subject: Subject, **options: Any) -> dict[str, list[Verdict]]:
     ways = [way_of(name) for name in run.about["ways"]]
     assert await runner.execute(run, ways, subject, **options) == 0
     return await judged(run)

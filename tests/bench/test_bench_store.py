@@ -23,7 +23,7 @@ from xmlcall.bench import store
 from xmlcall.bench.case import Case
 from xmlcall.bench.report import judged
 from xmlcall.bench.scores import changes, keep_scores
-from xmlcall.bench.store import Run, RunError, create_or_resume, pack, read_run
+from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, pack, read_run
 from xmlcall.bench.suites import fingerprint
 from xmlcall.bench.ways import Settings
 
@@ -43,7 +43,7 @@ CASES = [
 TASK = Case(id="task", category="multi_turn_base", messages=CASES[0].messages, tools=(), expects="task")
 
 
-def start(folder: Path, cases: list[Case] = CASES, **about: Any) -> Run:
+def start(folder: Path, cases: list[Case] = CASES, **about: Any) -> RecordedRun:
     told = {"ways": ["xml"], "settings": asdict(Settings()), "model": "m", "cases": fingerprint(cases)}
     return create_or_resume(folder, {**told, **about}, cases)
 

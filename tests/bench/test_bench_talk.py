@@ -28,7 +28,7 @@ from xmlcall.bench.funnel import Verdict, rates
 from xmlcall.bench.page import page
 from xmlcall.bench.report import judged, reported
 from xmlcall.bench.runner import execute
-from xmlcall.bench.store import Run, RunError, create_or_resume, read_run
+from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import stand_in
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.talk import servers
@@ -48,19 +48,19 @@ def of(*names: str) -> list[Case]:
     return [CONVERSATIONS[name] for name in names]
 
 
-def begun(folder: Path, subject: str, names: Sequence[str], *ways: str) -> Run:
+def begun(folder: Path, subject: str, names: Sequence[str], *ways: str) -> RecordedRun:
     about = {"ways": list(ways), "settings": asdict(Settings()), "model": subject, "suite": "talk", "started": "2026-11-22"}
     return create_or_resume(folder, about, of(*names))
 
 
-def played(folder: Path, subject: str, names: Sequence[str], *ways: str) -> Run:
+def played(folder: Path, subject: str, names: Sequence[str], *ways: str) -> RecordedRun:
     """Play conversations with a stand-in."""
     run = begun(folder, subject, names, *ways)
     assert asyncio.run(execute(run, [way_of(way) for way in ways], stand_in(subject, run.cases), concurrency=3)) == 0
     return run
 
 
-def verdicts_of(run: Run) -> dict[str, list[Verdict]]:
+def verdicts_of(run: RecordedRun) -> dict[str, list[Verdict]]:
     return asyncio.run(judged(run))
 
 
@@ -78,7 +78,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     """The run of the oracle with real servers, as it was once recorded."""
     run = begun(tmp_path_factory.mktemp("runs") / "oracle", "oracle", SAMPLE, "xml", "native")
     for line in RECORDED.read_text(encoding="utf-8").splitlines():
@@ -89,21 +89,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
 
 
-def is_right(run: Run) -> None:
+def is_right(run: RecordedRun) -> None:
     for of_way in verdicts_of(run).values():
         assert [(verdict.case.id, verdict.failure) for verdict in of_way if verdict.failure] == []
         assert len(of_way) == sum(len(case.turns) for case in run.cases)
 
 
 @pytest.mark.full
-def test_the_oracle_is_right_with_real_servers(run: Run, tmp_path: Path) -> None:
+def test_the_oracle_is_right_with_real_servers(run: RecordedRun, tmp_path: Path) -> None:
     found = played(tmp_path / "run", "oracle", SAMPLE, "xml", "native")
     assert {server for case in found.cases for server in case.servers} == SERVERS.keys()
     is_right(found)
     assert shapes(found) == shapes(run), "the recorded run is no longer as it would be now"
 
 
-def shapes(run: Run) -> dict[tuple[str, str], Any]:
+def shapes(run: RecordedRun) -> dict[tuple[str, str], Any]:
     """What each conversation of a run keeps, and which tools were called in it."""
     return {
         (row["case"], row["way"]): [(sorted(turn), [call["name"] for call in turn["calls"]]) for turn in row["outcome"]["turns"]]
@@ -111,7 +111,7 @@ def shapes(run: Run) -> dict[tuple[str, str], Any]:
     }
 
 
-def test_the_oracle_is_right(run: Run) -> None:
+def test_the_oracle_is_right(run: RecordedRun) -> None:
     is_right(run)
 
 
@@ -370,7 +370,7 @@ def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture(scope="module")
-def wrong(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wrong(run: RecordedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run with a conversation whose second turn is wrong, and whose last was cut."""
     folder = tmp_path_factory.mktemp("runs") / "wrong"
     shutil.copytree(run.folder, folder)
@@ -416,7 +416,7 @@ def test_a_run_is_judged_again(wrong: Path, tmp_path: Path) -> None:
     assert bench("rescore", folder).stdout == "xml zh-mixed-04#4: cut -> no_answer\n40 replies judged again, 1 changed\n"
 
 
-def test_runs_are_reported_and_compared(run: Run, wrong: Path, tmp_path: Path) -> None:
+def test_runs_are_reported_and_compared(run: RecordedRun, wrong: Path, tmp_path: Path) -> None:
     done = bench("report", wrong, "--json", "--fail-under", "task_correct=0.9")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["metrics"]["task_correct"]["count"] == 18

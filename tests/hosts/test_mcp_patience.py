@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall.hosts.mcp.patience import MOST, Patience
+from xmlcall.hosts.mcp.patience import MOST, CallPatience
 
 TICK = 0.25
 STEPS = st.lists(st.tuples(st.sampled_from(["wait", "progress", "asked"]), st.integers(0, 12)), max_size=30)
@@ -39,7 +39,7 @@ async def lived_through(limit: float, steps: list[tuple[str, int]]) -> int:
     """Return how many steps a call survives."""
     done = 0
     try:
-        async with Patience(limit) as patience:
+        async with CallPatience(limit) as patience:
             for what, ticks in steps:
                 if what == "asked":
                     with patience.rest():
@@ -76,7 +76,7 @@ def test_a_call_lives_as_long_as_it_should(steps: list[tuple[str, int]], limit: 
 
 def test_a_message_names_the_limit_that_has_run_out() -> None:
     async def seconds(progress: bool) -> float:
-        patience = Patience(2.0)
+        patience = CallPatience(2.0)
         with contextlib.suppress(TimeoutError):
             async with patience:
                 while True:
@@ -90,7 +90,7 @@ def test_a_message_names_the_limit_that_has_run_out() -> None:
 
 def test_it_may_be_used_again_and_two_may_ask_at_once() -> None:
     async def twice() -> None:
-        patience = Patience(1.0)
+        patience = CallPatience(1.0)
         for _ in range(2):
             async with patience:
                 with patience.rest(), patience.rest():

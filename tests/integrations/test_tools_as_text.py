@@ -9,7 +9,7 @@ from cases import cuts
 from proxy_harness import ADD, ECHO, add, block, body
 
 from xmlcall.errors import UsageError
-from xmlcall.integrations.tools_as_text import Reading, Rewriter, Rewritten, Settings
+from xmlcall.integrations.tools_as_text import PromptSettings, Rewriter, Rewritten, StreamedReply
 from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallOpened, ResponseEnded, TextPiece, whole_response
 
 ASKED = "What is 17 + 25?"
@@ -23,14 +23,14 @@ HISTORY: list[dict[str, Any]] = [
 
 
 def rewritten(data: Mapping[str, Any], mark: Any = True) -> Rewritten:
-    settings = Settings.of(mark)
+    settings = PromptSettings.of(mark)
     assert settings is not None
     made = Rewriter().rewritten(data, settings)
     assert made is not None
     return made
 
 
-def reading(**fields: Any) -> Reading:
+def reading(**fields: Any) -> StreamedReply:
     made = rewritten(body(ASKED, **fields))
     assert made.reading is not None
     return made.reading()
@@ -79,7 +79,7 @@ def test_a_history_with_calls_is_text_where_no_tools_are_sent_any_more() -> None
 
 
 def test_without_tools_and_calls_a_request_goes_as_it_is() -> None:
-    assert Rewriter().rewritten(body(ASKED, tools=()), Settings()) is None
+    assert Rewriter().rewritten(body(ASKED, tools=()), PromptSettings()) is None
 
 
 def test_a_picture_stays() -> None:
@@ -133,12 +133,12 @@ def test_the_reminder_can_be_left_out() -> None:
 @pytest.mark.parametrize("mark", [1, "yes", [], {"dialect": "klingon"}, {"dialect": 3}, {"color": "red"}, {"reminder": "no"}])
 def test_a_wrong_mark_is_refused(mark: Any) -> None:
     with pytest.raises(UsageError):
-        Settings.of(mark)
+        PromptSettings.of(mark)
 
 
 @pytest.mark.parametrize("mark", [None, False])
 def test_a_model_that_is_not_marked_has_no_settings(mark: Any) -> None:
-    assert Settings.of(mark) is None
+    assert PromptSettings.of(mark) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_model_that_is_not_marked_has_no_settings(mark: Any) -> None:
 )
 def test_what_cannot_be_done_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as error:
-        Rewriter().rewritten(body(ASKED) | fields, Settings())
+        Rewriter().rewritten(body(ASKED) | fields, PromptSettings())
     assert error.value.status == 400
 
 

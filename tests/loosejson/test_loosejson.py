@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from profiles import scaled
 
 from xmlcall.errors import ISSUES, REPAIRS
-from xmlcall.loosejson.machine import Machine
-from xmlcall.loosejson.reader import MAX_DEPTH, Reading, Unreadable, read
+from xmlcall.loosejson.machine import JsonMachine
+from xmlcall.loosejson.reader import MAX_DEPTH, JsonReading, Unreadable, read
 
 CASES = load("jsonish.toml")
 SOURCES = [Path(__file__).parents[2] / "xmlcall" / "loosejson" / f"{name}.py" for name in ("reader", "machine", "strings")]
@@ -44,7 +44,7 @@ def test_case(case: dict[str, Any]) -> None:
         assert found.expected
         assert found.got == (case["text"][found.position :][:30] or "the end of the text")
         return
-    assert isinstance(found, Reading), found
+    assert isinstance(found, JsonReading), found
     assert canonical(found.value) == canonical(json.loads(case["value"]))
     assert [repair.code for repair in found.repairs] == case.get("repairs", [])
     if "spans" in case:
@@ -82,7 +82,7 @@ SOUP = st.lists(
 @given(VALUES, STYLES)
 def test_valid_json_is_not_touched(value: Any, style: dict[str, Any]) -> None:
     found = read(json.dumps(value, **style))
-    assert isinstance(found, Reading)
+    assert isinstance(found, JsonReading)
     assert canonical(found.value) == canonical(value)
     assert found.repairs == ()
 
@@ -91,7 +91,7 @@ def test_valid_json_is_not_touched(value: Any, style: dict[str, Any]) -> None:
 def test_the_second_reading_agrees_on_valid_json(value: Any, style: dict[str, Any]) -> None:
     """It takes over where strict reading cannot say what is wrong, so it must know all of JSON."""
     text = json.dumps(value, **style)
-    machine = Machine(text, complete=True)
+    machine = JsonMachine(text, complete=True)
     assert canonical(machine.run()) == canonical(value)
     assert machine.repairs == []
 
@@ -135,7 +135,7 @@ def test_what_python_prints_is_read_back_or_refused(value: Any) -> None:
     found = read(repr(value))
     assert isinstance(found, Unreadable) or canonical(found.value) == canonical(value)
     if "\\" not in repr(value):
-        assert isinstance(found, Reading)
+        assert isinstance(found, JsonReading)
 
 
 # -- hostile texts -----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_work_grows_with_the_text(shape: str) -> None:
 def test_a_long_text_is_read_within_the_time_of_a_test(shape: str) -> None:
     """Quadratic work inside one regular expression shows in no count of calls; in a tenth of a megabyte it would take minutes."""
     found = read(SHAPES[shape](scaled(1_000_000)), complete=True, kinds=["object", "array"])
-    assert isinstance(found, Reading | Unreadable)
+    assert isinstance(found, JsonReading | Unreadable)
 
 
 @pytest.mark.parametrize(("opener", "closer"), ["[]", "()", ('{"a":', "}")])
@@ -198,14 +198,14 @@ def test_depth_is_bounded(opener: str, closer: str) -> None:
 
     assert isinstance(read(nested(MAX_DEPTH)), Unreadable)
     found = read(nested(MAX_DEPTH - 1))
-    assert isinstance(found, Reading) == (opener != "("), found  # (x) is no tuple
+    assert isinstance(found, JsonReading) == (opener != "("), found  # (x) is no tuple
     deep = read(nested(100_000))
     assert isinstance(deep, Unreadable)
     assert deep.position == len(opener) * MAX_DEPTH or opener == "("
 
 
 def test_brackets_in_strings_are_no_depth() -> None:
-    assert read(json.dumps(["[" * 1000, "\\" * 3])) == Reading(value=["[" * 1000, "\\" * 3])
+    assert read(json.dumps(["[" * 1000, "\\" * 3])) == JsonReading(value=["[" * 1000, "\\" * 3])
 
 
 def test_reading_does_not_recurse() -> None:
@@ -222,7 +222,7 @@ def test_reading_does_not_recurse() -> None:
 
 
 def test_an_integer_of_too_many_digits_is_refused() -> None:
-    assert isinstance(read("9" * 4300), Reading)
+    assert isinstance(read("9" * 4300), JsonReading)
     found = read("9" * 4301)
     assert isinstance(found, Unreadable)
     assert "4300 digits" in found.expected

@@ -11,7 +11,7 @@ from xmlcall import Tool, ToolCall
 from xmlcall.bench.as_turns import turn_of_row
 from xmlcall.bench.case import Case
 from xmlcall.bench.funnel import Verdict, judge_reply, judge_turns
-from xmlcall.bench.store import Run, create_or_resume, read_run
+from xmlcall.bench.store import RecordedRun, create_or_resume, read_run
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import UsageError
 from xmlcall.turns.model import TurnRecord, turn_from_json, turn_to_json
@@ -33,7 +33,7 @@ def checked(turn: TurnRecord) -> TurnRecord:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RecordedRun:
     cases = [Case(id="c", category="x", messages=({"role": "user", "content": "What is 1 + 2?"},), tools=(ADD,))]
     about = {"ways": ["xml", "native"], "settings": Settings(feedback=1).to_json(), "model": "m", "started": "now"}
     return create_or_resume(tmp_path / "run", about, cases)
@@ -43,7 +43,7 @@ def row(*rounds: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"key": "k", "case": "c", "way": "xml", "rounds": list(rounds), **more}
 
 
-def test_a_question_that_was_asked_again(run: Run) -> None:
+def test_a_question_that_was_asked_again(run: RecordedRun) -> None:
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": None}
     told = row({"text": WRONG, "seconds": 1.0, "first_event_seconds": 0.5, "usage": usage}, {"text": RIGHT, "seconds": 2.0})
     turn = checked(turn_of_row(run, run.cases[0], told, "xml"))
@@ -58,13 +58,13 @@ def test_a_question_that_was_asked_again(run: Run) -> None:
     assert (turn.source, turn.model, turn.question, turn.tools[0]["name"]) == ("run", "m", "What is 1 + 2?", "add")
 
 
-def test_calls_of_the_server(run: Run) -> None:
+def test_calls_of_the_server(run: RecordedRun) -> None:
     turn = checked(turn_of_row(run, run.cases[0], row({"text": "Hm.", "calls": [["add", '{"a": 1, "b": "2"}']]}), "native"))
     [each] = turn.replies[0].calls
     assert (each.start, each.dialect, each.arguments, turn.way) == (None, "native", {"a": 1, "b": 2}, "native")
 
 
-def test_a_task_of_several_turns(run: Run) -> None:
+def test_a_task_of_several_turns(run: RecordedRun) -> None:
     played = {
         "said": ["What is 1 + 2?"],
         "replies": [RIGHT, "</parameter></invoke></function_calls>", "It is 3."],
@@ -82,12 +82,12 @@ def test_a_task_of_several_turns(run: Run) -> None:
     assert turn.outcome == "end"
 
 
-def test_a_way_that_there_is_not(run: Run) -> None:
+def test_a_way_that_there_is_not(run: RecordedRun) -> None:
     with pytest.raises(UsageError, match="unknown way"):
         turn_of_row(run, run.cases[0], row({"text": "Hi."}), "telepathy")
 
 
-async def verdicts(recorded: Run, way: str, most: int) -> list[Verdict]:
+async def verdicts(recorded: RecordedRun, way: str, most: int) -> list[Verdict]:
     found: list[Verdict] = []
     for case, told in recorded.of_way(way)[:most]:
         if case.expects == "talk":

@@ -17,7 +17,7 @@ from xmlcall.turns.model import TurnRecord
 from xmlcall.turns.reading import read_reply
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message, Tool
-from xmlcall.ui.api import Shown
+from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
 from xmlcall.ui.asking import routes
 
@@ -34,7 +34,7 @@ class Asked:
         recorder = Recorder()
         said = (Message(role="user", content="Weather in Paris?"),)
         self.turn = recorder.begin(question="Weather in Paris?", tools=[WEATHER], conversation=said).id
-        self.shown = Shown(recorder=recorder, about=dict, url=URL, instance="one")
+        self.shown = ShownPage(recorder=recorder, about=dict, url=URL, instance="one")
         self.page = page_of(self.shown, Guard(), routes(self.shown, lambda: self.backend))
 
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:

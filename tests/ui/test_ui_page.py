@@ -20,8 +20,8 @@ from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app
 from xmlcall.ui.access import _POLICY, kept_token
-from xmlcall.ui.api import Shown
-from xmlcall.ui.app import Page, app_of_page, page_of
+from xmlcall.ui.api import ShownPage
+from xmlcall.ui.app import UiPage, app_of_page, page_of
 from xmlcall.ui.streams import change, merged, turn_events
 
 URL = "http://127.0.0.1:8486"
@@ -36,13 +36,13 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def page(recorder: Recorder) -> Page:
+def page(recorder: Recorder) -> UiPage:
     about = {"version": "0", "model": "tiny"}
-    return page_of(Shown(recorder=recorder, about=lambda: about, url=URL, instance="one"), Guard())
+    return page_of(ShownPage(recorder=recorder, about=lambda: about, url=URL, instance="one"), Guard())
 
 
 @pytest.fixture
-async def client(page: Page) -> AsyncIterator[httpx.AsyncClient]:
+async def client(page: UiPage) -> AsyncIterator[httpx.AsyncClient]:
     """A browser that was given the address."""
     transport = httpx.ASGITransport(app=app_of_page(page))
     async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:
@@ -50,14 +50,14 @@ async def client(page: Page) -> AsyncIterator[httpx.AsyncClient]:
         yield browser
 
 
-def stranger(page: Page, **options: Any) -> httpx.AsyncClient:
+def stranger(page: UiPage, **options: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app_of_page(page)), base_url=URL, **options)
 
 
 # -- the door ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(page: Page) -> None:
+async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(page: UiPage) -> None:
     async with stranger(page) as browser:
         answer = await browser.get("/ui/", params={"token": page.token})
         assert (answer.status_code, answer.headers["location"]) == (303, "/ui/")
@@ -69,7 +69,7 @@ async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(p
 
 
 @pytest.mark.parametrize("path", ["", "index.html", "static/app.js", "api/about", "api/turns", "api/events", "nothing"])
-async def test_without_the_token_nothing_is_shown(page: Page, path: str) -> None:
+async def test_without_the_token_nothing_is_shown(page: UiPage, path: str) -> None:
     async with stranger(page) as browser:
         for given in ({}, {"token": "wrong"}, {"token": ""}, {"token": page.token[:-1]}, {"token": "\udcff"}):
             answer = await browser.get(f"/ui/{path}", params={k: v.encode("utf-8", "replace") for k, v in given.items()})

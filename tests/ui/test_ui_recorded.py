@@ -12,7 +12,7 @@ import pytest
 
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turns.recorder import Recorder
-from xmlcall.ui.api import Shown
+from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
 from xmlcall.ui.recorded import Recorded, named_paths, routes, turn_at
 
@@ -36,7 +36,7 @@ async def client(line_file: Path, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
     """A browser that was given the address of a page that has a run and a file."""
     runs, files = named_paths([str(RUN), str(line_file)])
     recorded = Recorded(tmp_path / "records.sqlite", runs, files)
-    shown = Shown(recorder=Recorder(), about=dict, url=URL, instance="one", recorded=partial(turn_at, recorded))
+    shown = ShownPage(recorder=Recorder(), about=dict, url=URL, instance="one", recorded=partial(turn_at, recorded))
     page = page_of(shown, Guard(), routes(recorded))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app_of_page(page)), base_url=URL) as browser:
         await browser.get("/ui/", params={"token": page.token})

@@ -26,7 +26,7 @@ from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.more import LONG, piece_tokens, texts_of
 from ..tools.catalog import Catalog
 from ..turn.answered import Answering, describing, more_tool
-from ..turn.asking import Asked, Asking, Mode
+from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.machine import Run
@@ -77,7 +77,7 @@ class ToolLoop:
         timeout: float | None = None,
         audit: Audit | None = None,
         files: Path | None = None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[AskingFields],
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
@@ -99,7 +99,7 @@ class ToolLoop:
         self._stack = AsyncExitStack()
         self.ask_by(**asked)
 
-    def ask_by(self, **asked: Unpack[Asked]) -> None:
+    def ask_by(self, **asked: Unpack[AskingFields]) -> None:
         """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
 
         Args:

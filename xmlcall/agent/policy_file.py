@@ -89,11 +89,11 @@ def read_rules(file: Path) -> Rules:
     data = read_toml(file, "a policy")
     try:
         return Rules(rules=tuple(_rules(data, file.absolute())))
-    except _Wrong as wrong:
+    except _WrongKey as wrong:
         raise UsageError(f"{file}: {wrong}") from wrong
 
 
-class _Wrong(ValueError):
+class _WrongKey(ValueError):
     """A key, what was expected there, and what came."""
 
     def __init__(self, key: str, expected: str, got: Any) -> None:
@@ -111,22 +111,22 @@ def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
             )
     tables = data.get("rule", [])
     if not isinstance(tables, list) or len(tables) > _MOST_RULES:
-        raise _Wrong("rule", f"at most {_MOST_RULES} tables [[rule]]", tables)
+        raise _WrongKey("rule", f"at most {_MOST_RULES} tables [[rule]]", tables)
     for number, table in enumerate(tables, start=1):
         yield _rule(table, f"rule {number}", usual, file)
 
 
 def _rule(table: Any, key: str, usual: Mapping[str, bool], file: Path) -> Rule:
     if not isinstance(table, dict):
-        raise _Wrong(key, "a table", table)
+        raise _WrongKey(key, "a table", table)
     _known(table, _IN_RULE, f"{key}, ")
     effects = [effect for effect in _EFFECTS if effect in table]
     if len(effects) != 1:
-        raise _Wrong(key, "one of the keys allow, ask and deny", ", ".join(effects) or "none of them")
+        raise _WrongKey(key, "one of the keys allow, ask and deny", ", ".join(effects) or "none of them")
     effect = effects[0]
     more = {"repaired": _flag(table, f"{key}, "), "may_flow": _flow(table, f"{key}, ")}
     if effect != "allow" and (given := [name for name in ("repaired", "flow") if name in table]):
-        raise _Wrong(f"{key}, {given[0]}", "this key only beside allow", effect)
+        raise _WrongKey(f"{key}, {given[0]}", "this key only beside allow", effect)
     chosen = {name: usual[name] if value is None else value for name, value in more.items()} if effect == "allow" else {}
     return Rule(
         effect=effect,
@@ -139,35 +139,35 @@ def _rule(table: Any, key: str, usual: Mapping[str, bool], file: Path) -> Rule:
 
 def _known(table: Mapping[str, Any], keys: tuple[str, ...], before: str) -> None:
     if unknown := sorted(table.keys() - {*keys}):
-        raise _Wrong(f"{before}{unknown[0]}", f"one of the keys {', '.join(keys)}", unknown[0])
+        raise _WrongKey(f"{before}{unknown[0]}", f"one of the keys {', '.join(keys)}", unknown[0])
 
 
 def _texts(value: Any, key: str) -> tuple[str, ...]:
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise _Wrong(key, "a string, or a list of strings", value)
+        raise _WrongKey(key, "a string, or a list of strings", value)
     return tuple(texts)
 
 
 def _flag(table: Mapping[str, Any], before: str) -> Any:
     if not isinstance(table.get("repaired", False), bool):
-        raise _Wrong(f"{before}repaired", "true or false", table["repaired"])
+        raise _WrongKey(f"{before}repaired", "true or false", table["repaired"])
     return table.get("repaired")
 
 
 def _flow(table: Mapping[str, Any], before: str) -> Any:
     if table.get("flow", "ask") not in ("ask", "allow"):
-        raise _Wrong(f"{before}flow", '"ask" or "allow"', table["flow"])
+        raise _WrongKey(f"{before}flow", '"ask" or "allow"', table["flow"])
     return table["flow"] == "allow" if "flow" in table else None
 
 
 def _where(table: Any, key: str, folder: Path) -> dict[str, tuple[Condition, ...]]:
     if not isinstance(table, dict):
-        raise _Wrong(key, "a table of arguments", table)
+        raise _WrongKey(key, "a table of arguments", table)
     found: dict[str, tuple[Condition, ...]] = {}
     for name, asked in table.items():
         if not isinstance(asked, dict) or not asked:
-            raise _Wrong(f"{key}.{name}", f"a table with one of the keys {', '.join(CONDITIONS)}", asked)
+            raise _WrongKey(f"{key}.{name}", f"a table with one of the keys {', '.join(CONDITIONS)}", asked)
         _known(asked, tuple(CONDITIONS), f"{key}.{name}, ")
         found[name] = tuple(_condition(kind, value, f"{key}.{name}.{kind}", folder) for kind, value in asked.items())
     return found
@@ -176,7 +176,7 @@ def _where(table: Any, key: str, folder: Path) -> dict[str, tuple[Condition, ...
 def _condition(kind: str, value: Any, key: str, folder: Path) -> Condition:
     if kind == "one_of":
         if not isinstance(value, list) or not value or not all(isinstance(each, str | int | float) for each in value):
-            raise _Wrong(key, "a list of strings, numbers, true or false", value)
+            raise _WrongKey(key, "a list of strings, numbers, true or false", value)
         return CONDITIONS[kind](value)
     texts = _texts(value, key)
     if kind == "below":
@@ -188,7 +188,7 @@ def _folder(text: str, key: str, beside: Path) -> str:
     try:
         path = Path(text).expanduser()
     except RuntimeError as error:  # the home of a user that there is not
-        raise _Wrong(key, "a folder", text) from error
+        raise _WrongKey(key, "a folder", text) from error
     if "\0" in text:
-        raise _Wrong(key, "a folder", text)
+        raise _WrongKey(key, "a folder", text)
     return str(beside / path)

@@ -26,7 +26,7 @@ _STRING: Final = 8
 _ARRAY: Final = 9
 
 
-class _Reader:
+class _ByteReader:
     """A place in the bytes; reading beyond their end raises `struct.error`."""
 
     def __init__(self, data: bytes) -> None:
@@ -80,7 +80,7 @@ def read_metadata(data: bytes) -> Metadata:
     Args:
         data: the beginning of a file; what stands behind a cut or a mistake is not read.
     """
-    reader, found = _Reader(data), dict[str, int | str | tuple[int, ...]]()
+    reader, found = _ByteReader(data), dict[str, int | str | tuple[int, ...]]()
     with contextlib.suppress(struct.error):  # the end of what can be read; the pairs before it are whole
         if reader.take(4) != b"GGUF" or reader.integer("I") not in (2, 3):
             return found

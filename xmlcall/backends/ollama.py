@@ -262,11 +262,11 @@ class _Wire(httpx.AsyncBaseTransport):
                 request.method, request.url, headers=headers, content=self._content, extensions=request.extensions
             )
         response = await self._network.handle_async_request(request)
-        stream = _Lines(cast("httpx.AsyncByteStream", response.stream))
+        stream = _SafeLines(cast("httpx.AsyncByteStream", response.stream))
         return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
 
 
-class _Lines(httpx.AsyncByteStream):
+class _SafeLines(httpx.AsyncByteStream):
     """An answer with the line ends that JSON does not mean escaped, and an end to lines that have none."""
 
     def __init__(self, stream: httpx.AsyncByteStream) -> None:

@@ -20,7 +20,7 @@ from ..tools.catalog import Catalog
 from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
 from ..turns.model import CallRecord, ReplyRecord, TurnRecord
-from ..turns.places import Said
+from ..turns.places import SaidBefore
 from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk
@@ -29,7 +29,7 @@ from ..types.tool import Tool
 from ..wire.finish_reason import finish_reason_of
 from ..wire.openai import native_call
 from .case import Case
-from .store import Run
+from .store import RecordedRun
 from .ways import Settings, Way, format_of, generation, read_catalog, sent, way_of
 
 __all__ = ["turn_of_row"]
@@ -37,7 +37,7 @@ __all__ = ["turn_of_row"]
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
-def turn_of_row(run: Run, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
+def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
     """Return a line of a run as a turn.
 
     Args:
@@ -87,7 +87,7 @@ def _shown(reply: ReplyRecord) -> str:
 # -- a question ----------------------------------------------------------------------------------------------------------------
 
 
-async def _rounds(run: Run, case: Case, rounds: Sequence[Mapping[str, Any]], way: Way) -> list[ReplyRecord]:
+async def _rounds(run: RecordedRun, case: Case, rounds: Sequence[Mapping[str, Any]], way: Way) -> list[ReplyRecord]:
     """Read the replies to a question, each with the prompt that it answers."""
     settings, catalog = run.settings, read_catalog(way, case, run.settings)
     prompt, replies = sent(way, case, settings, rounds), list[ReplyRecord]()
@@ -98,7 +98,7 @@ async def _rounds(run: Run, case: Case, rounds: Sequence[Mapping[str, Any]], way
         reading, generated = await _generated(case, kept, way, settings, reasoning_open=bool(run.about.get("reasoning_open")))
         reply, _ = once(generated.reply, str(case.messages[-1]["content"]) if case.messages else "")
         reading.settle(reply)
-        replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, Said(prompt, said, catalog), generated))
+        replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, SaidBefore(prompt, said, catalog), generated))
         told = _feedback(generated, case, way, settings)
         prompt = (*prompt, Message(role="assistant", content=generated.text), *told)
     return replies
@@ -136,7 +136,7 @@ def _record(
     reading: Reading,
     reply: Reply,
     prompt: Sequence[Message],
-    said: Said,
+    said: SaidBefore,
     generated: Generated,
 ) -> ReplyRecord:
     raw, usage = kept.get("text", ""), kept.get("usage") or {}
@@ -157,7 +157,7 @@ def _record(
     )
 
 
-def _call(read: ReadCall, raw: str, said: Said, **facts: Any) -> CallRecord:
+def _call(read: ReadCall, raw: str, said: SaidBefore, **facts: Any) -> CallRecord:
     outcome = {"outcome": "not started"} if read.call is None else {}
     return call_record(read, raw, said, **{"id": f"call_{read.index}", **outcome, **facts})
 
@@ -175,7 +175,7 @@ def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) ->
 # -- a task --------------------------------------------------------------------------------------------------------------------
 
 
-def _played(run: Run, case: Case, outcome: Mapping[str, Any]) -> tuple[Catalog, list[ReplyRecord]]:
+def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[Catalog, list[ReplyRecord]]:
     """Read the replies of a task, or of a turn of a conversation."""
     catalog = Catalog(list(_tools_of(outcome.get("tools") or ())) or list(case.tools))
     words = [str(each["content"]) for each in case.messages if each.get("role") == "user"]
@@ -197,7 +197,7 @@ def _played(run: Run, case: Case, outcome: Mapping[str, Any]) -> tuple[Catalog, 
     return catalog, replies
 
 
-def _reading(run: Run, text: str, catalog: Catalog, said: Sequence[Message]) -> ReadText:
+def _reading(run: RecordedRun, text: str, catalog: Catalog, said: Sequence[Message]) -> ReadText:
     return read_text(text, catalog, said, reasoning_open=bool(run.about.get("reasoning_open")))
 
 
@@ -216,7 +216,7 @@ def _played_reply(
     read: ReadText, text: str, number: int, calls: Sequence[Mapping[str, Any]], said: Sequence[Message], catalog: Catalog
 ) -> ReplyRecord:
     """Return a reply of a task, with its calls as they were and what came of them."""
-    reading, before = read.reading, Said(tuple(said), tuple(said), catalog)
+    reading, before = read.reading, SaidBefore(tuple(said), tuple(said), catalog)
     left = [each for each in reading.calls if each.call is not None and not each.is_left_out]
     facts: dict[int, dict[str, Any]] = {}
     for call in calls:

@@ -25,7 +25,7 @@ from ..types.calls import Message
 from ..types.completion import Usage
 from .bfcl_backends import StateHost, read_call
 from .judge import Call
-from .recorder import Recorder, kept_call, kept_tools
+from .recorder import ReplyRecorder, kept_call, kept_tools
 
 __all__ = [
     "DISPUTED_MULTI_TURN",
@@ -207,12 +207,12 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
         BackendError: the model server failed otherwise than by a prompt that is too long.
         UsageError: a package that a backend needs is not installed, or an option cannot be.
     """
-    hosts, reference, recorder = hosts_of(case), Reference(case), Recorder(backend)
-    turns, messages = list[_Turn](), list[Message]()
+    hosts, reference, recorder = hosts_of(case), Reference(case), ReplyRecorder(backend)
+    turns, messages = list[_PlayedTurn](), list[Message]()
     async with ToolLoop(recorder, hosts, policy=["*"], max_turns=max_steps + 1, **options) as loop:
         for number, said in enumerate(case.turns):
             await _release(loop, hosts, case.withheld.get(number, ()))
-            turns.append(turn := _Turn(said=[message["content"] for message in said], replies=recorder.begin_turn()))
+            turns.append(turn := _PlayedTurn(said=[message["content"] for message in said], replies=recorder.begin_turn()))
             messages = await _play(loop, _with_said(messages, said), turn)
             turn.error = _STOPS.get(turn.stop_reason) or reference.judge(number, hosts, turn.results)
             if turn.error:
@@ -225,7 +225,7 @@ _STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
 
 
 @dataclass(slots=True)
-class _Turn:
+class _PlayedTurn:
     """What happened in a turn."""
 
     said: list[str]
@@ -247,7 +247,7 @@ class _Turn:
                 self.stop_reason = stop_reason
 
 
-def _report(case: MultiTurnCase, turns: Sequence[_Turn]) -> dict[str, Any]:
+def _report(case: MultiTurnCase, turns: Sequence[_PlayedTurn]) -> dict[str, Any]:
     error = turns[-1].error
     return {
         "id": case.id,
@@ -261,7 +261,7 @@ def _report(case: MultiTurnCase, turns: Sequence[_Turn]) -> dict[str, Any]:
     }
 
 
-async def _play(loop: ToolLoop, messages: Sequence[Message], turn: _Turn) -> list[Message]:
+async def _play(loop: ToolLoop, messages: Sequence[Message], turn: _PlayedTurn) -> list[Message]:
     """Run a turn; return the conversation after it."""
     try:
         async with aclosing(loop.run(messages)) as events:

@@ -26,12 +26,12 @@ from .failures import CAUSES, causes_of
 from .funnel import METRICS, Verdict, rates
 from .plots import comparison, funnel, growth
 from .report import compared
-from .store import Run
+from .store import RecordedRun
 from .ways import prompt_hash, sent, way_of
 
 __all__ = ["page"]
 
-Shown = tuple[Run, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
+Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 """A run, its verdicts by way, and its report."""
 
 PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
@@ -173,7 +173,7 @@ def _date(about: Mapping[str, Any]) -> str:
     return str(about.get("started", ""))[:10]
 
 
-def _place_of(run: Run, *parts: str, **filters: str) -> str:
+def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
     """Return where the page of `xmlcall ui` shows a run, or one reply of it.
 
     Args:

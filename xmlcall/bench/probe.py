@@ -32,7 +32,7 @@ from .funnel import Verdict, judge_reply
 from .halving import Answers, Pairs, kept, looks, pairs, settled
 from .probe_cases import by_tools
 from .stats import wilson
-from .store import Run, create_or_resume
+from .store import RecordedRun, create_or_resume
 from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
@@ -227,7 +227,7 @@ class Probe:
         self._outcomes = [Outcome(profile=each) for each in candidates(backend.capabilities.native_tools, default)]
         self._native = next((each for each in self._outcomes if each.profile.way == "native"), None)
         self._yardstick = Outcome(profile=NATIVE) if self._native else None
-        self._runs: dict[Profile, Run] = {}
+        self._runs: dict[Profile, RecordedRun] = {}
 
     async def run(self) -> Finding:
         """Measure until a way is settled on.
@@ -338,7 +338,7 @@ class Probe:
                 "give the same command again to go on"
             )
 
-    async def _judge(self, outcome: Outcome, run: Run, way: Way, cases: Sequence[Case]) -> None:
+    async def _judge(self, outcome: Outcome, run: RecordedRun, way: Way, cases: Sequence[Case]) -> None:
         wanted = {case.id for case in cases}
         for case, row in run.of_way(way.name):
             if case.id in wanted:
@@ -349,7 +349,7 @@ class Probe:
     async def _verdict(self, case: Case, row: Mapping[str, Any], way: Way, settings: Settings) -> Verdict:
         return await judge_reply(row, case, way, settings, reasoning_open=self._backend.capabilities.reasoning_open)
 
-    def _run_of(self, profile: Profile, way: Way, settings: Settings) -> Run:
+    def _run_of(self, profile: Profile, way: Way, settings: Settings) -> RecordedRun:
         about: dict[str, Any] = {
             "xmlcall": version("xmlcall"),
             "suite": "probe",

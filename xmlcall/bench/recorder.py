@@ -10,10 +10,10 @@ from ..tools.catalog import Catalog
 from ..turn.events import CallDenied, CallFinished, CallRejected
 from ..types.completion import Chunk, CompletionRequest
 
-__all__ = ["Recorder", "kept_call", "kept_tools"]
+__all__ = ["ReplyRecorder", "kept_call", "kept_tools"]
 
 
-class Recorder(KeptOpen):
+class ReplyRecorder(KeptOpen):
     """A backend of which what the model writes is kept as it came, turn by turn; calls that the server parsed as it told them."""
 
     def __init__(self, backend: Backend) -> None:

@@ -13,7 +13,7 @@ from .case import Case, group_of
 from .failures import CAUSES, counted
 from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
 from .stats import mcnemar, slope, wilson
-from .store import Run
+from .store import RecordedRun
 from .ways import Way, way_of
 
 __all__ = ["LEAST_CASES", "asked", "cached_share", "causes_table_of", "compared", "judged", "reported", "table_of"]
@@ -26,7 +26,7 @@ _USAGES = ("usage", "need_usage")  # of the reply, and of asking whether the que
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
-async def judged(run: Run, *, repairs: bool = True) -> dict[str, list[Verdict]]:
+async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Verdict]]:
     """Judge all replies of a run with this version's parser.
 
     Args:
@@ -49,7 +49,7 @@ async def judged(run: Run, *, repairs: bool = True) -> dict[str, list[Verdict]]:
     }
 
 
-def reported(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
+def reported(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
     """Return the report of a run.
 
     Args:
@@ -148,7 +148,7 @@ def _tokens_per_tool(verdicts: Sequence[Verdict]) -> float | None:
     return slope(points) if len({size for size, _ in points}) >= _LEAST_SIZES else None
 
 
-def _warnings(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
+def _warnings(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
     found = []
     for way, of_way in verdicts.items():
         if (answered := len(run.of_way(way))) < len(run.cases):
@@ -214,7 +214,7 @@ def _cause_cell(counts: Mapping[str, int] | None) -> str:
     return f"{counts['main']} ({counts['any']})" if counts else "-"
 
 
-def asked(run: Run) -> set[str]:
+def asked(run: RecordedRun) -> set[str]:
     """Return the ids that a complete run has verdicts on.
 
     Args:

@@ -26,7 +26,7 @@ from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case
 from .multiturn import MultiTurnCase, run_case
-from .store import Run, request_key
+from .store import RecordedRun, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
@@ -46,7 +46,7 @@ Failed = Callable[[Case, Way, BackendError], None]
 
 
 async def execute(
-    run: Run,
+    run: RecordedRun,
     ways: Sequence[Way],
     subject: Subject,
     *,
@@ -126,7 +126,7 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
 
 
 def _wanted(
-    run: Run,
+    run: RecordedRun,
     cases: Sequence[Case],
     ways: Sequence[Way],
     messages: Mapping[tuple[str, str], tuple[Message, ...]],
@@ -325,7 +325,7 @@ def _kept_call(raw: RawCall) -> list[str]:
     return [raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")]
 
 
-class _Bounded(KeptOpen):
+class _BoundedBackend(KeptOpen):
     """A backend whose replies end."""
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
@@ -361,7 +361,7 @@ class PatientBackend(KeptOpen):
     """
 
     def __init__(self, backend: Backend) -> None:
-        super().__init__(Retrying(_Bounded(backend), PATIENCE, on_retry=self._lose))
+        super().__init__(Retrying(_BoundedBackend(backend), PATIENCE, on_retry=self._lose))
         self._lost = 0.0
         self.broke_off = False
 

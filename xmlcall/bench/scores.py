@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .funnel import Verdict
-from .store import Run, read_json, write_whole
+from .store import RecordedRun, read_json, write_whole
 
 __all__ = ["Scores", "changed", "changes", "keep", "keep_scores", "scores_of"]
 
@@ -17,7 +17,7 @@ Scores = dict[str, dict[str, dict[str, Any]]]
 """Way -> id of a case -> the metrics that its reply reached, its failure and its repairs."""
 
 
-def keep_scores(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+def keep_scores(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
     """Write `scores.json` into the folder of a run.
 
     Args:
@@ -38,7 +38,7 @@ def keep(folder: Path, scores: Scores) -> None:
     write_whole(folder / "scores.json", text + "\n")
 
 
-def changes(run: Run, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
+def changes(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
     """Tell which verdicts differ from those that were kept.
 
     Args:

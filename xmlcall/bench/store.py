@@ -34,7 +34,7 @@ from .run_schemas import ABOUT, ADDED, GONE, REPLY, conversation
 from .ways import Settings, Way
 
 __all__ = [
-    "Run",
+    "RecordedRun",
     "RunError",
     "create_or_resume",
     "open_file",
@@ -57,7 +57,7 @@ class RunError(XmlcallError):
     """A run cannot be read or added to."""
 
 
-class Run:
+class RecordedRun:
     """An open run.
 
     Args:
@@ -116,7 +116,7 @@ class Run:
         return [(case, found[case.id]) for case in self.cases if case.id in found]
 
 
-def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> Run:
+def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> RecordedRun:
     """Begin a run, or go on with the one in a folder.
 
     Args:
@@ -248,7 +248,7 @@ def _unpack_replies(file: Path) -> None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RecordedRun:
     """Read a run.
 
     Args:
@@ -259,7 +259,7 @@ def read_run(folder: Path) -> Run:
         RunError: it is damaged.
     """
     about = read_about(folder)
-    run = Run(folder, about, _read_cases(folder, about), _read_replies(folder, REPLY))
+    run = RecordedRun(folder, about, _read_cases(folder, about), _read_replies(folder, REPLY))
     _check_conversations(run)
     return run
 
@@ -344,7 +344,7 @@ def _read_replies(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any
     return [reply for _, reply in rows]
 
 
-def _check_conversations(run: Run) -> None:
+def _check_conversations(run: RecordedRun) -> None:
     """Check that conversations were kept with all that is needed to judge each turn again."""
     for reply in run.replies:
         case = run.by_id.get(reply["case"])

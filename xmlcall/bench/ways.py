@@ -22,7 +22,7 @@ from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system
 from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
-from ..turn.generate import Binder, Generated, Reading, generate
+from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
 from ..turn.native import generate_native
 from ..turn.tool_need import Threshold, ToolNeed, ask_tool_need
@@ -347,7 +347,7 @@ def generation(
     if way.is_native:
         return Machine(generate_native(request, binder, server, read_text=way.reads_text))
     one_tool = bool(begun and settings.tool_tokens is not None and offered_of(way, case, settings).own)
-    how = Reading(server=server, parallel=settings.parallel, one_tool=one_tool)
+    how = ReplyOptions(server=server, parallel=settings.parallel, one_tool=one_tool)
     return Machine(generate(request, binder, how, prefix=begun))
 
 

@@ -360,7 +360,7 @@ def _unwrapped(
     if name not in _WRAPPERS or name in declared:
         return None
     value, liberties = arguments.get(name), []
-    if isinstance(value, str) and isinstance(read := jsonish.read(value, kinds={"object"}, complete=True), jsonish.Reading):
+    if isinstance(value, str) and isinstance(read := jsonish.read(value, kinds={"object"}, complete=True), jsonish.JsonReading):
         value, liberties = read.value, [repair.code for repair in read.repairs]
     return (value, liberties) if isinstance(value, dict) and value and value.keys() <= declared else None
 
@@ -397,7 +397,7 @@ def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Ma
     """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
     read = jsonish.read(argument.text, kinds=parameter.kinds, complete=complete)
     path = f"$.{name}"
-    if isinstance(read, jsonish.Reading):
+    if isinstance(read, jsonish.JsonReading):
         return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
     if not argument.text.lstrip().startswith(("[", "{")):
         return argument.text, None, ()

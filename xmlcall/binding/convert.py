@@ -84,7 +84,7 @@ class Fitter:
         Returns:
             The reading with the fewest liberties; None if there is none.
         """
-        if isinstance(value, _Text) and (other := other_than_string(value, schema, self._validator)) is not MISSING:
+        if isinstance(value, _UntypedText) and (other := other_than_string(value, schema, self._validator)) is not MISSING:
             return Fit(other)
         if is_valid(self._validator, value, schema):
             return Fit(value)
@@ -140,7 +140,7 @@ class Fitter:
             yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
             for code, parts in _splits(text, self._enumerated(items)):
-                yield _unquoted(self._liberty(code, path, self._all(list(map(_Text, parts)), items, path, depth)))
+                yield _unquoted(self._liberty(code, path, self._all(list(map(_UntypedText, parts)), items, path, depth)))
 
     def _are_items(self, nodes: tuple[xmlvalue.Node, ...], items: Any) -> bool:
         """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
@@ -165,7 +165,7 @@ class Fitter:
             fit = self.fit(value, items, f"{path}[{place}]", depth - 1)
             if not isinstance(fit, Fit):
                 return fit
-            if isinstance(value, _Text) and isinstance(fit.value, str) and _says_nothing(value, known):
+            if isinstance(value, _UntypedText) and isinstance(fit.value, str) and _says_nothing(value, known):
                 return None
             fits.append(fit)
         return Fit([fit.value for fit in fits], tuple(each for fit in fits for each in fit.liberties))
@@ -201,7 +201,7 @@ class Fitter:
         return Fit(fit.value, ((code, path), *fit.liberties)) if isinstance(fit, Fit) else fit
 
 
-class _Text(str):
+class _UntypedText(str):
     """A text whose type is not known: of an element, or of a part of a list."""
 
     __slots__ = ()
@@ -239,7 +239,7 @@ def _json(text: str, kinds: set[str]) -> Any:
     """Return the array or object in a string, or None."""
     read = jsonish.read(text, kinds=kinds, complete=True)
     wanted = list if "array" in kinds else dict
-    return read.value if isinstance(read, jsonish.Reading) and isinstance(read.value, wanted) else None
+    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, wanted) else None
 
 
 def _nodes(text: str) -> tuple[xmlvalue.Node, ...] | None:
@@ -247,7 +247,7 @@ def _nodes(text: str) -> tuple[xmlvalue.Node, ...] | None:
 
 
 def _tree(node: xmlvalue.Node) -> Any:
-    return _grouped(node.children) if node.children else _Text(node.text)
+    return _grouped(node.children) if node.children else _UntypedText(node.text)
 
 
 def _grouped(nodes: tuple[xmlvalue.Node, ...]) -> Any:

@@ -90,10 +90,10 @@ class Display:
         self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers
         answers_to = answer_console()
-        self._text: MarkdownStream | _Stream = _Stream(_to_stdout, lambda: Wrapping(self.console.width))
+        self._text: MarkdownStream | _ShownStream = _ShownStream(_to_stdout, lambda: Wrapping(self.console.width))
         if self._live and shows_markdown(answers_to) and self.console.is_terminal:
             self._text = MarkdownStream(answers_to, self._writing)
-        self._reasoning = _Stream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
+        self._reasoning = _ShownStream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
         self._call_pieces = 0  # of the call that the model writes; a server sends one for each token, or nearly
@@ -349,7 +349,7 @@ class Display:
         self.console.print(Text(text, style=style), end=end)
 
 
-class _Stream:
+class _ShownStream:
     """Text in pieces, without escapes, and without white space at its edges.
 
     Args:

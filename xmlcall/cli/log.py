@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UsageError
 from ..records.as_json import message_to_json
 from ..records.folder import audit_path, store_path
-from ..records.store import Conversation, Store
+from ..records.store import ConversationSummary, Store
 from ..turns.kept import turns_of
 from ..turns.model import turn_to_json
 from .exits import FAILED, OK
@@ -69,7 +69,7 @@ def _list(options: argparse.Namespace, store: Store) -> int:
     return OK
 
 
-def _line(found: Conversation) -> str:
+def _line(found: ConversationSummary) -> str:
     return visible(f"{found.id}  {found.changed[:16].replace('T', ' ')}  {found.messages:4}  {found.title}")
 
 
@@ -83,7 +83,7 @@ def _show(options: argparse.Namespace, store: Store) -> int:
     return OK
 
 
-def _all_of(found: Conversation, store: Store) -> dict[str, Any]:
+def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
     events = store.events(found.id)
     tools = {event.body["tools"]: store.tools(event.body["tools"]) for event in events if event.kind == "asked"}
     messages = [message_to_json(message) for message in store.messages(found.id)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..records.store import Conversation
+from ..records.store import ConversationSummary
 from ..turns.model import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord
 from .jsonform import json_text
 from .plain import plain, shortened, visible
@@ -31,7 +31,7 @@ _SOURCES: Final = {
 }
 
 
-def markdown(found: Conversation, turns: Sequence[TurnRecord], *, lines: int | None = None) -> str:
+def markdown(found: ConversationSummary, turns: Sequence[TurnRecord], *, lines: int | None = None) -> str:
     """Write a conversation as Markdown.
 
     Args:

@@ -13,7 +13,7 @@ from .display import Display
 from .elicitation import Elicitation
 from .lines import forget_typed, is_interactive
 from .plain import visible
-from .sampling import Sampling
+from .sampling import SamplingRequests
 from .sign_in import ask_to_sign_in
 
 __all__ = ["features_of", "page_features"]
@@ -39,7 +39,7 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
     """
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
-    sampling = Sampling(display, terminal if is_asked else None, backend, options.max_tokens)
+    sampling = SamplingRequests(display, terminal if is_asked else None, backend, options.max_tokens)
     return ClientFeatures(
         elicit=Elicitation(display, terminal) if is_interactive() else None,
         sample=sampling if is_asked or options.sampling == "allow" else None,

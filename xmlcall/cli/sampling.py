@@ -17,14 +17,14 @@ from .display import Display
 from .lines import LineReader, forget_typed
 from .plain import visible
 
-__all__ = ["Sampling"]
+__all__ = ["SamplingRequests"]
 
 _ATTEMPTS: Final = 5
 _YES: Final = frozenset({"y", "yes", "是"})
 _NO: Final = frozenset({"n", "no", "否"})
 
 
-class Sampling:
+class SamplingRequests:
     """Answers requests for completions.
 
     Args:

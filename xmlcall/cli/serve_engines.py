@@ -27,7 +27,7 @@ from .words import speaker
 if TYPE_CHECKING:
     from ..proxy.engine.engine import Engine
     from ..proxy.engine.own_tools import OwnTools
-    from ..proxy.http.callers import Served
+    from ..proxy.http.callers import ServedModels
 
 __all__ = ["announce", "serve"]
 
@@ -94,18 +94,20 @@ def _collect_seldom() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["Served"]:
+async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
     """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
-    from ..proxy.http.callers import Served
+    from ..proxy.http.callers import ServedModels
 
     models = models_of(serving.models, own, **more)
     async with opened(models, serving.models, wait=serving.wait, tell=complain):
-        yield Served(models=models)
+        yield ServedModels(models=models)
 
 
 @contextlib.asynccontextmanager
-async def _one(options: argparse.Namespace, own: "OwnTools", more: dict[str, Any], *, wait: float) -> AsyncIterator["Served"]:
+async def _one(
+    options: argparse.Namespace, own: "OwnTools", more: dict[str, Any], *, wait: float
+) -> AsyncIterator["ServedModels"]:
     """Open the model of `--model`."""
     from ..proxy.configured import enter
     from ..proxy.engine.engine import Engine

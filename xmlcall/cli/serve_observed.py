@@ -56,7 +56,7 @@ def start_log(form: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(JsonFormatter())
         logging.basicConfig(level=logging.INFO, handlers=[handler])
-        sys.stderr = _Lines(logging.getLogger("xmlcall"))
+        sys.stderr = _LogLines(logging.getLogger("xmlcall"))
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     for noisy in _NOISY:
@@ -70,7 +70,7 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
-class _Lines(io.TextIOBase):
+class _LogLines(io.TextIOBase):
     """A stream whose lines go into the log.
 
     Args:

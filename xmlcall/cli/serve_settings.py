@@ -12,7 +12,7 @@ from .listening import STOP_SECONDS
 
 if TYPE_CHECKING:
     from ..proxy.http.access import Guard
-    from ..proxy.settings import ModelSettings, Settings
+    from ..proxy.settings import ModelSettings, ProxySettings
 
 __all__ = ["HOST", "PORT", "Serving", "serving_of"]
 
@@ -92,7 +92,7 @@ def _first(given: _Value | None, said: _Value | None, usual: _Value) -> _Value:
     return given if given is not None else said if said is not None else usual
 
 
-def _settings(options: argparse.Namespace) -> "Settings | None":
+def _settings(options: argparse.Namespace) -> "ProxySettings | None":
     """Read the settings, if there are any; without them nothing of what reads them is imported."""
     options.config = options.config or (Path(path).expanduser() if (path := os.environ.get("XMLCALL_CONFIG")) else None)
     is_said = any(name in os.environ for name in _VARIABLES) or any(name.startswith("XMLCALL_SERVE__") for name in os.environ)
@@ -103,7 +103,7 @@ def _settings(options: argparse.Namespace) -> "Settings | None":
     return read_settings(options.config)
 
 
-def _guard(options: argparse.Namespace, settings: "Settings | None", host: str, key: str) -> "Guard":
+def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: str, key: str) -> "Guard":
     from ..proxy.http.access import Guard
     from ..proxy.http.keys import key_of
 

@@ -21,7 +21,7 @@ from .serve_page import recording
 
 if TYPE_CHECKING:
     from ..turns.recorder import Recorder
-    from ..ui.app import Page
+    from ..ui.app import UiPage
     from ..ui.chat import ChatRoom
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -104,16 +104,16 @@ async def _room(options: argparse.Namespace, recorder: "Recorder") -> AsyncItera
         yield room
 
 
-def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "ChatRoom | None") -> "Page":
+def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "ChatRoom | None") -> "UiPage":
     from ..records.folder import private_folder
     from ..ui.access import kept_token
-    from ..ui.api import Shown
+    from ..ui.api import ShownPage
     from ..ui.app import facts_of_room, page_of
     from ..ui.asking import routes as asking_routes
     from ..ui.recorded import routes as recorded_routes
     from ..ui.recorded import turn_at
 
-    shown = Shown(
+    shown = ShownPage(
         recorder=recorder,
         about=lambda: facts_of_room(room),
         url=url,

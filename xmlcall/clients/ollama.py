@@ -234,7 +234,7 @@ def _tool(tool: Mapping[str, Any] | ollama.Tool | Tool | Callable[..., Any]) -> 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _Lines:
+class _JsonLines:
     """Cuts bytes into lines of JSON. httpx would also cut at U+0085, which Ollama writes into strings as it is."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class _Lines:
 
 
 def _streamed(client: httpx.Client, content: bytes) -> Iterator[ChatResponse]:
-    lines = _Lines()
+    lines = _JsonLines()
     with client.stream("POST", PATH, content=content) as response:
         if response.is_error:
             response.read()
@@ -257,7 +257,7 @@ def _streamed(client: httpx.Client, content: bytes) -> Iterator[ChatResponse]:
 
 
 async def _streamed_async(client: httpx.AsyncClient, content: bytes) -> AsyncIterator[ChatResponse]:
-    lines = _Lines()
+    lines = _JsonLines()
     async with client.stream("POST", PATH, content=content) as response:
         if response.is_error:
             await response.aread()

@@ -54,7 +54,7 @@ class Transport(httpx.BaseTransport, httpx2.BaseTransport):
         with _errors(request, seconds):
             asked = self._background.call(self._service.ask, _scope(request), request.read(), seconds)
         exchange, status, headers = asked
-        return _library(request).Response(status, headers=headers, stream=_Stream(self, exchange, request))
+        return _library(request).Response(status, headers=headers, stream=_BodyStream(self, exchange, request))
 
     def close(self) -> None:
         """End all answers and close the model; a later request opens it again."""
@@ -159,7 +159,7 @@ def async_httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **option
 # -- requests and answers ----------------------------------------------------------------------------------------------
 
 
-class _Stream(httpx.SyncByteStream, httpx2.SyncByteStream):
+class _BodyStream(httpx.SyncByteStream, httpx2.SyncByteStream):
     """The body of an answer, piece by piece. It holds the transport, which would close if nobody did."""
 
     def __init__(self, transport: Transport, exchange: AppResponse, request: Request) -> None:

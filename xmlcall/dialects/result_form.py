@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 
 import regex
 
-__all__ = ["BRACKETS", "OWN_RESULTS", "TOOL_RESPONSES", "Place", "ResultForm"]
+__all__ = ["BRACKETS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm", "ResultPlace"]
 
 _TAG: Final = regex.compile(r"[<\[][/|\uff5c]*+(\w[\w:\-]*+)")
 _LONGEST_NAME: Final = 200  # characters
 
 
-class Place(NamedTuple):
+class ResultPlace(NamedTuple):
     """Where a result stands in a message.
 
     Args:
@@ -90,7 +90,7 @@ class ResultForm:
     def _opened(self, name: str, *, failed: bool) -> str:
         return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
 
-    def places(self, text: str) -> Iterator[Place]:
+    def places(self, text: str) -> Iterator[ResultPlace]:
         """Yield where the results of a message stand, in order.
 
         Args:
@@ -101,7 +101,9 @@ class ResultForm:
             limit = following.start() if following else len(text)
             end = text.find(self.result_close.strip(), found.end(), limit)
             is_error, name = bool(found["failed"]), found["failed_name"] if found["failed"] else found["name"]
-            yield Place(name or "", found.end(), _trimmed(text, found.end(), end if end >= 0 else limit), is_error, end >= 0)
+            yield ResultPlace(
+                name or "", found.end(), _trimmed(text, found.end(), end if end >= 0 else limit), is_error, end >= 0
+            )
 
     def tag_words(self) -> frozenset[str]:
         """Return the names of the marks."""

@@ -34,7 +34,7 @@ from ..errors import UsageError
 from ..proxy.formats.contract import ApiError, Asked, ResponseEvent, whole_response
 from ..proxy.formats.openai_chat import CHAT
 from .chat_choices import ChoiceWriter
-from .tools_as_text import Reading, Rewriter, Rewritten, Settings
+from .tools_as_text import PromptSettings, Rewriter, Rewritten, StreamedReply
 
 __all__ = ["ToolsAsText", "handler", "handler_for_all"]
 
@@ -51,7 +51,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         otherwise: for models whose `model_info` says nothing; None leaves them alone.
     """
 
-    def __init__(self, otherwise: Settings | None = None) -> None:
+    def __init__(self, otherwise: PromptSettings | None = None) -> None:
         super().__init__()
         self._otherwise = otherwise
         self._rewriter = Rewriter()
@@ -128,7 +128,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             async for chunk in response:
                 yield chunk
             return
-        stream = _Stream(rewritten.asked, rewritten.reading())
+        stream = _AnswerStream(rewritten.asked, rewritten.reading())
         try:
             async for chunk in response:  # to its end, although nothing may follow the calls: then the proxy counts what it took
                 for written in stream.chunks(chunk):
@@ -138,7 +138,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         except ApiError as error:
             raise _told(error) from None
 
-    def _settings(self, model: Any, team: Any) -> Settings | None:
+    def _settings(self, model: Any, team: Any) -> PromptSettings | None:
         """Return how a model is asked: as the first of its deployments says that says anything; not at all for our provider."""
         router = proxy_server.llm_router
         known = router.registry().deployments(model_name=model, team_id=team) if router and isinstance(model, str) else None
@@ -147,7 +147,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         given = (deployment.get("model_info") or {} for deployment in known or ())
         marks = [mark for info in given if (mark := info.get("xmlcall")) is not None]
         try:
-            return Settings.of(marks[0]) if marks else self._otherwise
+            return PromptSettings.of(marks[0]) if marks else self._otherwise
         except UsageError as error:
             log.error("model_info of %r: %s", model, error)
             raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
@@ -161,7 +161,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
 # -- answers in LiteLLM's objects --------------------------------------------------------------------------------------
 
 
-def _read_whole(choice: Any, asked: Asked, reading: Reading) -> None:
+def _read_whole(choice: Any, asked: Asked, reading: StreamedReply) -> None:
     """Put what was read in the place of what was written; calls that the model server read itself stay."""
     if choice.message.tool_calls:
         return
@@ -171,7 +171,7 @@ def _read_whole(choice: Any, asked: Asked, reading: Reading) -> None:
     choice.message, choice.finish_reason = Message(**written["message"]), written["finish_reason"]
 
 
-class _Stream:
+class _AnswerStream:
     """One streamed answer. Its chunks are those that our own proxy writes, under the head of those that came.
 
     Args:
@@ -179,7 +179,7 @@ class _Stream:
         reading: of its reply.
     """
 
-    def __init__(self, asked: Asked, reading: Reading) -> None:
+    def __init__(self, asked: Asked, reading: StreamedReply) -> None:
         self._writer = ChoiceWriter(asked)
         self._reading = reading
         self._last: Any = None
@@ -238,5 +238,5 @@ def _told(error: ApiError) -> Exception:
 handler: Final = ToolsAsText()
 """For the models whose `model_info` says so."""
 
-handler_for_all: Final = ToolsAsText(otherwise=Settings())
+handler_for_all: Final = ToolsAsText(otherwise=PromptSettings())
 """For all models but those whose `model_info` says `xmlcall: false`."""

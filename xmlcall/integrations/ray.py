@@ -43,7 +43,7 @@ from ..proxy.http.callers import serving
 from ..proxy.http.ending import Ending
 from ..proxy.http.keys import key_of
 
-__all__ = ["Proxy", "Settings", "app"]
+__all__ = ["Proxy", "RaySettings", "app"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -69,7 +69,7 @@ _BESIDE_CONFIG: Final = frozenset(
 )
 
 
-class Settings(BaseModel):
+class RaySettings(BaseModel):
     """What a replica is made of; `serve run` reads each as `name=value`, and a list with commas.
 
     Args:
@@ -142,7 +142,7 @@ class Proxy:
         settings: of the application.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RaySettings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
 
     def __serve_build_asgi_app__(self) -> Starlette:
@@ -184,7 +184,7 @@ class Proxy:
             raise RuntimeError("the engine is not open")
 
 
-def _engine(settings: Settings) -> Engine:
+def _engine(settings: RaySettings) -> Engine:
     return Engine(
         connect(settings.model),
         _hosts(settings),
@@ -200,7 +200,7 @@ def _engine(settings: Settings) -> Engine:
     )
 
 
-def _hosts(settings: Settings) -> list[Host]:
+def _hosts(settings: RaySettings) -> list[Host]:
     """Make the hosts of the configured MCP servers."""
     if not settings.mcp:
         return []
@@ -230,7 +230,7 @@ def _stopping() -> Callable[[], bool]:
     return lambda: bool(replica._shutting_down)
 
 
-def app(settings: Settings | None = None, /, **given: Any) -> serve.Application:
+def app(settings: RaySettings | None = None, /, **given: Any) -> serve.Application:
     """Make the application, for `serve run xmlcall.integrations.ray:app name=value ...`, a configuration file, or `serve.run`.
 
     Args:
@@ -241,7 +241,7 @@ def app(settings: Settings | None = None, /, **given: Any) -> serve.Application:
         UsageError: a setting is unknown, missing or of another type.
     """
     try:
-        settings = settings or Settings(**given)
+        settings = settings or RaySettings(**given)
     except ValidationError as error:
         raise UsageError(f"{error}") from None
     deployment = serve.deployment(
@@ -264,4 +264,4 @@ def app(settings: Settings | None = None, /, **given: Any) -> serve.Application:
 
 
 # `serve run` takes a function of exactly one parameter, and makes of the words that it was given what that parameter is.
-app.__signature__ = Signature([Parameter("settings", Parameter.POSITIONAL_ONLY, annotation=Settings)])  # type: ignore[attr-defined]
+app.__signature__ = Signature([Parameter("settings", Parameter.POSITIONAL_ONLY, annotation=RaySettings)])  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ from xmlcall.tools.catalog import Catalog, as_tool
 from xmlcall.types.calls import RawCall, Span, Tool, ToolCall
 from xmlcall.types.events import CallInReasoning, Event, Markup, ReasoningDelta, TextDelta, ToolCallEnd
 
-__all__ = ["CallPiece", "Piece", "ReplyReader", "TextPiece", "catalog_of", "may_have_calls", "read_whole"]
+__all__ = ["CallPiece", "EngineReplyReader", "EngineText", "Piece", "catalog_of", "may_have_calls", "read_whole"]
 
 log = logging.getLogger("xmlcall.integrations")
 
@@ -43,7 +43,7 @@ _CUT: Final = "length"  # the reason for the end that promises least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextPiece:
+class EngineText:
     """Visible text."""
 
     text: str
@@ -64,10 +64,10 @@ class CallPiece:
     arguments: str
 
 
-Piece = TextPiece | CallPiece
+Piece = EngineText | CallPiece
 
 
-class ReplyReader:
+class EngineReplyReader:
     """Reads one reply.
 
     Args:
@@ -85,7 +85,7 @@ class ReplyReader:
     def feed(self, chunk: str) -> list[Piece]:
         """Read more text; return what is certain by now."""
         if not len(self._catalog):
-            return [TextPiece(text=chunk)] if chunk else []
+            return [EngineText(text=chunk)] if chunk else []
         self._chunks.append(chunk)
         return _joined(self._pieces(self._parser.feed(chunk)))
 
@@ -95,7 +95,7 @@ class ReplyReader:
             return []
         pieces = list(self._pieces(self._parser.close(_CUT)))
         if self._space and not self._count:
-            pieces.append(TextPiece(text="".join(self._space)))
+            pieces.append(EngineText(text="".join(self._space)))
         return _joined(pieces)
 
     def _pieces(self, events: Iterable[Event]) -> Iterator[Piece]:
@@ -123,7 +123,7 @@ class ReplyReader:
     def _said(self, text: str) -> Iterator[Piece]:
         kept = text.rstrip()
         if kept:
-            yield TextPiece(text="".join([*self._space, kept]))
+            yield EngineText(text="".join([*self._space, kept]))
             self._space.clear()
         self._space.append(text[len(kept) :])
 
@@ -163,8 +163,8 @@ def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     """Join neighbouring texts."""
     joined: list[Piece] = []
     for piece in pieces:
-        if joined and isinstance(piece, TextPiece) and isinstance(joined[-1], TextPiece):
-            joined[-1] = TextPiece(text=joined[-1].text + piece.text)
+        if joined and isinstance(piece, EngineText) and isinstance(joined[-1], EngineText):
+            joined[-1] = EngineText(text=joined[-1].text + piece.text)
         else:
             joined.append(piece)
     return joined
@@ -180,9 +180,9 @@ def read_whole(text: str, catalog: Catalog) -> tuple[str, list[CallPiece]]:
     Returns:
         The visible text, and the calls in order.
     """
-    reader = ReplyReader(catalog)
+    reader = EngineReplyReader(catalog)
     pieces = [*reader.feed(text), *reader.finish()]
-    said = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+    said = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
     return said, [piece for piece in pieces if isinstance(piece, CallPiece)]
 
 

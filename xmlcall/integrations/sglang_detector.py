@@ -10,7 +10,7 @@ from sglang.srt.function_call.base_format_detector import BaseFormatDetector  # 
 from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem  # type: ignore[import-not-found]
 
 from xmlcall.errors import UsageError
-from xmlcall.integrations.reading import CallPiece, Piece, ReplyReader, TextPiece, catalog_of, may_have_calls, read_whole
+from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, Piece, catalog_of, may_have_calls, read_whole
 
 __all__ = ["XmlcallDetector"]
 
@@ -20,7 +20,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._reader: ReplyReader | None = None
+        self._reader: EngineReplyReader | None = None
 
     def has_tool_call(self, text: str) -> bool:
         """Say whether a whole reply may have calls."""
@@ -35,7 +35,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> StreamingParseResult:
         """Read a piece of a stream."""
         if self._reader is None:
-            self._reader = ReplyReader(catalog_of(tool.model_dump() for tool in tools))
+            self._reader = EngineReplyReader(catalog_of(tool.model_dump() for tool in tools))
         return self._result(self._reader.feed(new_text))
 
     def finish(self, tools: list[Any]) -> StreamingParseResult:
@@ -59,7 +59,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         raise UsageError("xmlcall has no structural tags for SGLang, and says so in supports_structural_tag")
 
     def _result(self, pieces: list[Piece]) -> StreamingParseResult:
-        text = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        text = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
         items = [item for piece in pieces if isinstance(piece, CallPiece) for item in self._items(piece)]
         return StreamingParseResult(normal_text=text, calls=items)
 

@@ -54,7 +54,7 @@ from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
 from ..wire.openai import message_dict
 
-__all__ = ["Reading", "Rewriter", "Rewritten", "Settings"]
+__all__ = ["PromptSettings", "Rewriter", "Rewritten", "StreamedReply"]
 
 log = logging.getLogger("xmlcall.integrations")
 
@@ -68,7 +68,7 @@ _NO_ANSWER: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class PromptSettings:
     """How a model is asked.
 
     Args:
@@ -118,7 +118,7 @@ class Rewritten:
 
     asked: Asked
     messages: list[dict[str, Any]]
-    reading: "Callable[[], Reading] | None"
+    reading: "Callable[[], StreamedReply] | None"
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return a body with this request in it.
@@ -138,7 +138,7 @@ class Rewriter:
         self._say_once = SaidOnce().note
         self._catalogs = Catalogs(self._say_once, reminder=True)
 
-    def rewritten(self, data: Mapping[str, Any], settings: Settings) -> Rewritten | None:
+    def rewritten(self, data: Mapping[str, Any], settings: PromptSettings) -> Rewritten | None:
         """Write a request for the model.
 
         Args:
@@ -165,10 +165,10 @@ class Rewriter:
         messages = self._messages(request, settings, catalog)
         allowed = self._catalogs.of(tuple(tool for tool in request.tools if request.choice.allows(tool.name)))
         own = {offered: name for name, offered in names.items()}
-        reading = partial(Reading, request, settings, allowed, _sources(request, words), messages, own)
+        reading = partial(StreamedReply, request, settings, allowed, _sources(request, words), messages, own)
         return Rewritten(asked=asked, messages=_dicts(messages), reading=reading)
 
-    def _messages(self, request: ChatRequest, settings: Settings, catalog: Catalog) -> tuple[Message, ...]:
+    def _messages(self, request: ChatRequest, settings: PromptSettings, catalog: Catalog) -> tuple[Message, ...]:
         """Write the conversation, what is asked for in words at its end."""
         form = replace(settings.format, parallel=request.parallel)
         tools, reminder = self._catalogs.prompts(catalog, form, {}, _WHOLE)
@@ -217,7 +217,7 @@ def _sources(request: ChatRequest, words: list[str]) -> Sources:
 # -- replies -----------------------------------------------------------------------------------------------------------
 
 
-class Reading:
+class StreamedReply:
     """One reply, read while it comes. Text goes out as it comes, a call when it is whole.
 
     Args:
@@ -232,7 +232,7 @@ class Reading:
     def __init__(
         self,
         request: ChatRequest,
-        settings: Settings,
+        settings: PromptSettings,
         catalog: Catalog,
         sources: Sources,
         messages: tuple[Message, ...],

@@ -20,7 +20,7 @@ from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not
 )
 from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
 
-from xmlcall.integrations.reading import CallPiece, Piece, ReplyReader, TextPiece, catalog_of, read_whole
+from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, Piece, catalog_of, read_whole
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.generate import new_id
 
@@ -39,7 +39,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
         super().__init__(tokenizer, tools)
-        self._reader: ReplyReader | None = None
+        self._reader: EngineReplyReader | None = None
 
     def adjust_request(self, request: Any) -> Any:
         """Keep special tokens in the text: in some formats they are what a call begins with."""
@@ -66,7 +66,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
     ) -> DeltaMessage | None:
         """Read a piece of a stream."""
         if self._reader is None:
-            self._reader = ReplyReader(self._offered(request))
+            self._reader = EngineReplyReader(self._offered(request))
         return self._message(self._reader.feed(delta_text))
 
     def finish_streaming(self) -> DeltaMessage | None:
@@ -82,7 +82,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
     def _message(self, pieces: list[Piece]) -> DeltaMessage | None:
         if not pieces:
             return None
-        text = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        text = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
         deltas = [delta for piece in pieces if isinstance(piece, CallPiece) for delta in self._deltas(piece)]
         return DeltaMessage(content=text or None, tool_calls=deltas)
 

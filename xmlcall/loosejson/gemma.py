@@ -55,11 +55,11 @@ def read_gemma(text: str) -> GemmaObject:
     Raises:
         Refused: it is something else.
     """
-    return _Reader(text).run()
+    return _GemmaReader(text).run()
 
 
 @dataclass(slots=True)
-class _Frame:
+class _GemmaFrame:
     opener: str
     closer: str
     items: list[Any] = field(default_factory=list)
@@ -73,7 +73,7 @@ class _Frame:
             self.items.append(value)
 
 
-class _Reader:
+class _GemmaReader:
     """Reads one text; `_kind`, `_word` and `_start` are the token that comes next."""
 
     def __init__(self, text: str) -> None:
@@ -88,7 +88,7 @@ class _Reader:
         if not self._is("{") and not self._is("("):
             raise Refused(self._start, "an object in { and }")
         closer = "}" if self._is("{") else ")"
-        stack: list[_Frame] = [_Frame("{", closer, members=self._found.values)]
+        stack: list[_GemmaFrame] = [_GemmaFrame("{", closer, members=self._found.values)]
         self._advance()
         self._begin(stack)
         while stack:
@@ -97,26 +97,26 @@ class _Reader:
             raise Refused(self._start, "nothing after the object")
         return self._found
 
-    def _begin(self, stack: list[_Frame]) -> None:
+    def _begin(self, stack: list[_GemmaFrame]) -> None:
         """Read what comes first in a bracket: a key, an item, or its end."""
         if self._is(stack[-1].closer):
             self._close(stack)
         elif stack[-1].opener == "{":
             self._key(stack[-1])
 
-    def _member(self, stack: list[_Frame]) -> None:
+    def _member(self, stack: list[_GemmaFrame]) -> None:
         """Read a value, and what follows it."""
         if self._kind == "mark" and self._word in _CLOSERS:
             if len(stack) == MAX_DEPTH:
                 raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-            stack.append(_Frame(self._word, _CLOSERS[self._word]))
+            stack.append(_GemmaFrame(self._word, _CLOSERS[self._word]))
             self._advance()
             self._begin(stack)
             return
         stack[-1].put(self._scalar(stack))
         self._after(stack)
 
-    def _after(self, stack: list[_Frame]) -> None:
+    def _after(self, stack: list[_GemmaFrame]) -> None:
         frame = stack[-1]
         closer = frame.closer
         if self._is(","):
@@ -133,14 +133,14 @@ class _Reader:
             return
         self._close(stack)
 
-    def _close(self, stack: list[_Frame]) -> None:
+    def _close(self, stack: list[_GemmaFrame]) -> None:
         frame = stack.pop()
         self._advance()
         if stack:
             stack[-1].put(frame.members if frame.opener == "{" else frame.items)
             self._after(stack)
 
-    def _key(self, frame: _Frame) -> None:
+    def _key(self, frame: _GemmaFrame) -> None:
         if self._kind != "bare" and self._kind not in _STRINGS:
             raise Refused(self._start, "a key")
         start, frame.key = self._start, self._word
@@ -156,7 +156,7 @@ class _Reader:
             raise Refused(self._start, "a colon after the key")
         self._advance()
 
-    def _scalar(self, stack: list[_Frame]) -> Any:
+    def _scalar(self, stack: list[_GemmaFrame]) -> Any:
         kind, word = self._kind, self._word
         if kind not in _STRINGS and kind != "bare":
             raise Refused(self._start, "a value")

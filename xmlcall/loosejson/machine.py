@@ -16,7 +16,7 @@ from typing import Any
 from ..types.calls import MISSING, Repair, Span
 from .strings import QUOTES, Context, Refused, read_string
 
-__all__ = ["MAX_DEPTH", "Machine", "finite"]
+__all__ = ["MAX_DEPTH", "JsonMachine", "finite"]
 
 MAX_DEPTH = 64
 """Levels of arrays and objects that are read; what comes after recurses over values."""
@@ -66,7 +66,7 @@ class _Frame:
         return self.members if self.opener == "{" else self.items
 
 
-class Machine:
+class JsonMachine:
     """Read one text. Each action takes the span of its token; where the token is longer, it moves the position on.
 
     Args:
@@ -305,8 +305,8 @@ def _same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
-_Action = Callable[[Machine, Span], None]
-_M = Machine
+_Action = Callable[[JsonMachine, Span], None]
+_M = JsonMachine
 _VALUES: dict[str, _Action] = {"open": _M._open, "string": _M._string, "bare": _M._literal}
 _KEYS: dict[str, _Action] = {"string": _M._key, "bare": _M._bare_key}
 _NEXT: dict[str, _Action] = {"comma": _M._comma, "close": _M._close, "end": _M._finish}

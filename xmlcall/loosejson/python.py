@@ -64,7 +64,7 @@ class PythonCall:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _PythonFrame:
     """A bracket that is not closed yet."""
 
     opener: str
@@ -194,7 +194,7 @@ class PythonReader:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self) -> Any:
-        stack: list[_Frame] = []
+        stack: list[_PythonFrame] = []
         while True:
             is_bracket = self._kind == "mark" and self._word in _CLOSERS
             value = self._opened(stack) if is_bracket else self._scalar()
@@ -203,11 +203,11 @@ class PythonReader:
             if value is not _MORE:
                 return value
 
-    def _opened(self, stack: list[_Frame]) -> Any:
+    def _opened(self, stack: list[_PythonFrame]) -> Any:
         """Open a bracket; return its value if it is empty, else that a value of it comes next."""
         if len(stack) == MAX_DEPTH:
             raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-        frame = _Frame(self._word, self._start)
+        frame = _PythonFrame(self._word, self._start)
         self._advance()
         if self._is(_CLOSERS[frame.opener]):
             self._advance()
@@ -216,7 +216,7 @@ class PythonReader:
         self._key(frame)
         return _MORE
 
-    def _placed(self, value: Any, stack: list[_Frame]) -> Any:
+    def _placed(self, value: Any, stack: list[_PythonFrame]) -> Any:
         """Put a value into the innermost bracket; return that one's value if it ends here."""
         frame = stack[-1]
         if frame.opener == "{":
@@ -237,7 +237,7 @@ class PythonReader:
             self.repairs.append("json-tuple")
         return stack.pop().value
 
-    def _key(self, frame: _Frame) -> None:
+    def _key(self, frame: _PythonFrame) -> None:
         if frame.opener != "{":
             return
         start, key = self._start, self._scalar()

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..types.calls import MISSING, Repair
-from .machine import MAX_DEPTH, Machine, finite
+from .machine import MAX_DEPTH, JsonMachine, finite
 from .strings import Refused
 
-__all__ = ["MAX_DEPTH", "Reading", "Unreadable", "is_strict", "read", "strict"]
+__all__ = ["MAX_DEPTH", "JsonReading", "Unreadable", "is_strict", "read", "strict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class JsonReading:
     """A value, and the tolerances that were needed to read it, in the order of the text."""
 
     value: Any
@@ -47,7 +47,7 @@ class Unreadable:
     code: str = "malformed-value"
 
 
-def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = False) -> Reading | Unreadable:
+def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = False) -> JsonReading | Unreadable:
     """Read JSON as language models write it.
 
     Args:
@@ -60,7 +60,7 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
         The value with the repairs, or the failure.
     """
     value = strict(text)
-    found = Reading(value=value) if value is not MISSING else _tolerant(text, complete)
+    found = JsonReading(value=value) if value is not MISSING else _tolerant(text, complete)
     if kinds is None or "string" in kinds or isinstance(found, Unreadable) or not isinstance(found.value, str):
         return found
     return _decoded_twice(found, text, kinds, complete)
@@ -120,18 +120,18 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _decoded_twice(outer: Reading, text: str, kinds: Collection[str], complete: bool) -> Reading:
+def _decoded_twice(outer: JsonReading, text: str, kinds: Collection[str], complete: bool) -> JsonReading:
     """Read the JSON inside a string; a string without JSON of a wanted kind stays."""
     inner = read(outer.value, complete=complete)
     if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
         return outer
     span = (0, len(text))  # offsets inside the string are none of the text
     codes = ["json-double-encoding", *(repair.code for repair in inner.repairs)]
-    return Reading(value=inner.value, repairs=(*outer.repairs, *(Repair(code=code, span=span) for code in codes)))
+    return JsonReading(value=inner.value, repairs=(*outer.repairs, *(Repair(code=code, span=span) for code in codes)))
 
 
-def _tolerant(text: str, complete: bool) -> Reading | Unreadable:
-    machine = Machine(text, complete)
+def _tolerant(text: str, complete: bool) -> JsonReading | Unreadable:
+    machine = JsonMachine(text, complete)
     try:
         value = machine.run()
     except Refused as refusal:
@@ -139,4 +139,4 @@ def _tolerant(text: str, complete: bool) -> Reading | Unreadable:
         return Unreadable(
             position=refusal.position, expected=refusal.expected, got=rest or "the end of the text", code=refusal.code
         )
-    return Reading(value=value, repairs=tuple(machine.repairs))
+    return JsonReading(value=value, repairs=tuple(machine.repairs))

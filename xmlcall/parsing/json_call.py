@@ -181,8 +181,8 @@ def _named(value: Any) -> Found | None:
     liberties: tuple[str, ...] = ()
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
-        arguments = read.value if isinstance(read, jsonish.Reading) else None
-        liberties = tuple(repair.code for repair in read.repairs) if isinstance(read, jsonish.Reading) else ()
+        arguments = read.value if isinstance(read, jsonish.JsonReading) else None
+        liberties = tuple(repair.code for repair in read.repairs) if isinstance(read, jsonish.JsonReading) else ()
     return Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
 
 

@@ -217,7 +217,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TurnPart:
     """A person's message and what follows it, without the calls that are left out."""
 
     messages: list[Message] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _View:
 
     def __init__(self, room: float, lang: str, more: str) -> None:
         self._room, self._lang, self._shorter = room, lang, _Shorter(lang, more)
-        self._turns: deque[_Turn] = deque()
+        self._turns: deque[_TurnPart] = deque()
         self._lines: deque[tuple[Line, int]] = deque()  # of the turns before, with their sizes
         self._told = 0  # size of all lines
         self._gone = 0  # messages before the first turn
@@ -249,7 +249,7 @@ class _View:
     def add(self, message: Message) -> None:
         """Add a message at the end."""
         if not self._turns or _is_person(message):
-            self._turns.append(_Turn())
+            self._turns.append(_TurnPart())
         turn, size = self._turns[-1], _size(message)
         turn.messages.append(message)
         turn.parts.append(_Part(message, message, size, len(message.content)))
@@ -285,7 +285,7 @@ class _View:
         """Return how results are shortened."""
         return tuple(cut for turn in self._turns for part in turn.parts for cut in part.cuts)
 
-    def _grow(self, turn: _Turn, size: int) -> None:
+    def _grow(self, turn: _TurnPart, size: int) -> None:
         turn.size += size
         self._size += size
 
@@ -310,7 +310,7 @@ class _View:
         for part in parts:
             self._shorten(turn, part, LENGTHS[max(fitting - 1, 0)])
 
-    def _shorten(self, turn: _Turn, part: _Part, length: int) -> None:
+    def _shorten(self, turn: _TurnPart, part: _Part, length: int) -> None:
         before, shorter = part.size, self._shorter.part(part, length)
         part.sent, part.size, part.length, part.cuts = shorter.sent, shorter.size, shorter.length, shorter.cuts
         self._grow(turn, part.size - before)
@@ -365,7 +365,7 @@ def _has_results(message: Message) -> bool:
     return message.role == "tool" or (message.role == "user" and is_result_message(message.content))
 
 
-def _noted(turn: _Turn, lang: str) -> list[Message]:
+def _noted(turn: _TurnPart, lang: str) -> list[Message]:
     """Return the messages of a turn as they are sent, with a note behind the first if calls are left out."""
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:

@@ -17,12 +17,12 @@ from ..agent.rules import Rules
 from ..backends.base import Backend
 from ..backends.connect import connect
 from ..hosts.base import Host
-from ..turn.asking import Asked, Asking
+from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
 from .http.access import Guard
 from .http.api_description import description
-from .http.callers import Caller, Served, serving
+from .http.callers import Caller, ServedModels, serving
 from .http.ending import Ending
 from .http.exchange import Exchange
 from .http.keys import key_of
@@ -46,7 +46,7 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     strict: bool = False,
     observer: Observer | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[AskingFields],
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -86,7 +86,7 @@ def _opening(engine: Engine) -> Lifespan[Starlette]:
 
 
 def app_of(
-    served: Served,
+    served: ServedModels,
     guard: Guard,
     *,
     lifespan: Lifespan[Starlette] | None = None,

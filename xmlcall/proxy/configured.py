@@ -26,7 +26,7 @@ from .engine.engine import Engine
 from .engine.own_rounds import RoundsKept
 from .engine.own_tools import OwnTools
 from .http.access import Guard
-from .http.callers import Served, ServedModel
+from .http.callers import ServedModel, ServedModels
 from .http.ending import Ending
 from .settings import ModelSettings, keys_of, read_settings
 
@@ -154,4 +154,4 @@ def configured_app(
             async with beside or nullcontext():
                 yield
 
-    return app_of(Served(models=models), guard, lifespan=lifespan, ending=ending)
+    return app_of(ServedModels(models=models), guard, lifespan=lifespan, ending=ending)

@@ -31,7 +31,7 @@ from ..errors import UsageError
 from ..toml_file import read_toml
 from .http.keys import Key, key_of
 
-__all__ = ["KeySettings", "ModelSettings", "ServeSettings", "Settings", "keys_of", "read_settings"]
+__all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
 
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -117,7 +117,7 @@ class ServeSettings(BaseModel):
     allow_host: tuple[str, ...] = ()
 
 
-class Settings(BaseSettings):
+class ProxySettings(BaseSettings):
     """All of a file.
 
     Args:
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
         return self
 
 
-def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
+def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> ProxySettings:
     """Read the settings of a file and of the environment.
 
     Args:
@@ -176,7 +176,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
     where = str(file) if file is not None else "the environment"
     try:
         ours = {name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS}
-        return Settings(**ours)
+        return ProxySettings(**ours)
     except _NotSet as error:
         raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None
     except ValidationError as error:
@@ -252,7 +252,7 @@ def line_of(text: str, place: Sequence[int | str]) -> int:
 # -- what is made of them that needs no server -------------------------------------------------------------------------
 
 
-def keys_of(settings: Settings) -> tuple[Key, ...]:
+def keys_of(settings: ProxySettings) -> tuple[Key, ...]:
     """Make the keys of a proxy.
 
     Args:

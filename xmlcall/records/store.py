@@ -28,7 +28,7 @@ from ..types.calls import Message
 from .as_json import message_from_json, message_to_json
 from .folder import FILE_MODE
 
-__all__ = ["Branch", "Conversation", "KeptEvent", "Store", "new_id"]
+__all__ = ["Branch", "ConversationSummary", "KeptEvent", "Store", "new_id"]
 
 _VERSION: Final = 1
 _TABLES: Final = """
@@ -51,7 +51,7 @@ _WAIT: Final = 10.0  # seconds for another program that writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class ConversationSummary:
     """A conversation in a line.
 
     Args:
@@ -148,7 +148,7 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
-    def listed(self, most: int = -1) -> list[Conversation]:
+    def listed(self, most: int = -1) -> list[ConversationSummary]:
         """Return conversations, the one that was changed last first.
 
         Args:
@@ -157,7 +157,7 @@ class Store:
         rows = self._rows(f"{_LINES} GROUP BY id ORDER BY changed DESC, begun DESC, conversation.rowid DESC LIMIT ?", most)
         return [_conversation(row) for row in rows]
 
-    def find(self, start: str) -> Conversation:
+    def find(self, start: str) -> ConversationSummary:
         """Return the conversation whose id begins so.
 
         Raises:
@@ -184,7 +184,7 @@ class Store:
         rows = self._rows("SELECT tools FROM catalog WHERE sha256 = ?", sha256)
         return list(json.loads(rows[0][0])) if rows else []
 
-    def search(self, words: Sequence[str]) -> Iterator[tuple[Conversation, int, Message]]:
+    def search(self, words: Sequence[str]) -> Iterator[tuple[ConversationSummary, int, Message]]:
         """Find messages that have all of some words, whatever their case.
 
         Args:
@@ -369,9 +369,9 @@ def _branch(row: tuple[Any, ...]) -> Branch:
     return Branch(id=id, parent=told["from"], turn=told["turn"], title=title)
 
 
-def _conversation(row: tuple[Any, ...]) -> Conversation:
+def _conversation(row: tuple[Any, ...]) -> ConversationSummary:
     id, begun, changed, model, title, messages = row
-    return Conversation(id=id, begun=begun, changed=changed, model=model, title=title, messages=messages)
+    return ConversationSummary(id=id, begun=begun, changed=changed, model=model, title=title, messages=messages)
 
 
 def _title(messages: Iterable[Message]) -> str:

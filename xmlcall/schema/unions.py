@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from .references import resolve
 from .words import describe
 
-__all__ = ["Branch", "Rule", "asked_by", "branch_meant", "branches_of", "rules_of", "shape", "unmet", "values_of"]
+__all__ = ["ParameterRule", "UnionBranch", "asked_by", "branch_meant", "branches_of", "rules_of", "shape", "unmet", "values_of"]
 
 UNIONS: Final = ("anyOf", "oneOf")
 _MAX_BRANCHES: Final = 16
@@ -31,7 +31,7 @@ _ONE_OF: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ParameterRule:
     """What is asked of parameters together.
 
     Args:
@@ -44,14 +44,14 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class UnionBranch:
     """An object that a union admits: the schemas of what it names, and what of that it needs."""
 
     properties: Mapping[str, Any]
     required: tuple[str, ...]
 
 
-def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[Rule, ...]:
+def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[ParameterRule, ...]:
     """Return what an object schema asks of its properties together.
 
     Args:
@@ -62,7 +62,7 @@ def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) ->
     return tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
 
 
-def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Rule]:
+def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[ParameterRule]:
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or not levels:
         return
@@ -71,26 +71,28 @@ def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Rule]:
         if len(branches) == 1:
             yield from _rules(_only_object(schema[key], root), root, levels - 1)
         elif texts := _alternatives(branches, root):
-            yield Rule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
+            yield ParameterRule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
     yield from _conditions(schema, root)
     for part in _listed(schema, "allOf"):
         yield from _rules(part, root, levels - 1)
 
 
-def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Rule]:
+def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[ParameterRule]:
     for key in ("dependentRequired", "dependencies"):
         needs = schema.get(key)
         for name, needed in list(needs.items())[:_MAX_PARTS] if isinstance(needs, Mapping) else ():
             if isinstance(needed, list) and needed:
-                yield Rule(kind="with", parts=(str(name), ", ".join(map(str, needed[:_MAX_PARTS]))))
+                yield ParameterRule(kind="with", parts=(str(name), ", ".join(map(str, needed[:_MAX_PARTS]))))
     condition, needed = shape(schema.get("if"), root), schema.get("then")
     if condition and (then := _branch(needed, root)) and then.required:
-        yield Rule(kind="with", parts=(condition, ", ".join(then.required[:_MAX_PARTS])))
+        yield ParameterRule(kind="with", parts=(condition, ", ".join(then.required[:_MAX_PARTS])))
     if refused := _branch(schema.get("not"), root):
-        yield Rule(kind="together" if len(refused.required) > 1 else "not", parts=(_written(refused, root, frozenset()),))
+        yield ParameterRule(
+            kind="together" if len(refused.required) > 1 else "not", parts=(_written(refused, root, frozenset()),)
+        )
 
 
-def branches_of(schema: Any, key: str, root: Mapping[str, Any]) -> list[Branch]:
+def branches_of(schema: Any, key: str, root: Mapping[str, Any]) -> list[UnionBranch]:
     """Return the objects among the branches of a union; those of a union in it are its own.
 
     Args:
@@ -101,7 +103,7 @@ def branches_of(schema: Any, key: str, root: Mapping[str, Any]) -> list[Branch]:
     return list(itertools.islice(_branches(schema, key, root, _MAX_LEVELS), _MAX_BRANCHES))
 
 
-def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[Branch]:
+def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[UnionBranch]:
     for part in _listed(schema, key) if levels else ():
         found = resolve(part, root)
         inner = [each for each in UNIONS if isinstance(found, Mapping) and each in found and not found.keys() & {"properties"}]
@@ -111,7 +113,7 @@ def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> It
             yield branch
 
 
-def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> Branch | None:
+def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> UnionBranch | None:
     """Return what an object schema says of its parts; None if it says nothing of any."""
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or not levels:
@@ -123,7 +125,7 @@ def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> 
         if below := _branch(part, root, levels - 1):
             found = {**below.properties, **found}
             required += below.required
-    return Branch(found, tuple(dict.fromkeys(required))) if found or required else None
+    return UnionBranch(found, tuple(dict.fromkeys(required))) if found or required else None
 
 
 def _listed(schema: Any, key: str) -> list[Any]:
@@ -135,12 +137,12 @@ def _only_object(parts: list[Any], root: Mapping[str, Any]) -> Any:
     return next((part for part in parts[:_MAX_BRANCHES] if _branch(part, root)), None)
 
 
-def _are_kinds(branches: Iterable[Branch]) -> bool:
+def _are_kinds(branches: Iterable[UnionBranch]) -> bool:
     """Say whether alternatives are objects of their own, of which nobody gives two at once."""
     return any(branch.properties for branch in branches)
 
 
-def _alternatives(branches: list[Branch], root: Mapping[str, Any]) -> tuple[str, ...]:
+def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple[str, ...]:
     """Write alternatives, each once; none if they do not differ."""
     common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
     texts = tuple(dict.fromkeys(_written(branch, root, common) for branch in branches))
@@ -158,7 +160,7 @@ def shape(schema: Any, root: Mapping[str, Any]) -> str:
     return _written(branch, root, frozenset()) if branch else ""
 
 
-def _written(branch: Branch, root: Mapping[str, Any], common: frozenset[str]) -> str:
+def _written(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str]) -> str:
     """Write a branch; what it may have and all others have, too, stands in the list of parameters."""
     names = dict.fromkeys((*branch.properties, *branch.required))
     parts = []
@@ -227,7 +229,7 @@ def _kinds(schema: Any, root: Mapping[str, Any]) -> list[Any]:
     return kinds if isinstance(kinds, list) else [kinds]
 
 
-def _has_fixed(value: Mapping[str, Any], branch: Branch | None, root: Mapping[str, Any]) -> bool:
+def _has_fixed(value: Mapping[str, Any], branch: UnionBranch | None, root: Mapping[str, Any]) -> bool:
     """Say whether an object has values that a branch fixes, and no other in their places."""
     if branch is None:
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..schema.references import resolve
-from ..schema.unions import Rule, branches_of, rules_of, values_of
+from ..schema.unions import ParameterRule, branches_of, rules_of, values_of
 from ..schema.validation import describe
 from ..types.calls import MISSING, Tool
 
@@ -50,7 +50,7 @@ class ShownParameter:
     description: str
     default: Any
     children: tuple["ShownParameter", ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ParameterRule, ...] = ()
 
 
 def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
@@ -58,7 +58,7 @@ def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
     return tuple(_fields(tool.input_schema, tool.input_schema, _MAX_LEVELS, ()))
 
 
-def rules_for(tool: Tool) -> tuple[Rule, ...]:
+def rules_for(tool: Tool) -> tuple[ParameterRule, ...]:
     """Return what a tool asks of its parameters together, such as one of two."""
     return rules_of(tool.input_schema, tool.input_schema)
 

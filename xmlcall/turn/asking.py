@@ -11,13 +11,13 @@ from ..prompting.format import PromptFormat
 from ..types.completion import CompletionRequest
 from .tool_need import Threshold, checked_threshold
 
-__all__ = ["Asked", "Asking", "Mode"]
+__all__ = ["Asking", "AskingFields", "Mode"]
 
 Mode = Literal["xml", "native", "native-only", "auto"]
 _MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 
-class Asked(TypedDict, total=False):
+class AskingFields(TypedDict, total=False):
     """The fields of `Asking` as keywords."""
 
     mode: Mode

@@ -14,13 +14,13 @@ from ..tools.catalog import Catalog
 from ..types.calls import ToolCall
 from ..types.completion import CompletionRequest
 from ..types.tool import Tool
-from .generate import Binder, Generated, Reading, Refused, generate
+from .generate import Binder, Generated, NotTaken, ReplyOptions, generate
 from .machine import Script
 
 __all__ = ["generate_call"]
 
 
-def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: Reading, dialect: str) -> Script[Generated]:
+def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: ReplyOptions, dialect: str) -> Script[Generated]:
     """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
 
     Args:
@@ -39,7 +39,7 @@ def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: R
     try:
         constrained = replace(request, json_schema=call_schema(tool))
         generated = yield from generate(constrained, binder, replace(how, kind="forced", falls_back=True))
-    except Refused:
+    except NotTaken:
         return (yield from generate(request, binder, how))
     return replace(generated, text=_as_taught(generated, binder.catalog, dialect))
 

@@ -43,8 +43,8 @@ __all__ = [
     "Binder",
     "Continued",
     "Generated",
-    "Reading",
-    "Refused",
+    "NotTaken",
+    "ReplyOptions",
     "ReplyReader",
     "generate",
     "generate_begun",
@@ -135,7 +135,7 @@ def new_id() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReplyOptions:
     """How a reply is asked for and read.
 
     Args:
@@ -155,7 +155,7 @@ class Reading:
     falls_back: bool = False
 
 
-def generate(request: CompletionRequest, binder: Binder, how: Reading, *, prefix: str = "") -> Script[Generated]:
+def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, prefix: str = "") -> Script[Generated]:
     """Generate a reply in which calls are text.
 
     Args:
@@ -189,13 +189,13 @@ def generate(request: CompletionRequest, binder: Binder, how: Reading, *, prefix
     return generated
 
 
-def _ask(request: CompletionRequest, text: str, how: Reading, count: int) -> Ask:
+def _ask(request: CompletionRequest, text: str, how: ReplyOptions, count: int) -> Ask:
     if text:
         request = replace(request, messages=(*request.messages, Message(role="assistant", content=text)))
     return Ask(request=request, kind="rest" if count else how.kind)
 
 
-def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: Reading) -> Script[tuple[Chunk, str]]:
+def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOptions) -> Script[tuple[Chunk, str]]:
     """Read a stream to its end, or until nothing useful can follow; return what it said of its end, and the thoughts in it."""
     last, thoughts, has_come = Chunk(), "", False
     try:
@@ -216,13 +216,13 @@ def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: Reading) 
         if ask.kind == "rest":  # it refuses to go on, the context may be full: the reply is as cut as it was
             return Chunk(finish_reason="length", usage=last.usage), thoughts
         if how.falls_back and not has_come and (ask.kind == "forced" or is_refused_beginning(error)):
-            raise Refused(str(error)) from error
+            raise NotTaken(str(error)) from error
         raise
     yield from () if has_come else begun
     return Chunk(finish_reason=last.finish_reason or came.finish_reason, usage=last.usage or came.usage), thoughts
 
 
-class Refused(Exception):
+class NotTaken(Exception):
     """The server did not take a request that asks for more than a reply; nothing has come, and it can be made without that."""
 
 
@@ -374,7 +374,7 @@ class ReplyReader:
 
 
 def generate_begun(
-    request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, how: Reading
+    request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, how: ReplyOptions
 ) -> Script[Generated]:
     """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
 
@@ -393,7 +393,7 @@ def generate_begun(
     """
     try:
         return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))
-    except Refused:
+    except NotTaken:
         generated = yield from generate(otherwise, binder, how)
         return replace(generated, fell_back=True)
 

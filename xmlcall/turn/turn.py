@@ -65,7 +65,7 @@ from .events import (
 )
 from .first_request import FirstRequest
 from .forced_call import generate_call
-from .generate import REPETITION, Binder, Generated, Reading, generate, generate_begun
+from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
 from .native import generate_native
 from .outcomes import outcome, when_stopped
@@ -306,10 +306,10 @@ class Turn(Machine[None]):
             reads, is_for_caller = generation.reads_text, generation.is_for_caller
             return generate_native(request, binder, generation.server, read_text=reads, is_for_caller=is_for_caller)
         if forced := self._forced():
-            how = Reading(server=generation.server, parallel=False)
+            how = ReplyOptions(server=generation.server, parallel=False)
             return generate_call(request, binder, forced, how, generation.format.dialect)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
-        how = Reading(server=generation.server, parallel=generation.format.parallel, continuations=continued)
+        how = ReplyOptions(server=generation.server, parallel=generation.format.parallel, continuations=continued)
         if self.added or self.first.otherwise is None:
             return generate(request, binder, how)
         otherwise = self._with_added(self.first.otherwise)

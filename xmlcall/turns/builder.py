@@ -47,7 +47,7 @@ from ..types.events import (
     ToolCallStart,
 )
 from .model import CallRecord, ReplyRecord, TurnRecord, TurnSource
-from .places import Said
+from .places import SaidBefore
 from .reading import ReadCall, Reading, call_record, prompt_of
 from .reply_under_way import ReplyUnderWay
 
@@ -351,11 +351,11 @@ class TurnBuilder:
             self._tools_told = tuple(map(tool_to_json, self._tools))
         return self._tools_told
 
-    def _said_before(self, reply: ReplyUnderWay) -> Said:
+    def _said_before(self, reply: ReplyUnderWay) -> SaidBefore:
         if reply.said is None:
             if self._catalog is None:
                 self._catalog = self._tools if isinstance(self._tools, Catalog) else Catalog(self._tools)
-            reply.said = Said(reply.prompt or reply.conversation, reply.conversation, self._catalog)
+            reply.said = SaidBefore(reply.prompt or reply.conversation, reply.conversation, self._catalog)
         return reply.said
 
     def _reply_record(self, reply: ReplyUnderWay) -> ReplyRecord:

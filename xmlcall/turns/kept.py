@@ -19,14 +19,14 @@ from ..binding.bind import bind
 from ..errors import REPAIRS, UsageError
 from ..prompting.families import FAMILIES
 from ..records.as_json import raw_from_json, tool_to_json
-from ..records.store import Conversation, KeptEvent, Store
+from ..records.store import ConversationSummary, KeptEvent, Store
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, Tool, ToolCall
 from ..types.events import TextDelta
 from .builder import MOST_RESULT
 from .marks import repairs_of
 from .model import CallRecord, MarkRecord, ReplyRecord, TurnRecord
-from .places import Said
+from .places import SaidBefore
 from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text
 
 __all__ = ["turns_of"]
@@ -54,7 +54,7 @@ def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
         sha256 = _text(asked.body, "tools")
         if sha256 not in catalogs:
             catalogs[sha256] = Catalog(_tools(store, sha256))
-        turns.append(_Turn(asked, behind, catalogs[sha256], messages).record(f"{found.id}.{number}", found))
+        turns.append(_KeptTurn(asked, behind, catalogs[sha256], messages).record(f"{found.id}.{number}", found))
     return turns
 
 
@@ -128,7 +128,7 @@ class _Messages:
         return inside and self._all[place].role == "user" and self._all[place].content.startswith(question)
 
 
-class _Turn:
+class _KeptTurn:
     """A kept turn while its record is made.
 
     Args:
@@ -146,7 +146,7 @@ class _Turn:
         self._begun = messages.asked(self._question, asked.body.get("at"))
         self._facts = _facts_of(events)
 
-    def record(self, id: str, found: Conversation) -> TurnRecord:
+    def record(self, id: str, found: ConversationSummary) -> TurnRecord:
         """Return the record of the turn."""
         replies = tuple(self._reply(number, place) for number, place in enumerate(self._places(), start=1))
         answer = next((event for event in self._events if event.kind == "answer"), None)
@@ -187,7 +187,7 @@ class _Turn:
         raw = _text(body, "raw") or ("" if "raw" in body else _text(message, "content"))
         calls = [call for call in _list(body, "calls") if isinstance(call, Mapping)]
         read = self._read(raw, body, prompt, calls)
-        said = Said(prompt, self._messages.said(prompt), self._catalog)
+        said = SaidBefore(prompt, self._messages.said(prompt), self._catalog)
         tokens = {name: _count(body.get("usage"), name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         reasoning = "" if any(span.kind == "reasoning" for span in read.reading.spans(len(raw))) else _text(body, "reasoning")
         marks = read.reading.marks()
@@ -244,7 +244,7 @@ class _Turn:
                 return event.body
         return None
 
-    def _call(self, read: ReadCall, text: str, said: Said) -> CallRecord:
+    def _call(self, read: ReadCall, text: str, said: SaidBefore) -> CallRecord:
         if read.call is None:
             return call_record(read, text, None, outcome="not started")
         facts = dict(self._facts.get(read.call.id, {}))

@@ -89,7 +89,7 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
                     raise UsageError(f"{place}: expected at most {_LONGEST} bytes in a line")
                 try:
                     yield _turn(_parsed(line), number)
-                except _Wrong as error:
+                except _WrongLine as error:
                     if not line.endswith(b"\n") and error.is_unfinished:
                         return
                     raise UsageError(f"{place}: {error}") from None
@@ -99,7 +99,7 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-class _Wrong(Exception):
+class _WrongLine(Exception):
     """A line is not what it should be."""
 
     def __init__(self, message: str, *, is_unfinished: bool = False) -> None:
@@ -111,14 +111,14 @@ def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        raise _Wrong(f"expected JSON: {str(error)[:_SHOWN]}", is_unfinished=True) from None
+        raise _WrongLine(f"expected JSON: {str(error)[:_SHOWN]}", is_unfinished=True) from None
 
 
 def _turn(told: Any, number: int) -> TurnRecord:
     if isinstance(told, str):
         return _turn_of_reply({"text": told}, number)
     if not isinstance(told, dict):
-        raise _Wrong(f"expected a turn or a reply, got {_short(told)}")
+        raise _WrongLine(f"expected a turn or a reply, got {_short(told)}")
     if "replies" in told:
         return _read_turn(told)
     return _turn_of_reply(told, number)
@@ -128,15 +128,15 @@ def _turn_of_reply(told: Mapping[str, Any], number: int) -> TurnRecord:
     """Read a reply of unknown origin."""
     text = next((told[name] for name in _TEXTS if isinstance(told.get(name), str)), None)
     if text is None:
-        raise _Wrong(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(told))}")
+        raise _WrongLine(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(told))}")
     texts = {name: told.get(name, "") for name in ("question", "dialect", "model", "finish_reason")}
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise _Wrong(f"expected {name} to be a string, got {_short(value)}")
+            raise _WrongLine(f"expected {name} to be a string, got {_short(value)}")
     tools, messages = told.get("tools") or [], told.get("messages") or []
     for name, value in {"tools": tools, "messages": messages}.items():
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise _Wrong(f"expected {name} to be a list of objects, got {_short(value)}")
+            raise _WrongLine(f"expected {name} to be a list of objects, got {_short(value)}")
     if not messages and texts["question"]:
         messages = [{"role": "user", "content": texts["question"]}]
     said = as_messages(messages)
@@ -168,7 +168,7 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
     try:
         return Catalog.of(tools)
     except (TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise _Wrong(f"its tools cannot be read: {error}") from None
+        raise _WrongLine(f"its tools cannot be read: {error}") from None
 
 
 # -- records from JSON, held against their fields ------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def _read_turn(told: Any) -> TurnRecord:
     try:
         turn: TurnRecord = _check_of(TurnRecord)(told)
     except _Misplaced as error:
-        raise _Wrong(f"expected turn{''.join(reversed(error.path))} {error}") from None
+        raise _WrongLine(f"expected turn{''.join(reversed(error.path))} {error}") from None
     for reply in turn.replies:
         _check_places(reply)
     return turn
@@ -284,17 +284,17 @@ def _check_places(reply: ReplyRecord) -> None:
     at, length = 0, len(reply.raw)
     for span in reply.spans:
         if span.start != at or span.end <= at:
-            raise _Wrong(f"the spans of reply {reply.number} do not tile its text: one goes from {span.start} to {span.end}")
+            raise _WrongLine(f"the spans of reply {reply.number} do not tile its text: one goes from {span.start} to {span.end}")
         at = span.end
     if at != length:
-        raise _Wrong(f"the spans of reply {reply.number} end at {at}, and its text at {length}")
+        raise _WrongLine(f"the spans of reply {reply.number} end at {at}, and its text at {length}")
     values = (value for call in reply.calls for value in call.values)
     marks = (mark for call in reply.calls for mark in (*call.repairs, *call.issues))
     everything: Iterable[Any] = (*reply.repairs, *reply.calls, *values, *marks)
     for placed in everything:
         start, end = placed.start, placed.end
         if (start is None) != (end is None) or (start is not None and end is not None and not 0 <= start <= end <= length):
-            raise _Wrong(f"a place in reply {reply.number} goes from {start} to {end}, and its text to {length}")
+            raise _WrongLine(f"a place in reply {reply.number} goes from {start} to {end}, and its text to {length}")
 
 
 def _short(value: Any) -> str:

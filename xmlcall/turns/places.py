@@ -22,7 +22,7 @@ from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
 from .marks import codes_of_value
 from .model import SourceRecord, ValueRecord
 
-__all__ = ["Said", "is_tool_prompt", "values_of"]
+__all__ = ["SaidBefore", "is_tool_prompt", "values_of"]
 
 _BEGINNING: Final = 20_000  # characters of a value by which its source is found
 _READ: Final = 200_000  # characters of a message in which sources are looked for
@@ -38,7 +38,7 @@ class _Words:
     start: int = 0
 
 
-class Said:
+class SaidBefore:
     """What was said before a reply; read when it is first asked.
 
     Args:
@@ -125,7 +125,7 @@ def _result_places(messages: Iterable[Message]) -> Iterator[Span]:
                 yield result.start, result.end
 
 
-def values_of(call: ToolCall, text: str, said: Said | None) -> tuple[ValueRecord, ...]:
+def values_of(call: ToolCall, text: str, said: SaidBefore | None) -> tuple[ValueRecord, ...]:
     """Return the values of a call, with their places and sources.
 
     Args:

@@ -34,7 +34,7 @@ from ..types.events import (
 )
 from .marks import issues_of, lost_call, repairs_of
 from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
-from .places import Said, values_of
+from .places import SaidBefore, values_of
 
 __all__ = [
     "DROPPED",
@@ -226,7 +226,7 @@ class Reading:
         return SpanRecord(start=start, end=end, kind=kind, about=about, call=call)
 
 
-def call_record(read: ReadCall, text: str, said: Said | None, **facts: Any) -> CallRecord:
+def call_record(read: ReadCall, text: str, said: SaidBefore | None, **facts: Any) -> CallRecord:
     """Return a call as it is shown.
 
     Args:
@@ -385,7 +385,7 @@ def read_reply(
     read = read_text(
         text, catalog, messages, dialect=dialect, reasoning_open=reasoning_open, finish_reason=finish_reason, unsaid=unsaid
     )
-    said = Said(messages, messages, catalog)
+    said = SaidBefore(messages, messages, catalog)
     return ReplyRecord(
         number=number,
         prompt=prompt_of(messages),

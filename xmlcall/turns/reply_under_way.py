@@ -10,7 +10,7 @@ from ..turn.events import TurnEnded
 from ..types.calls import Message
 from ..types.events import Event, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .model import ReplyRecord
-from .places import Said
+from .places import SaidBefore
 from .reading import Reading
 
 __all__ = ["ReplyUnderWay"]
@@ -42,7 +42,7 @@ class ReplyUnderWay:
         self.refusal = ""
         self.tokens: dict[str, int | None] = {}
         self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
-        self.said: Said | None = None
+        self.said: SaidBefore | None = None
         self.record: ReplyRecord | None = None  # until something changes
 
     @property

@@ -27,7 +27,7 @@ from ..turns.recorder import Recorder
 from .answers import json_answer
 from .streams import Told, event_stream, merged, turn_events
 
-__all__ = ["MATCHES", "Handler", "Shown", "body_of", "guarded", "matching", "number_of", "routes"]
+__all__ = ["MATCHES", "Handler", "ShownPage", "body_of", "guarded", "matching", "number_of", "routes"]
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
 DEPTH_LIMIT: Final = 100
@@ -38,7 +38,7 @@ Summary = Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class ShownPage:
     """What a page shows.
 
     Args:
@@ -88,13 +88,13 @@ class Shown:
         return kept[1]
 
 
-def routes(shown: Shown) -> list[Route]:
+def routes(shown: ShownPage) -> list[Route]:
     """Return the routes of the running program.
 
     Args:
         shown: what they show.
     """
-    answers: tuple[tuple[str, str, Callable[[Shown, Request], Awaitable[Response]]], ...] = (
+    answers: tuple[tuple[str, str, Callable[[ShownPage, Request], Awaitable[Response]]], ...] = (
         ("GET", "about", _about),
         ("GET", "events", _events),
         ("GET", "turns", _turns),
@@ -106,7 +106,7 @@ def routes(shown: Shown) -> list[Route]:
     return [Route(f"/api/{path}", guarded(_with(answer, shown)), methods=[method]) for method, path, answer in answers]
 
 
-def _with(answer: Callable[[Shown, Request], Awaitable[Response]], shown: Shown) -> Handler:
+def _with(answer: Callable[[ShownPage, Request], Awaitable[Response]], shown: ShownPage) -> Handler:
     return lambda request: answer(shown, request)
 
 
@@ -210,12 +210,12 @@ def _searched(row: Summary) -> str:
     return "\n".join((row["question"], row["client"], row["model"], row["error"], *calls)).casefold()
 
 
-async def _about(shown: Shown, request: Request) -> Response:
+async def _about(shown: ShownPage, request: Request) -> Response:
     known = {**whys(), "dialects": list(DIALECTS), "families": list(FAMILIES)}
     return json_answer({"instance": shown.instance, **known, **shown.about()})
 
 
-async def _events(shown: Shown, request: Request) -> Response:
+async def _events(shown: ShownPage, request: Request) -> Response:
     async def told() -> AsyncGenerator[Told]:
         yield "hello", {"instance": shown.instance}
         async for ids in shown.recorder.watch():
@@ -226,7 +226,7 @@ async def _events(shown: Shown, request: Request) -> Response:
     return event_stream(merged(told(), *([shown.news()] if shown.news else [])))
 
 
-async def _turns(shown: Shown, request: Request) -> Response:
+async def _turns(shown: ShownPage, request: Request) -> Response:
     ids = [builder.id for builder in shown.recorder.turns()]
     for gone in shown.summaries.keys() - set(ids):
         del shown.summaries[gone]
@@ -241,11 +241,11 @@ async def _turns(shown: Shown, request: Request) -> Response:
     return json_answer({"turns": found, "more": False})
 
 
-async def _turn(shown: Shown, request: Request) -> Response:
+async def _turn(shown: ShownPage, request: Request) -> Response:
     return json_answer(turn_to_json(await shown.turn(request.path_params["id"])))
 
 
-async def _turn_events(shown: Shown, request: Request) -> Response:
+async def _turn_events(shown: ShownPage, request: Request) -> Response:
     id = request.path_params["id"]
     if shown.recorder.find(id) is not None:
         return event_stream(merged(turn_events(shown.recorder, id)))
@@ -258,7 +258,7 @@ async def _turn_events(shown: Shown, request: Request) -> Response:
     return event_stream(merged(kept()))
 
 
-async def _copy(shown: Shown, request: Request) -> Response:
+async def _copy(shown: ShownPage, request: Request) -> Response:
     turn, number = await shown.turn(request.path_params["id"]), number_of(request, "reply", 1, 10_000)
     if not 1 <= number <= len(turn.replies):
         raise ApiError(f"the turn has {len(turn.replies)} replies, and no number {number}", status=404)
@@ -271,7 +271,7 @@ async def _copy(shown: Shown, request: Request) -> Response:
     return PlainTextResponse(written(turn, number))
 
 
-async def _read(shown: Shown, request: Request) -> Response:
+async def _read(shown: ShownPage, request: Request) -> Response:
     asked = await body_of(request)
     text = asked.get("text")
     if not isinstance(text, str):

@@ -27,7 +27,7 @@ from .answers import json_answer
 if TYPE_CHECKING:
     from .chat import ChatRoom
 
-__all__ = ["Page", "app_of_page", "facts_of_room", "page_of", "page_routes"]
+__all__ = ["UiPage", "app_of_page", "facts_of_room", "page_of", "page_routes"]
 
 _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
@@ -40,7 +40,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class UiPage:
     """A page.
 
     Args:
@@ -60,7 +60,7 @@ class Page:
         return f"{url}/ui/?token={self.token}"
 
 
-def page_of(shown: api.Shown, guard: Guard, more: Iterable[Route] = (), *, token: str = "") -> Page:
+def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, token: str = "") -> UiPage:
     """Make the page.
 
     Args:
@@ -73,10 +73,10 @@ def page_of(shown: api.Shown, guard: Guard, more: Iterable[Route] = (), *, token
     static = _static()
     inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
     door = Middleware(Door, guard=guard, token=token, port=port_of(shown.url))
-    return Page(token=token, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
+    return UiPage(token=token, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
 
 
-def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, token: str = "") -> Page:
+def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, token: str = "") -> UiPage:
     """Make the page of a proxy.
 
     Args:
@@ -88,11 +88,11 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, t
     """
     from .asking import routes as asking_routes
 
-    shown = api.Shown(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
+    shown = api.ShownPage(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
     return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), token=token)
 
 
-def app_of_page(page: Page) -> Starlette:
+def app_of_page(page: UiPage) -> Starlette:
     """Make an app that has the page alone.
 
     Args:

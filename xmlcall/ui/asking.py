@@ -30,10 +30,10 @@ from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
 from ..turns.recording_backend import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
-from .api import Shown, body_of, guarded
+from .api import ShownPage, body_of, guarded
 from .streams import Told, event_stream, merged
 
-__all__ = ["Way", "routes"]
+__all__ = ["AskingWay", "routes"]
 
 MOST_WAYS: Final = 8
 MOST_TOKENS: Final = 1024  # of a reply
@@ -42,7 +42,7 @@ _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class AskingWay:
     """How a question is asked.
 
     Args:
@@ -58,7 +58,7 @@ class Way:
     call_threshold: Any = None
 
 
-def routes(shown: Shown, backend: Callable[[], Backend]) -> list[Route]:
+def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
     """Return the routes by which a page asks.
 
     Args:
@@ -86,14 +86,14 @@ def _ways(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return ways
 
 
-def _way(given: Mapping[str, Any]) -> Way:
+def _way(given: Mapping[str, Any]) -> AskingWay:
     mode, threshold = _MODES.get(str(given.get("mode"))), given.get("call_threshold")
     dialect, family = given.get("dialect") or "function_calls", given.get("family") or "list"
     if mode is None or dialect not in DIALECTS or family not in FAMILIES:
         raise ApiError(f"expected a way with a mode of {', '.join(_MODES)}, a known format and family, got {str(given)[:200]}")
     if not (threshold in (None, "auto") or isinstance(threshold, int | float)):
         raise ApiError(f"call_threshold: expected a number, 'auto' or null, got {str(threshold)[:40]!r}")
-    return Way(mode=mode, dialect=dialect, family=family, call_threshold=threshold)
+    return AskingWay(mode=mode, dialect=dialect, family=family, call_threshold=threshold)
 
 
 def _messages(turn: TurnRecord) -> tuple[Message, ...]:
@@ -118,7 +118,7 @@ def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, .
 
 
 async def _answers(
-    asking: asyncio.Lock, backend: Backend, turn: TurnRecord, messages: Sequence[Message], ways: Sequence[Way]
+    asking: asyncio.Lock, backend: Backend, turn: TurnRecord, messages: Sequence[Message], ways: Sequence[AskingWay]
 ) -> AsyncGenerator[Told]:
     async with asking:
         for place, way in enumerate(ways):
@@ -128,7 +128,9 @@ async def _answers(
     yield "end", {}
 
 
-async def _answer(backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: Way) -> AsyncGenerator[dict[str, Any]]:
+async def _answer(
+    backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: AskingWay
+) -> AsyncGenerator[dict[str, Any]]:
     """Ask in one way; tell of the reply a few times a second."""
     tools = [Tool.from_mcp(tool) for tool in turn.tools]
     builder = TurnBuilder(id="asked", source="chat", way=way.mode, dialect=way.dialect, tools=tools, conversation=messages)

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from ..bench.as_turns import turn_of_row
 from ..bench.funnel import Verdict
 from ..bench.report import judged
-from ..bench.store import Run, read_run
+from ..bench.store import RecordedRun, read_run
 from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..records.store import Store
@@ -186,7 +186,7 @@ class _Judged:
         rows: what a list shows of each.
     """
 
-    run: Run
+    run: RecordedRun
     verdicts: Mapping[tuple[str, str], Verdict]
     rows: Sequence[Row]
 
@@ -199,7 +199,7 @@ def _judged(path: Path) -> _Judged:
     return _Judged(run=run, verdicts=verdicts, rows=rows)
 
 
-def _row(run: Run, way: str, verdict: Verdict) -> Row:
+def _row(run: RecordedRun, way: str, verdict: Verdict) -> Row:
     """Return what a list shows of a reply; its calls as they are judged."""
     usages = [kept.get("usage") or {} for kept in verdict.row.get("rounds", ())]
     last = usages[-1] if usages else {}

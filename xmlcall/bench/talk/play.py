@@ -24,7 +24,7 @@ from ..case import Case
 from ..history import said
 from ..ordinary import CANNED, canned_tools
 from ..ordinary.canned import CannedHost
-from ..recorder import Recorder, kept_call, kept_tools
+from ..recorder import ReplyRecorder, kept_call, kept_tools
 from .judge import CALLED, judge_turn
 from .servers import lay_out, occupied, server_of
 
@@ -86,7 +86,7 @@ async def converse(case: Case, backend: Backend, *, offers: bool = True, **optio
 
 async def _converse(case: Case, backend: Backend, place: Path, offers: bool, options: Mapping[str, Any]) -> dict[str, Any]:
     hosts = [_host(name, place) for name in case.servers] if offers else []
-    recorder, turns = Recorder(backend), list[_Played]()
+    recorder, turns = ReplyRecorder(backend), list[_Played]()
     async with ToolLoop(recorder, hosts, policy=["*"], **options) as loop:
         messages = await _before(case, loop)
         for expected in case.turns:

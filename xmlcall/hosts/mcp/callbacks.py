@@ -19,7 +19,7 @@ from mcp.client.session import ClientRequestContext
 from ...errors import XmlcallError
 from ...types.calls import Message
 from .form import problems, unusable, with_defaults
-from .patience import Patience
+from .patience import CallPatience
 from .requests import ClientFeatures, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
 __all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of"]
@@ -46,12 +46,12 @@ class Calls:
     """The calls of a connection that wait for their results."""
 
     def __init__(self) -> None:
-        self._running: list[Patience] = []
+        self._running: list[CallPatience] = []
         self._asking: set[anyio.CancelScope] = set()
         self._asked: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def running(self, patience: Patience) -> Iterator[None]:
+    def running(self, patience: CallPatience) -> Iterator[None]:
         """Let the server ask while a call runs; what is being asked ends with the last of them."""
         if not patience.may_ask:
             yield

@@ -17,7 +17,7 @@ from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolH
 from ..config import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
 from .limits import HttpTrouble, TooLarge
-from .messages import Unreadable
+from .messages import UnreadableAnswer
 
 __all__ = [
     "Repeatable",
@@ -149,7 +149,7 @@ def request_error(server: ServerConfig, doing: str, error: Exception, connection
         return _http_error(server, doing, error, error.data)
     if connection.closed or is_lost(error):
         return _lost_error(server, doing, error, connection)
-    if not isinstance(error, MCPError) or isinstance(error.data, Unreadable):
+    if not isinstance(error, MCPError) or isinstance(error.data, UnreadableAnswer):
         return protocol_error(server, f"an answer outside the protocol while {doing}: {_detail(error)}")
     if error.code == PARSE_ERROR and error.message.startswith(_NOT_READ):
         what = "it is no JSON-RPC message, or its result is no object"

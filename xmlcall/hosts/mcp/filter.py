@@ -212,7 +212,7 @@ def _first_error(error: ValueError) -> str:
     return f"{path}: {first['msg'][:120]}"
 
 
-class _Reader:
+class _FilteredReader:
     """A transport's read stream, seen through a filter."""
 
     def __init__(self, inner: Any, filter_: Filter) -> None:
@@ -267,7 +267,7 @@ class _Writer:
 @asynccontextmanager
 async def filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], filter_: Filter
-) -> AsyncIterator[tuple[_Reader, _Writer]]:
+) -> AsyncIterator[tuple[_FilteredReader, _Writer]]:
     """Open a transport of the SDK behind a filter; what it yields is a transport's pair of streams again."""
     async with transport as (reader, writer):
-        yield _Reader(reader, filter_), _Writer(writer, filter_)
+        yield _FilteredReader(reader, filter_), _Writer(writer, filter_)

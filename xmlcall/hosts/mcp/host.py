@@ -42,7 +42,7 @@ from .filter import ORIGINAL
 from .messages import sendable
 from .oauth import SignIn
 from .paging import pages
-from .patience import Patience
+from .patience import CallPatience
 from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
 from .restarts import LONGEST_WAIT, Restarts
@@ -186,7 +186,7 @@ class McpHost:
             ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
             ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
         """
-        patience = Patience(self._server.timeout if timeout is None else timeout)
+        patience = CallPatience(self._server.timeout if timeout is None else timeout)
         told, given = _told_to(progress, patience), sendable(arguments)
 
         async def once(client: Client) -> mcp.CallToolResult:
@@ -222,7 +222,7 @@ class McpHost:
             ToolHostUnavailable: the server is gone, or not done in time.
             ToolHostProtocolError: the task has failed, or an answer is outside the protocol.
         """
-        patience = Patience(self._server.timeout if timeout is None else timeout)
+        patience = CallPatience(self._server.timeout if timeout is None else timeout)
         told = _told_to(progress, patience)
         doing = f"asking for the task of {name!r}"
         answer = await self._ask(doing, patience, lambda client: result_of_task(client, task, patience, told), may_repeat=True)
@@ -231,10 +231,10 @@ class McpHost:
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def _ask(
-        self, doing: str, limit: float | Patience, request: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
+        self, doing: str, limit: float | CallPatience, request: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
     ) -> T:
         """Make a request of a live server; once more where that may help and does no harm, each within the limit."""
-        patience = limit if isinstance(limit, Patience) else Patience(limit, may_ask=False)
+        patience = limit if isinstance(limit, CallPatience) else CallPatience(limit, may_ask=False)
         try:
             return await self._ask_once(doing, patience, request)
         except Repeatable as error:
@@ -244,7 +244,7 @@ class McpHost:
             await asyncio.sleep(error.pause)
             return await self._ask_once(doing, patience, request)
 
-    async def _ask_once(self, doing: str, patience: Patience, request: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask_once(self, doing: str, patience: CallPatience, request: Callable[[Client], Awaitable[T]]) -> T:
         connection = await self._live()
         try:
             with connection.calls.running(patience):
@@ -344,7 +344,7 @@ class McpHost:
         return original
 
 
-def _told_to(on_progress: OnProgress | None, patience: Patience) -> ProgressFnT:
+def _told_to(on_progress: OnProgress | None, patience: CallPatience) -> ProgressFnT:
     async def told(progress: float, total: float | None, message: str | None) -> None:
         patience.renew()
         if on_progress is not None:

@@ -15,7 +15,7 @@ from mcp.types import INTERNAL_ERROR, PARSE_ERROR
 from mcp.types.jsonrpc import ErrorData, JSONRPCError, JSONRPCResponse
 from pydantic import ValidationError
 
-__all__ = ["Halves", "Unreadable", "read_refused", "sendable", "whole_escapes"]
+__all__ = ["Halves", "UnreadableAnswer", "read_refused", "sendable", "whole_escapes"]
 
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _BEGUN = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?\Z|\\(?:u[0-9a-fA-F]{0,3})?\Z"
@@ -77,7 +77,7 @@ def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableAnswer:
     """The `data` of an error that stands for an answer outside the protocol."""
 
 
@@ -127,9 +127,9 @@ def _error_in(message: Mapping[str, Any]) -> ErrorData:
         code = error.get("code") if isinstance(error, Mapping) else None
         return ErrorData(code=code if type(code) is int else INTERNAL_ERROR, message=said)
     if error is not None:
-        return ErrorData(code=PARSE_ERROR, message="its error is not an object with a message", data=Unreadable())
+        return ErrorData(code=PARSE_ERROR, message="its error is not an object with a message", data=UnreadableAnswer())
     what = f"its result is {_shape(message['result'])}, not an object" if "result" in message else "it has no result"
-    return ErrorData(code=PARSE_ERROR, message=what, data=Unreadable())
+    return ErrorData(code=PARSE_ERROR, message=what, data=UnreadableAnswer())
 
 
 def _shape(value: Any) -> str:

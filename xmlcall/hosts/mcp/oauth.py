@@ -363,11 +363,11 @@ async def _read_bounded(response: httpx2.Response) -> None:
     if "content-encoding" in response.headers:
         raise OAuthFlowError(f"{_origin(response.url)} packs an answer, which was not asked for")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _Bounded(response.stream)
+    response.stream = _BoundedBody(response.stream)
     await response.aread()
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["MOST", "Patience"]
+__all__ = ["MOST", "CallPatience"]
 
 MOST: Final = 10.0
 """The longest that a call may take, in limits."""
 
 
-class Patience:
+class CallPatience:
     """Bounds one call; `async with` raises TimeoutError past the limit, and may be entered again for another try.
 
     Args:

@@ -28,7 +28,7 @@ PAUSES: Final = (1.0, 5.0, 30.0, 60.0)
 T = TypeVar("T")
 
 
-class Ask(Protocol):
+class ServerRequest(Protocol):
     """Makes a request of a live server within a limit of time; fails with a `ToolHostError`."""
 
     async def __call__(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
@@ -54,7 +54,7 @@ class McpServed:
     """
 
     server: ServerConfig
-    ask: Ask
+    ask: ServerRequest
     live: Callable[[], Awaitable[Connection]]
     connection: Callable[[], Connection | None]
     original: Original

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from ..base import OnTask
 from .filter import ORIGINAL
-from .patience import MOST, Patience
+from .patience import MOST, CallPatience
 
 __all__ = ["call_as_task", "result_of_task", "runs_tasks"]
 
@@ -48,7 +48,7 @@ async def call_as_task(
     client: Client,
     name: str,
     arguments: Mapping[str, Any],
-    patience: Patience,
+    patience: CallPatience,
     told: ProgressFnT,
     on_task: OnTask | None = None,
 ) -> mcp.CallToolResult:
@@ -86,7 +86,7 @@ async def call_as_task(
 
 
 async def result_of_task(
-    client: Client, task_id: str, patience: Patience, told: ProgressFnT
+    client: Client, task_id: str, patience: CallPatience, told: ProgressFnT
 ) -> mcp.CallToolResult | Literal["cancelled", "unknown"]:
     """Wait for what becomes of a task that was started over another connection.
 
@@ -131,7 +131,7 @@ def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-async def _wait(client: Client, task_id: str, pause: float, patience: Patience, told: ProgressFnT) -> str:
+async def _wait(client: Client, task_id: str, pause: float, patience: CallPatience, told: ProgressFnT) -> str:
     """Look after a task until it has ended or wants input, and return its state; bounded by the caller's patience."""
     wanted = mcp.GetTaskRequest(params=mcp.GetTaskRequestParams(task_id=task_id))
     message, number = "", 0

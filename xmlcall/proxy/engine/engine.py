@@ -31,7 +31,7 @@ from ...prompting.placement import with_fitting, with_reminder
 from ...prompting.without_calls import without_calls
 from ...tools.catalog import Catalog
 from ...turn.answered import describing
-from ...turn.asking import Asked, Asking
+from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy
 from ...turn.first_request import FirstRequest, Forms, decide
 from ...turn.machine import Script
@@ -100,7 +100,7 @@ class Engine:
         strict: bool = False,
         recorder: "Recorder | None" = None,
         rounds: RoundsKept | None = None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[AskingFields],
     ) -> None:
         self.backend = Retrying(backend)
         self.strict, self.recorder = strict, recorder
@@ -118,7 +118,7 @@ class Engine:
         self._stack = AsyncExitStack()
         self.ask_by()
 
-    def ask_by(self, **asked: Unpack[Asked]) -> None:
+    def ask_by(self, **asked: Unpack[AskingFields]) -> None:
         """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
 
         Args:

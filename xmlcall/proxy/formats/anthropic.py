@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from ...errors import UsageError
 from ...types.calls import Message, Tool
 from ...types.completion import Usage
-from .bodies import Body, call_of, extra_of, read_body, tools_of
+from .bodies import JsonBody, call_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -39,44 +39,44 @@ NO_THREADS: Final = "thread_unsupported_request"
 """What SDKs answer with the same request once more, whole and without a thread."""
 
 
-class _Text(Body):
+class _TextBlock(JsonBody):
     type: Literal["text"]
     text: str
 
 
-class _Base64(Body):
+class _Base64(JsonBody):
     type: Literal["base64"]
     media_type: str
     data: str
 
 
-class _Url(Body):
+class _Url(JsonBody):
     type: Literal["url"]
     url: str
 
 
-class _Image(Body):
+class _Image(JsonBody):
     type: Literal["image"]
     source: Annotated[_Base64 | _Url, Field(discriminator="type")]
 
 
-class _PlainText(Body):
+class _PlainText(JsonBody):
     type: Literal["text"]
     data: str
 
 
-class _Document(Body):
+class _Document(JsonBody):
     type: Literal["document"]
     source: _PlainText
     title: str | None = None
     context: str | None = None
 
 
-class _Thinking(Body):
+class _Thinking(JsonBody):
     type: Literal["thinking", "redacted_thinking"]
 
 
-class _ToolUse(Body):
+class _ToolUse(JsonBody):
     type: Literal["tool_use"]
     id: str
     name: str
@@ -88,53 +88,53 @@ def _as_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-_ShownBlocks = list[Annotated[_Text | _Image | _Document, Field(discriminator="type")]]
+_ShownBlocks = list[Annotated[_TextBlock | _Image | _Document, Field(discriminator="type")]]
 
 
-class _ToolResult(Body):
+class _ToolResult(JsonBody):
     type: Literal["tool_result"]
     tool_use_id: str
     content: Annotated[_ShownBlocks, BeforeValidator(_as_blocks, json_schema_input_type=str | _ShownBlocks)] | None = None
     is_error: bool | None = None
 
 
-_Block = _Text | _Image | _Document | _Thinking | _ToolUse | _ToolResult
+_Block = _TextBlock | _Image | _Document | _Thinking | _ToolUse | _ToolResult
 _Blocks = list[Annotated[_Block, Field(discriminator="type")]]
 
 
-class _Message(Body):
+class _Message(JsonBody):
     role: Literal["user", "assistant", "system"]
     content: Annotated[_Blocks, BeforeValidator(_as_blocks, json_schema_input_type=str | _Blocks)]
 
 
-class _Tool(Body):
+class _Tool(JsonBody):
     type: str | None = None
     name: str = ""
     description: str | None = None
     input_schema: dict[str, Any] | None = None
 
 
-class _ToolChoice(Body):
+class _ToolChoice(JsonBody):
     type: Literal["auto", "any", "tool", "none"]
     name: str = ""
     disable_parallel_tool_use: bool | None = None
 
 
-class _OutputFormat(Body):
+class _OutputFormat(JsonBody):
     type: Literal["json_schema"]
     json_schema: dict[str, Any] = Field(alias="schema")
 
 
-class _OutputConfig(Body):
+class _OutputConfig(JsonBody):
     format: _OutputFormat | None = None
 
 
-class CountBody(Body):
+class CountBody(JsonBody):
     """The body of `POST /v1/messages/count_tokens`."""
 
     model: str = ""
     messages: list[_Message] = Field(min_length=1)
-    system: Annotated[list[_Text], BeforeValidator(_as_blocks, json_schema_input_type=str | list[_Text])] | None = None
+    system: Annotated[list[_TextBlock], BeforeValidator(_as_blocks, json_schema_input_type=str | list[_TextBlock])] | None = None
     tools: list[_Tool] | None = None
     tool_choice: _ToolChoice | None = None
     thinking: dict[str, Any] | None = None  # ignored: how much the model thinks is its server's to say
@@ -248,7 +248,7 @@ def _shown(blocks: Iterable[_Block], joint: str = "\n") -> tuple[str, tuple[str,
     texts, images = [], []
     for block in blocks:
         match block:
-            case _Text():
+            case _TextBlock():
                 texts.append(block.text)
             case _Document(source=source):
                 texts += [part for part in (block.title, block.context, source.data) if part]

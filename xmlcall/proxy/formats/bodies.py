@@ -14,7 +14,7 @@ from ...errors import UsageError
 from ...types.calls import RawCall, Tool, ToolCall
 from .contract import ApiError
 
-__all__ = ["Body", "Parts", "arguments_of", "call_of", "content_of", "extra_of", "read_body", "tools_of"]
+__all__ = ["JsonBody", "Parts", "arguments_of", "call_of", "content_of", "extra_of", "read_body", "tools_of"]
 
 SHOWN_CHARACTERS = 80  # of a wrong value
 TOOL_LIMIT = 1000  # as many as one MCP server may list
@@ -25,7 +25,7 @@ Parts = str | list[dict[str, Any]] | None
 """A message's content, as most formats have it."""
 
 
-class Body(BaseModel):
+class JsonBody(BaseModel):
     """A JSON object of a request: known fields have their types, others are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from ...errors import UsageError
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
-from .bodies import Body, arguments_of, call_of, extra_of, read_body, tools_of
+from .bodies import JsonBody, arguments_of, call_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     Asked,
@@ -72,7 +72,7 @@ def _integral(value: Any) -> Any:
 _Integer = Annotated[int, BeforeValidator(_integral)]
 
 
-class OllamaOptions(Body):
+class OllamaOptions(JsonBody):
     """How to generate; what is not listed here is sent on to an Ollama."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -89,30 +89,30 @@ class OllamaOptions(Body):
     repeat_penalty: float | None = None
 
 
-class _Function(Body):
+class _OllamaFunction(JsonBody):
     name: str = Field(min_length=1)
     arguments: dict[str, Any] | str | None = None
 
 
-class _Call(Body):
+class _OllamaCall(JsonBody):
     id: str | None = None
-    function: _Function
+    function: _OllamaFunction
 
 
-class OllamaMessage(Body):
+class OllamaMessage(JsonBody):
     """A message of a request; of `thinking` nothing is kept."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
     thinking: str | None = None
     images: list[str] | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_OllamaCall] | None = None
     tool_name: str | None = None
     name: str | None = None
     tool_call_id: str | None = None
 
 
-class _Asking(Body):
+class _OllamaAsked(JsonBody):
     model: str = Field(min_length=1)
     stream: bool | None = None
     format: Literal["", "json"] | dict[str, Any] | None = None
@@ -125,7 +125,7 @@ class _Asking(Body):
     top_logprobs: int | None = None
 
 
-class OllamaChatBody(_Asking):
+class OllamaChatBody(_OllamaAsked):
     """The body of `POST /api/chat`; `tool_choice` is OpenAI's, Ollama has none."""
 
     messages: list[OllamaMessage] | None = None
@@ -133,7 +133,7 @@ class OllamaChatBody(_Asking):
     tool_choice: str | dict[str, Any] | None = None
 
 
-class OllamaGenerateBody(_Asking):
+class OllamaGenerateBody(_OllamaAsked):
     """The body of `POST /api/generate`; `context` is read and not used."""
 
     prompt: str | None = None
@@ -166,7 +166,9 @@ def _read_generate(data: Mapping[str, Any]) -> Asked:
     return _asked(body, system + prompt if prompt else ())
 
 
-def _asked(body: _Asking, messages: tuple[Message, ...], tools: tuple[Tool, ...] = (), choice: ToolChoice | None = None) -> Asked:
+def _asked(
+    body: _OllamaAsked, messages: tuple[Message, ...], tools: tuple[Tool, ...] = (), choice: ToolChoice | None = None
+) -> Asked:
     request = ChatRequest(
         messages=messages or (Message(role="user", content=""),),
         tools=tools,
@@ -222,7 +224,7 @@ def _picture(image: str, path: str) -> str:
     return f"data:{kind};base64,{text}"
 
 
-def _sampling(body: _Asking) -> Sampling:
+def _sampling(body: _OllamaAsked) -> Sampling:
     options = body.options or OllamaOptions()
     others = extra_of(options)
     kept = extra_of(body, but=CHAT_ONLY)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
-from .bodies import Body, Parts, arguments_of, call_of, content_of, extra_of, read_body, tools_of
+from .bodies import JsonBody, Parts, arguments_of, call_of, content_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -38,29 +38,29 @@ __all__ = ["CHAT", "ChatBody", "chosen", "error_body", "usage_dict"]
 OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
 
 
-class _Function(Body):
+class _ChatFunction(JsonBody):
     name: str = ""
     arguments: str = ""
 
 
-class _Call(Body):
+class _ChatCall(JsonBody):
     id: str = ""
     type: str = "function"
-    function: _Function
+    function: _ChatFunction
 
 
-class ChatMessage(Body):
+class ChatMessage(JsonBody):
     """A message of a request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Parts = None
     name: str | None = None
-    tool_calls: list[_Call] | None = None
-    function_call: _Function | None = None
+    tool_calls: list[_ChatCall] | None = None
+    function_call: _ChatFunction | None = None
     tool_call_id: str | None = None
 
 
-class ChatBody(Body):
+class ChatBody(JsonBody):
     """The body of `POST /v1/chat/completions`."""
 
     model: str = ""

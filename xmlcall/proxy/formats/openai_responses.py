@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from ...types.calls import Message
-from .bodies import Body, arguments_of, call_of, content_of, extra_of, read_body
+from .bodies import JsonBody, arguments_of, call_of, content_of, extra_of, read_body
 from .contract import ApiError, Asked, ChatRequest, Format, Sampling, WholeResponse
 from .openai_chat import OPTIONS, chosen, error_body
 from .openai_responses_stream import EventWriter, begun, call_item, call_text, ended, filled, new_item, status_of
@@ -46,7 +46,7 @@ def _listed(wrap: Callable[[str], dict[str, Any]], documented: Any) -> BeforeVal
 Content = Annotated[list[dict[str, Any]], _listed(lambda text: {"type": "input_text", "text": text}, str | list[dict[str, Any]])]
 
 
-class MessageItem(Body):
+class MessageItem(JsonBody):
     """A message of the history."""
 
     type: Literal["message"] | None = None
@@ -54,7 +54,7 @@ class MessageItem(Body):
     content: Content
 
 
-class FunctionCallItem(Body):
+class FunctionCallItem(JsonBody):
     """A call of the history."""
 
     type: Literal["function_call"]
@@ -64,7 +64,7 @@ class FunctionCallItem(Body):
     arguments: str
 
 
-class FunctionCallOutputItem(Body):
+class FunctionCallOutputItem(JsonBody):
     """What a call gave."""
 
     type: Literal["function_call_output"]
@@ -72,7 +72,7 @@ class FunctionCallOutputItem(Body):
     output: Content
 
 
-class CustomToolCallItem(Body):
+class CustomToolCallItem(JsonBody):
     """A call of a custom tool."""
 
     type: Literal["custom_tool_call"]
@@ -82,7 +82,7 @@ class CustomToolCallItem(Body):
     input: str
 
 
-class CustomToolCallOutputItem(Body):
+class CustomToolCallOutputItem(JsonBody):
     """What a call of a custom tool gave."""
 
     type: Literal["custom_tool_call_output"]
@@ -90,7 +90,7 @@ class CustomToolCallOutputItem(Body):
     output: Content
 
 
-class LocalShellCallItem(Body):
+class LocalShellCallItem(JsonBody):
     """A command that an agent ran in its own shell."""
 
     type: Literal["local_shell_call"]
@@ -98,7 +98,7 @@ class LocalShellCallItem(Body):
     action: dict[str, Any]
 
 
-class LocalShellCallOutputItem(Body):
+class LocalShellCallOutputItem(JsonBody):
     """What the command gave; the id is the call's."""
 
     type: Literal["local_shell_call_output"]
@@ -107,13 +107,13 @@ class LocalShellCallOutputItem(Body):
     output: Content
 
 
-class ReasoningItem(Body):
+class ReasoningItem(JsonBody):
     """What the model thought, in an earlier answer; no model is shown it again."""
 
     type: Literal["reasoning"]
 
 
-class AdditionalToolsItem(Body):
+class AdditionalToolsItem(JsonBody):
     """Tools that are offered in the history instead of beside it."""
 
     type: Literal["additional_tools"]
@@ -141,7 +141,7 @@ Items = Annotated[
 ]
 
 
-class ResponsesBody(Body):
+class ResponsesBody(JsonBody):
     """The body of `POST /v1/responses`."""
 
     model: str = ""
@@ -287,7 +287,7 @@ def _output(
     return Message(role="tool", content=text, tool_call_id=identity, images=images)
 
 
-_ITEMS: Final[dict[str, tuple[type[Body], Callable[[Any, str, Mapping[str, Offered]], Message | None]]]] = {
+_ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, Offered]], Message | None]]]] = {
     "message": (MessageItem, _message),
     "function_call": (FunctionCallItem, _call),
     "function_call_output": (FunctionCallOutputItem, _output),

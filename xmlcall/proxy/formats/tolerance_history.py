@@ -168,7 +168,7 @@ def _write_arguments(call: Body, notes: set[str]) -> None:
 def _mended(text: str | None) -> Any:
     """Return what broken arguments can only mean: a model wrote them, and its client cannot take them back."""
     read = loosejson.read(text or "", kinds={"object"}, complete=True)
-    value = read.value if isinstance(read, loosejson.Reading) else None
+    value = read.value if isinstance(read, loosejson.JsonReading) else None
     return value if isinstance(value, dict) else {"arguments": text}
 
 

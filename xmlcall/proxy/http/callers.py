@@ -15,7 +15,7 @@ from ..formats.contract import ApiError
 from ..formats.ollama_info import is_named
 from .keys import Key
 
-__all__ = ["Caller", "Served", "ServedModel", "serving"]
+__all__ = ["Caller", "ServedModel", "ServedModels", "serving"]
 
 SHOWN: Final = 80  # characters of a name that somebody sent
 
@@ -49,7 +49,7 @@ class ServedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedModels:
     """All that a proxy serves.
 
     Args:
@@ -66,13 +66,13 @@ class Served:
         return self.models[0].engine
 
 
-def serving(engine: Engine) -> Served:
+def serving(engine: Engine) -> ServedModels:
     """Serve one model under every name.
 
     Args:
         engine: of it.
     """
-    return Served(models=(ServedModel(engine=engine),), takes_any_name=True)
+    return ServedModels(models=(ServedModel(engine=engine),), takes_any_name=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Caller:
         key: that was sent; None where none is needed.
     """
 
-    served: Served
+    served: ServedModels
     key: Key | None = None
 
     @property

@@ -35,7 +35,7 @@ from ..observed.hearing import Hearing
 from ..observed.model_request import relaying
 from ..observed.observer import Observing
 from .access import Guard
-from .callers import Caller, Served
+from .callers import Caller, ServedModels
 from .ending import Ending
 from .exchange import Exchange, api_error
 from .unpacking import is_packed, unpacked
@@ -43,7 +43,7 @@ from .unpacking import is_packed, unpacked
 if TYPE_CHECKING:
     from ..engine.recording import Recording
 
-__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "Question", "format_of"]
+__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "QuestionPath", "format_of"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -58,7 +58,7 @@ _INVALID: Final = (400, 422, 501)  # of a request; how servers say that they giv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class QuestionPath:
     """A path that asks the model.
 
     Args:
@@ -75,20 +75,20 @@ class Question:
 
 
 QUESTIONS: Final = (
-    Question(path="/v1/chat/completions", form=CHAT, upstream="/chat/completions"),
-    Question(path="/v1/responses", form=RESPONSES),
-    Question(path="/v1/messages", form=MESSAGES),
-    Question(path="/api/chat", form=OLLAMA_CHAT, upstream="/api/chat"),
-    Question(path="/api/generate", form=OLLAMA_GENERATE, upstream="/api/generate"),
+    QuestionPath(path="/v1/chat/completions", form=CHAT, upstream="/chat/completions"),
+    QuestionPath(path="/v1/responses", form=RESPONSES),
+    QuestionPath(path="/v1/messages", form=MESSAGES),
+    QuestionPath(path="/api/chat", form=OLLAMA_CHAT, upstream="/api/chat"),
+    QuestionPath(path="/api/generate", form=OLLAMA_GENERATE, upstream="/api/generate"),
 )
 
 # Paths that know no tools.
 RELAYED: Final = (
-    Question(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
-    Question(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
-    Question(path="/v1/rerank", form=CHAT, upstream="/rerank", is_answered=False),
-    Question(path="/api/embed", form=OLLAMA_CHAT, upstream="/api/embed", is_answered=False),
-    Question(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
+    QuestionPath(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
+    QuestionPath(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
+    QuestionPath(path="/v1/rerank", form=CHAT, upstream="/rerank", is_answered=False),
+    QuestionPath(path="/api/embed", form=OLLAMA_CHAT, upstream="/api/embed", is_answered=False),
+    QuestionPath(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
 )
 
 _TEXTS: Final = frozenset({"/v1/completions"})  # of these, those that a text answers
@@ -114,7 +114,7 @@ class Handler:
 
     def __init__(
         self,
-        served: Served,
+        served: ServedModels,
         guard: Guard,
         form: Format,
         answer: "Responder",
@@ -159,7 +159,7 @@ Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def asking(question: Question) -> Responder:
+def asking(question: QuestionPath) -> Responder:
     """Make what answers a question."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
@@ -185,7 +185,7 @@ def asking(question: Question) -> Responder:
     return answer
 
 
-async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], exchange: Exchange) -> None:
+async def _answer(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> None:
     """Have the engine answer a request."""
     _refuse_many(data)
     body = _mended(engine, data, question.form)
@@ -201,7 +201,7 @@ async def _answer(engine: Engine, question: Question, data: Mapping[str, Any], e
     await (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 
-def _recording(engine: Engine, question: Question, request: Request) -> "Recording | None":
+def _recording(engine: Engine, question: QuestionPath, request: Request) -> "Recording | None":
     """Record a request, if anything is recorded: of those that no text answers there may be thousands, and nothing to show."""
     if engine.recorder is None or not (question.is_answered or question.path in _TEXTS):
         return None
@@ -228,7 +228,7 @@ def _several(n: int, said: str) -> ApiError:
 
 
 def _told_in_our_words(
-    opened: AbstractAsyncContextManager[Relayed], question: Question, data: Mapping[str, Any]
+    opened: AbstractAsyncContextManager[Relayed], question: QuestionPath, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed]:
     """Pass an answer on, but for two refusals of which the model server's own words do not say what to do."""
     if not question.is_answered:
@@ -275,7 +275,7 @@ def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[st
 
 
 async def _relayed(
-    engine: Engine, question: Question, content: bytes, data: Mapping[str, Any]
+    engine: Engine, question: QuestionPath, content: bytes, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed] | None:
     """Return the model server's answer to the same request, if nothing needs to be done with it."""
     backend = engine.backend.inner
