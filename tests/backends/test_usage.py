@@ -14,7 +14,7 @@ from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.types.calls import Message, Tool
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage, usage_after
+from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage, UsageCount
 
 CATALOG = Catalog([Tool(name="now", input_schema={"type": "object", "properties": {}})])
 REQUEST = CompletionRequest(messages=(Message(role="user", content="What time is it?"),))
@@ -84,10 +84,10 @@ FOLDS: list[tuple[list[Chunk], Usage | None]] = [
 
 @pytest.mark.parametrize(("chunks", "usage"), FOLDS)
 def test_chunks_are_counted_where_the_server_does_not(chunks: list[Chunk], usage: Usage | None) -> None:
-    found = None
+    count = UsageCount()
     for each in chunks:
-        found = usage_after(found, each)
-    assert found == usage
+        count.take(each)
+    assert count.usage == usage
 
 
 counts = st.none() | st.integers(0, 10**6)

@@ -33,7 +33,7 @@ from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
 from ..types.capabilities import Capabilities
-from ..types.completion import Chunk, CompletionRequest, Usage, usage_after
+from ..types.completion import CompletionRequest, Usage, UsageCount
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, ToolCallEnd
 from .machine import ENOUGH, Ask, Ended, Kind, Script
 from .reply_end import Held, Waits, Watch, text_until
@@ -195,12 +195,13 @@ def _ask(request: CompletionRequest, text: str, how: ReplyOptions, count: int) -
     return Ask(request=request, kind="rest" if count else how.kind)
 
 
-def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOptions) -> Script[tuple[Chunk, str]]:
+def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOptions) -> Script[tuple[Ended, str]]:
     """Read a stream to its end, or until nothing useful can follow; return what it said of its end, and the thoughts in it."""
-    last, thoughts, has_come = Chunk(), "", False
+    finish_reason, used, thoughts, has_come = None, UsageCount(), "", False
     try:
         while not isinstance(came := (yield ask), Ended):
-            last = Chunk(finish_reason=came.finish_reason or last.finish_reason, usage=usage_after(last.usage, came))
+            finish_reason = came.finish_reason or finish_reason
+            used.take(came)
             if came.progress:
                 yield came.progress
             if came.text or came.reasoning:
@@ -214,12 +215,12 @@ def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOpti
                 yield ENOUGH
     except BackendStatusError as error:
         if ask.kind == "rest":  # it refuses to go on, the context may be full: the reply is as cut as it was
-            return Chunk(finish_reason="length", usage=last.usage), thoughts
+            return Ended(finish_reason="length", usage=used.usage), thoughts
         if how.falls_back and not has_come and (ask.kind == "forced" or is_refused_beginning(error)):
             raise NotTaken(str(error)) from error
         raise
     yield from () if has_come else begun
-    return Chunk(finish_reason=last.finish_reason or came.finish_reason, usage=last.usage or came.usage), thoughts
+    return Ended(finish_reason=finish_reason or came.finish_reason, usage=used.usage or came.usage), thoughts
 
 
 class NotTaken(Exception):

@@ -150,6 +150,7 @@ class Machine(Generic[T]):
 
     Args:
         script: not begun.
+        hear: told each event before it is passed on.
 
     Attributes:
         error: why it failed; None if it did not.
@@ -157,11 +158,11 @@ class Machine(Generic[T]):
         has_enough: whether nothing useful can follow in the reply that is asked for: close its stream, and call `end`.
     """
 
-    def __init__(self, script: Script[T]) -> None:
+    def __init__(self, script: Script[T], hear: Callable[[Any], None] = lambda event: None) -> None:
         self.error: BackendError | None = None
         self.result: T | None = None
         self.has_enough = False
-        self._script = script
+        self._script, self._hear = script, hear
         self._action: Action | None = None
         self._events = self._following(lambda: next(script))
 
@@ -260,6 +261,7 @@ class Machine(Generic[T]):
                 if item is ENOUGH:
                     self.has_enough = True
                 else:
+                    self._hear(item)
                     yield item
                 item = next(self._script)
             self.has_enough = self.has_enough and item is self._action

@@ -138,13 +138,11 @@ class Turn(Machine[None]):
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
-        super().__init__(self._run())
+        super().__init__(self._run(), self._hear)
 
-    def _following(self, step: Callable[[], Any]) -> Iterator[Any]:
-        for event in super()._following(step):
-            if isinstance(event, TextDelta):
-                self._partial.append(event.text)
-            yield event
+    def _hear(self, event: Any) -> None:
+        if isinstance(event, TextDelta):
+            self._partial.append(event.text)
 
     @property
     def is_retry(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "usage_after"]
+__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "UsageCount"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 """Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
@@ -110,14 +110,27 @@ class CompletionRequest:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def usage_after(so_far: Usage | None, chunk: Chunk) -> Usage | None:
-    """Return what a reply has used up to a chunk; to be called with each, since a stream that is closed early tells no count.
+class UsageCount:
+    """Counts what a reply uses, piece by piece, since a stream that is closed early tells no count.
 
-    Args:
-        so_far: up to the chunk before; None before the first.
-        chunk: counts as one token, as most servers send it, if it tells no count itself.
+    A piece without a count of the server's stands for one token, as most servers send them.
     """
-    if chunk.usage is not None or not (chunk.text or chunk.reasoning):
-        return chunk.usage or so_far
-    counted = so_far or Usage()
-    return replace(counted, completion_tokens=(counted.completion_tokens or 0) + 1, is_estimated=True)
+
+    def __init__(self) -> None:
+        self._told: Usage | None = None
+        self._pieces = 0  # since then
+
+    def take(self, chunk: Chunk) -> None:
+        """Take the next piece of the reply."""
+        if chunk.usage is not None:
+            self._told, self._pieces = chunk.usage, 0
+        elif chunk.text or chunk.reasoning:
+            self._pieces += 1
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was used so far; None if nothing is known."""
+        if not self._pieces:
+            return self._told
+        told = self._told or Usage()
+        return replace(told, completion_tokens=(told.completion_tokens or 0) + self._pieces, is_estimated=True)

@@ -79,13 +79,17 @@ def renamed(request: ChatRequest, names: Names) -> ChatRequest:
     )
 
 
-async def with_own_names(events: AsyncGenerator[ResponseEvent], names: Names) -> AsyncGenerator[ResponseEvent]:
-    """Pass an answer on, its calls under the names that the caller knows.
+def with_own_names(events: AsyncGenerator[ResponseEvent], names: Names) -> AsyncGenerator[ResponseEvent]:
+    """Return an answer with its calls under the names that the caller knows.
 
     Args:
         events: of the answer.
         names: from `offered_names`.
     """
+    return _renamed_back(events, names) if names else events
+
+
+async def _renamed_back(events: AsyncGenerator[ResponseEvent], names: Names) -> AsyncGenerator[ResponseEvent]:
     own = {offered: name for name, offered in names.items()}
     async with aclosing(events):
         async for event in events:
