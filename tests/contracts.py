@@ -113,7 +113,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         is_drawn = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if "XMLCALL_CONTRACTS" in os.environ and _noted and not is_drawn:
             file = Path(os.environ["XMLCALL_CONTRACTS"]) / f"{hashlib.sha256(item.nodeid.encode()).hexdigest()[:24]}.txt"
-            file.write_text("\n".join([item.nodeid, *_by_order(_noted)]), encoding="utf-8")
+            file.write_text("\n".join([item.nodeid, *_by_order(_noted)]), encoding="utf-8", errors="backslashreplace")
 
 
 def _by_order(lines: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from xmlcall import (
     Asking,
     BackendError,
     CallFinished,
+    Catalog,
     Chunk,
     Denied,
     Done,
@@ -22,6 +23,7 @@ from xmlcall import (
     RepairPolicy,
     Run,
     Score,
+    StepEnded,
     TextDelta,
     Tool,
     ToolResult,
@@ -31,6 +33,7 @@ from xmlcall import (
     run_turn,
 )
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
+from xmlcall.turn.turn_setup import Offer
 from xmlcall.types.capabilities import Capabilities
 from xmlcall.types.completion import CompletionRequest
 
@@ -177,6 +180,28 @@ def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
     ask = turn.next()
     assert isinstance(ask, Ask)
     assert "tool_7" in ask.request.messages[-1].content
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["after the events", "among them"])
+def test_other_tools_are_offered_from_the_next_reply_on(is_taken: bool) -> None:
+    turn, other = begin_turn(ASKED, [PLUS]), Tool(name="subtract", input_schema=PLUS.input_schema)
+    turn.receive(Chunk(text=add(1, 2)))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    heard = []
+    for event in turn.give(run.call.id, "3"):
+        heard.append(type(event).__name__)
+        if isinstance(event, StepEnded) and not is_taken:
+            turn.renew(Offer(catalog=Catalog([other])), lambda request: request)
+    if is_taken:
+        turn.renew(Offer(catalog=Catalog([other])), lambda request: request)
+    assert heard == ["CallFinished", "StepEnded", "TurnStarted"]
+    turn.receive(Chunk(text=block(("subtract", {"a": 1, "b": 2}))))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    assert run.tool == other
 
 
 # -- properties --------------------------------------------------------------------------------------------------------

@@ -163,6 +163,7 @@ class Machine(Generic[T]):
         self.result: T | None = None
         self.has_enough = False
         self._script, self._hear = script, hear
+        self._is_settled = False  # the script waits at its action
         self._action: Action | None = None
         self._events = self._following(lambda: next(script))
 
@@ -234,8 +235,11 @@ class Machine(Generic[T]):
         self._action, self._events = None, iter(())
 
     def ask_anew(self) -> Iterator[Any]:
-        """Have a reply that is to be asked for asked for otherwise, before anything of it has come."""
-        return self._throw(OfferedAnew()) if isinstance(self.action, Ask) else iter(())
+        """Have a reply that is to be asked for asked for otherwise, before anything of it has come.
+
+        A script that has not come to that yet asks so anyhow.
+        """
+        return self._throw(OfferedAnew()) if self._is_settled and isinstance(self._action, Ask) else iter(())
 
     def _doing(self, *kinds: type) -> Any:
         action = self.action
@@ -255,6 +259,7 @@ class Machine(Generic[T]):
 
     def _following(self, step: Callable[[], Any]) -> Iterator[Any]:
         """Take the script to its next action, or its end; yield the events on the way."""
+        self._is_settled = False
         try:
             item = step()
             while not isinstance(item, _ACTIONS):
@@ -270,3 +275,4 @@ class Machine(Generic[T]):
             self._action, self.result = None, cast(T, end.value)
         except BackendError as error:
             self._action, self.error = None, error
+        self._is_settled = True
