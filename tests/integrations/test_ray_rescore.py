@@ -13,7 +13,7 @@ from cli_harness import run_cli, run_here
 from rescore_all import unpacked
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
-JUDGED = ("talk-final-1.5b", "bfcl-mt-1.5b")
+JUDGED = ("probe-1.5b-xml-list-threshold-off", "tuning-constrained-0.5b")
 HAS_RAY_DATA = all(importlib.util.find_spec(name) for name in ("ray", "pandas", "pyarrow"))
 # 0: Ray looks for no address but loopback
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
