@@ -6,6 +6,7 @@ begins a reply to words of ours, from which thresholds and habits are taken.
 
 import asyncio
 import json
+import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
@@ -17,10 +18,15 @@ from ..errors import BackendError, BackendStatusError
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
 from ..types.completion import CompletionRequest, Usage
 
-__all__ = ["Scores", "drive", "first_token", "result_of"]
+__all__ = ["Scores", "drive", "first_token", "new_id", "result_of"]
 
 KEPT: Final = 500  # answers
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
+
+
+def new_id() -> str:
+    """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
+    return f"call_{secrets.token_hex(12)}"
 
 
 class Scores:

@@ -35,7 +35,7 @@ from ..turn.turn_setup import Limits, Offer
 from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
 from .cut_off import closed
-from .drive import Scores, drive
+from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, by_name, resource_tools
 from .policy import Policy
@@ -317,7 +317,7 @@ class ToolLoop:
             _, catalog, backend.more, answer = self._longer
             own = {**own, backend.more: answer}
         described = [text for _, text in self.router.instructions()]
-        opening = Opening(messages=opened, asking=self.asking, offered=offered, described=described)
+        opening = Opening(messages=opened, asking=self.asking, offered=offered, described=described, new_id=new_id)
         calling = replace(self._calling, catalog=catalog, describing=offered.own if offered else "", own=self._own)
         return opening, Offer(catalog=catalog, own=own), calling
 

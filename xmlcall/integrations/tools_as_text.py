@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
 
+from ..agent.drive import new_id
 from ..backends.base import Capabilities
 from ..binding.as_written import as_written
 from ..binding.echo import Sources
@@ -241,7 +242,7 @@ class StreamedReply:
         unsaid = settings.format.shows.unsaid
         sent = CompletionRequest(messages=messages, stop=request.sampling.stop)
         server = Capabilities(server="a gateway's")
-        binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid)
+        binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_id)
         self._reader = ReplyReader(binder, sent, server, parallel=request.parallel)
         self._sender = Sender(catalog, stream_arguments=False, unsaid=unsaid)
         self._request, self._catalog, self._names = request, catalog, names

@@ -20,9 +20,9 @@ from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not
 )
 from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
 
+from xmlcall.agent.drive import new_id
 from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, Piece, catalog_of, read_whole
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turn.generate import new_id
 
 __all__ = ["XmlcallToolParser"]
 

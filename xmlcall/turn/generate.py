@@ -15,9 +15,9 @@ A reply that the server cut inside a call is continued where it can be: what was
 model's message, and what comes is read on by the same parser, as if there had been no cut.
 """
 
-import secrets
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..binding.bind import bind
@@ -50,8 +50,10 @@ __all__ = [
     "generate_begun",
     "is_refused_beginning",
     "lost_call",
-    "new_id",
+    "numbered_ids",
 ]
+
+NewId = Callable[[], str]
 
 REPETITION: Final = "repetition"
 """The finish reason of a reply that was ended because it repeated itself."""
@@ -105,6 +107,7 @@ class Binder:
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         waits: says for which values a call behind another has to wait; None if none has to.
         unspoken: says which parameters of a call have values that nobody said; None if that does not matter.
+        new_id: makes the ids of calls; they have to be unique in a conversation.
     """
 
     catalog: Catalog
@@ -112,6 +115,7 @@ class Binder:
     unsaid: str = ""
     waits: Waits | None = None
     unspoken: Callable[[ToolCall], Sequence[str]] | None = None
+    new_id: NewId = field(default_factory=lambda: numbered_ids())
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Return events with each call bound, under an id that is unique in the conversation.
@@ -125,13 +129,18 @@ class Binder:
         call = replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
         copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
         if copied is None and isinstance(call, ToolCall) and self.unspoken and (names := self.unspoken(call)):
-            return replace(groundless_call(call, names), id=new_id())
-        return replace(copied or call, id=new_id())
+            return replace(groundless_call(call, names), id=self.new_id())
+        return replace(copied or call, id=self.new_id())
 
 
-def new_id() -> str:
-    """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
-    return f"call_{secrets.token_hex(12)}"
+def numbered_ids(prefix: str = "call") -> NewId:
+    """Return what makes ids `call_1`, `call_2` and so on, for whoever needs no others than these.
+
+    Args:
+        prefix: of the ids.
+    """
+    count = itertools.count(1)
+    return lambda: f"{prefix}_{next(count)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

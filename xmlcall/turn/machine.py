@@ -164,6 +164,7 @@ class Machine(Generic[T]):
         self.has_enough = False
         self._script, self._hear = script, hear
         self._is_settled = False  # the script waits at its action
+        self._has_come = False  # something of the reply that is asked for
         self._action: Action | None = None
         self._events = self._following(lambda: next(script))
 
@@ -196,6 +197,7 @@ class Machine(Generic[T]):
             UsageError: no reply was asked for.
         """
         self._doing(Ask)
+        self._has_come = True
         return iter(()) if self.has_enough else self._go_on(chunk)
 
     def end(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> Iterator[Any]:
@@ -237,9 +239,10 @@ class Machine(Generic[T]):
     def ask_anew(self) -> Iterator[Any]:
         """Have a reply that is to be asked for asked for otherwise, before anything of it has come.
 
-        A script that has not come to that yet asks so anyhow.
+        A script that has not come to that yet asks so anyhow; one that reads a reply goes on with it.
         """
-        return self._throw(OfferedAnew()) if self._is_settled and isinstance(self._action, Ask) else iter(())
+        is_due = self._is_settled and isinstance(self._action, Ask) and not self._has_come
+        return self._throw(OfferedAnew()) if is_due else iter(())
 
     def _doing(self, *kinds: type) -> Any:
         action = self.action
@@ -269,7 +272,8 @@ class Machine(Generic[T]):
                     self._hear(item)
                     yield item
                 item = next(self._script)
-            self.has_enough = self.has_enough and item is self._action
+            if item is not self._action:
+                self.has_enough = self._has_come = False
             self._action = item
         except StopIteration as end:
             self._action, self.result = None, cast(T, end.value)

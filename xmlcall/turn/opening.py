@@ -24,6 +24,7 @@ from .answered import describing
 from .asking import Asking
 from .attempts import RepairPolicy
 from .first_request import FirstRequest, Forms, decide
+from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
 from .turn_setup import Generation, Limits, Offer, Words
@@ -40,12 +41,14 @@ class Opening:
         asking: how the model is asked.
         offered: how the tools are described to the model; None where the prompt does not.
         described: what servers say of their tools besides.
+        new_id: makes the ids of calls; None for numbers that no earlier turn of the conversation had.
     """
 
     messages: Sequence[Message]
     asking: Asking
     offered: ToolPrompt | None
     described: Sequence[str] = ()
+    new_id: NewId | None = None
 
     def __post_init__(self) -> None:
         """Refuse what only the proxy decides."""
@@ -64,7 +67,13 @@ class Opening:
         said = [message.content for message in self.messages if message.role != "assistant"]
         sources = Sources(said=said, described=[*map(words_of, catalog), *self.described])
         reads_text = asking.mode == "native"
-        generation = Generation(server=server, format=asking.format, is_native=asking.is_native, reads_text=reads_text)
+        generation = Generation(
+            server=server,
+            format=asking.format,
+            is_native=asking.is_native,
+            reads_text=reads_text,
+            new_id=self.new_id or numbered_ids(f"call_{len(self.messages)}"),
+        )
         words = Words(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
         return Turn(generation, offer, limits, words, lambda: self._decide(server))
 

@@ -1,6 +1,6 @@
 """The driver without an event loop; `agent.drive` is its twin with one."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -31,22 +31,26 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
         What came of it, failures included.
     """
     while not isinstance(action := turn.next(), Done):
-        try:
-            match action:
-                case Score(requests=requests):
-                    events = turn.scored([_first_token(stream, request) for request in requests])
-                case Ask(request=request):
-                    _receive(turn, stream(request), hear)
-                    events = turn.end()
-                case Run(call=call):
-                    for event in turn.start(call.id):
-                        hear(event)
-                    events = turn.give(call.id, run(call))
-        except BackendError as error:
-            events = turn.refuse(error)
+        if isinstance(action, Run):
+            for event in turn.start(action.call.id):
+                hear(event)
+            events = turn.give(action.call.id, run(action.call))
+        else:
+            events = _asked(turn, action, stream, hear)
         for event in events:
             hear(event)
     return action
+
+
+def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any], None]) -> Iterator[Any]:
+    """Ask the model, and tell the turn; return the events that are left."""
+    try:
+        if isinstance(action, Score):
+            return turn.scored([_first_token(stream, request) for request in action.requests])
+        _receive(turn, stream(action.request), hear)
+        return turn.end()
+    except BackendError as error:
+        return turn.refuse(error)
 
 
 def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -> None:

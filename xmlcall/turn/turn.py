@@ -317,9 +317,15 @@ class Turn(Machine[None]):
         """Return what binds the calls of the next reply, by what has been said until then."""
         self._bound, self._asked_for = [], self._asked_for | self._made_up
         self._heard = said_before(self._texts(), self._words.request, self.results, self._ran)
-        said, format = [*self._words.sources.said, *self.results], self._generation.format
-        sources, unsaid = replace(self._words.sources, said=said), "" if self._generation.is_native else format.shows.unsaid
-        return Binder(catalog=self.offer.catalog, sources=sources, unsaid=unsaid, waits=self._waits, unspoken=self._unspoken)
+        generation, said = self._generation, [*self._words.sources.said, *self.results]
+        return Binder(
+            catalog=self.offer.catalog,
+            sources=replace(self._words.sources, said=said),
+            unsaid="" if generation.is_native else generation.format.shows.unsaid,
+            waits=self._waits,
+            unspoken=self._unspoken,
+            new_id=generation.new_id,
+        )
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
         return replace(request, messages=with_note(self._told, (*request.messages, *self.added)))

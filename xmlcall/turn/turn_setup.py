@@ -11,6 +11,7 @@ from ..types.capabilities import Capabilities
 from .answered import Answering
 from .attempts import RepairPolicy
 from .first_request import FirstRequest
+from .generate import NewId, numbered_ids
 
 __all__ = ["Denied", "Generation", "Limits", "Offer", "Words"]
 
@@ -25,6 +26,7 @@ class Generation:
         is_native: the server's own function calling is used, and not the text.
         reads_text: with that, whether calls that the server left in the text are calls.
         is_for_caller: with that, somebody else keeps the conversation, see `generate_native`.
+        new_id: makes the ids of calls.
     """
 
     server: Capabilities
@@ -32,6 +34,7 @@ class Generation:
     is_native: bool = False
     reads_text: bool = True
     is_for_caller: bool = False
+    new_id: NewId = field(default_factory=lambda: numbered_ids())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

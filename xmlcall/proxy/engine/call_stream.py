@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ...agent.drive import new_id
 from ...dialects import DIALECTS
 from ...tools.catalog import Catalog
-from ...turn.generate import new_id
 from ...types.calls import ToolCall
 from ...types.events import ToolArgumentDelta, ToolCallStart
 from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ...agent.drive import Scores, drive
+from ...agent.drive import Scores, drive, new_id
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...backends.base import Backend
@@ -271,7 +271,7 @@ class Engine:
         if recording is not None:
             recording.goes("xml", allowed, self._format)
         turn = Turn(
-            Generation(server=backend.capabilities, format=self._format_of(request)),
+            Generation(server=backend.capabilities, format=self._format_of(request), new_id=new_id),
             Offer(
                 catalog=allowed,
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
@@ -434,7 +434,9 @@ class Engine:
             recording.goes("native", catalog, self._format)
         backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
         turn = Turn(
-            Generation(server=backend.capabilities, format=self._format_of(request), is_native=True, is_for_caller=True),
+            Generation(
+                server=backend.capabilities, format=self._format_of(request), is_native=True, is_for_caller=True, new_id=new_id
+            ),
             Offer(catalog=catalog, of_caller=frozenset(catalog.names())),
             self._limits,
             Words(request=last_request(request.messages), sources=self._sources(request, words, {})),
