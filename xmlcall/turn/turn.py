@@ -29,25 +29,23 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..binding.as_written import as_written
-from ..binding.grounds import Said, groundless, is_grounded, names_somebody, said_before, stands_on, tools_that_may_tell
-from ..binding.provenance import SaidIndex, ValueSource
+from ..binding.grounds import names_somebody, tools_that_may_tell
 from ..binding.waiting import waiting_values
 from ..dialects.write import beginning
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
 from ..prompting.feedback import feedback, results
+from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.pictures import pictures
 from ..prompting.placement import with_note, with_reminder
 from ..prompting.results import denial, result_text
 from ..tools.catalog import Catalog
-from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
-from .answer_check import found_nothing, repeats, unfounded
 from .answered import OURS
 from .attempts import Answered, Attempts
 from .events import (
@@ -69,6 +67,7 @@ from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, gen
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
 from .native import generate_native
 from .outcomes import outcome, when_stopped
+from .said_so_far import SaidSoFar
 from .turn_setup import Denied, Generation, Limits, Offer, Words
 
 __all__ = ["Turn"]
@@ -98,7 +97,6 @@ class Turn(Machine[None]):
         added: by the turn, behind that.
         generated: the last reply.
         answered: what came of its calls.
-        results: texts of what tools returned.
         usage: of all requests.
         has_run: whether a call ran, so that asking for the turn again could run it twice.
     """
@@ -111,7 +109,6 @@ class Turn(Machine[None]):
         self.added: list[Message] = []
         self.generated: Generated | None = None
         self.answered: Answered = []
-        self.results: list[str] = []
         self.usage = Usage()
         self.has_run = False
         self._generation = generation
@@ -127,14 +124,8 @@ class Turn(Machine[None]):
         self._is_pressed = False  # plain words were asked for because nothing else came to an end
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
-        self._asked_for: set[tuple[str, str]] = set()  # tools and parameters whose values nobody had said in earlier replies
-        self._made_up: set[tuple[str, str]] = set()  # in this one, too
-        self._heard = Said(())  # before the reply under way; read where it is looked into
-        self._bound: list[str] = []  # tools of the calls of the reply under way
-        self._ran: list[str] = []  # calls as they were written
+        self._said = SaidSoFar(words, asks=limits.repair.asks_for_unsaid)
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
-        self._outcomes: list[str | None] = []  # of calls that could run, the text of the result; None for a failure
-        self._has_doubted = False  # an answer was asked for again because of what it says
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
@@ -152,7 +143,7 @@ class Turn(Machine[None]):
     @property
     def is_empty_handed(self) -> bool:
         """Whether the next reply is asked for again if it is an answer that states what nobody said: no call found anything."""
-        return self._may_doubt and found_nothing(self._outcomes)
+        return self._said.is_empty_handed and not self._is_last
 
     def may_repeat(self, text: str) -> bool:
         """Say whether the reply under way may be an earlier answer, which is asked for again.
@@ -160,8 +151,12 @@ class Turn(Machine[None]):
         Args:
             text: of it, so far.
         """
-        begun = " ".join(text.split())
-        return self._may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
+        return self._said.may_repeat(text) and not self._is_last
+
+    @property
+    def results(self) -> list[str]:
+        """Texts of what tools returned."""
+        return self._said.results
 
     def so_far(self) -> list[Message]:
         """Return what a turn that is ended from outside adds to its conversation; no call in it is without a result."""
@@ -315,15 +310,14 @@ class Turn(Machine[None]):
 
     def _binder(self) -> Binder:
         """Return what binds the calls of the next reply, by what has been said until then."""
-        self._bound, self._asked_for = [], self._asked_for | self._made_up
-        self._heard = said_before(self._texts(), self._words.request, self.results, self._ran)
+        self._said.begin_reply([each.content for each in self.first.request.messages if each.role == "assistant"])
         generation, said = self._generation, [*self._words.sources.said, *self.results]
         return Binder(
             catalog=self.offer.catalog,
             sources=replace(self._words.sources, said=said),
             unsaid="" if generation.is_native else generation.format.shows.unsaid,
             waits=self._waits,
-            unspoken=self._unspoken,
+            unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),
             new_id=generation.new_id,
         )
 
@@ -345,7 +339,7 @@ class Turn(Machine[None]):
         tool = self.offer.catalog.get(call.name)
         if tool is None or self._is_last or call.name in self._held or call.name in self.offer.own:
             return ()
-        return waiting_values(call, tool, earlier, self._said, lambda: self._heard.text)
+        return waiting_values(call, tool, earlier, self._said.index, lambda: self._said.heard.text)
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
         """Say whether a call under way may not run because of a value, whatever else it will have.
@@ -357,43 +351,7 @@ class Turn(Machine[None]):
         """
         if self._is_in_doubt:
             return True
-        is_open = ((tool.name, name) not in self._asked_for and not self._is_last) or self._never_runs_unsaid(tool)
-        return is_open and not is_grounded(name, value, tool, self._heard)
-
-    def _never_runs_unsaid(self, tool: Tool) -> bool:
-        """Say whether a model may not insist: the call would go to a caller, where perhaps no person sees it, and it writes."""
-        return tool.name in self.offer.of_caller and may_write(tool)
-
-    def _unspoken(self, call: ToolCall) -> tuple[str, ...]:
-        """Return the parameters whose values nobody said, once each: a model that insists may know better."""
-        behind_another = any(each != call.name for each in self._bound)  # whose result may have the values (`waiting`)
-        self._bound.append(call.name)
-        tool, names = self.offer.catalog.get(call.name), self._groundless(call)
-        if tool is None or not names:
-            return ()
-        new = {(call.name, name) for name in names} - self._asked_for
-        is_told = bool(new) and not self._is_last and not behind_another
-        self._made_up |= new if is_told else set()
-        return names if is_told or self._never_runs_unsaid(tool) else ()
-
-    def _groundless(self, call: ToolCall) -> tuple[str, ...]:
-        tool = self.offer.catalog.get(call.name)
-        if tool is None or not self._limits.repair.asks_for_unsaid or call.name in self.offer.own:
-            return ()
-        return groundless(call.arguments, tool, self._heard)
-
-    def _texts(self) -> list[str]:
-        """Return what people, results, the program and the model in earlier turns said."""
-        sources = self._words.sources
-        own = [message.content for message in self.first.request.messages if message.role == "assistant"]
-        return [*sources.said, *sources.instructions, *self.results, *own]
-
-    def _said(self) -> SaidIndex:
-        """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
-        sources, index = self._words.sources, SaidIndex()
-        for text in (*self._texts(), *self._ran, *sources.described):
-            index.add(text, ValueSource(kind="system"))
-        return index
+        return self._said.may_be_made_up(tool, name, value, self.offer, is_last=self._is_last)
 
     # -- another reply in its place --------------------------------------------------------------------------------------------
 
@@ -459,8 +417,7 @@ class Turn(Machine[None]):
         if written is None:
             return True
         tool = self.offer.catalog.get(written.name)
-        earlier = (each for message in self._words.conversation for each in message.tool_calls)
-        return tool is not None and not stands_on(written.arguments, tool, self._heard, self._words.request, earlier)
+        return tool is not None and not self._said.is_ground_for(written, tool)
 
     @property
     def _is_in_doubt(self) -> bool:
@@ -469,10 +426,13 @@ class Turn(Machine[None]):
 
     def _aside(self, unsaid: Sequence[str] = (), step: prompt.Step = "", *, has_failed: bool = False) -> str:
         """Return what asks for plain words, in the person's language."""
-        format = self._generation.format
-        lang = prompt.language_of(self._words.request, format.lang)
-        spoken = format.speaking(lang)
+        spoken = self._spoken()
         return prompt.reminder(self.offer.catalog, spoken, needs_tool=False, unsaid=unsaid, step=step, has_failed=has_failed)
+
+    def _spoken(self) -> PromptFormat:
+        """Return how the model is spoken to in the person's language."""
+        format = self._generation.format
+        return format.speaking(prompt.language_of(self._words.request, format.lang))
 
     def _refuses(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer, and the model may try again."""
@@ -496,27 +456,15 @@ class Turn(Machine[None]):
         self._attempts.begin_again()
         return True
 
-    @property
-    def _may_doubt(self) -> bool:
-        return self._limits.repair.asks_for_unsaid and bool(self._outcomes) and not (self._has_doubted or self._is_last)
-
     def _doubts(self, generated: Generated) -> Refusal:
         """Ask for another answer, once, if this one does not stand on what the turn found out; return why."""
         text = generated.reply.text
-        if not self._may_doubt or generated.reply.calls or not text.strip():
+        if not self._said.may_doubt or self._is_last or generated.reply.calls or not text.strip():
             return ""
-        values = unfounded(text, self._heard) if self.is_empty_handed else ()
-        is_again = not values and repeats(text, self._earlier_answers(), self.results)
-        why: Refusal = "unfounded" if values else "repeated_answer" if is_again else ""
+        why, values = self._said.doubts(text)
         if why:
-            self._has_doubted = True
-            format = self._generation.format
-            lang = prompt.language_of(self._words.request, format.lang)
-            self._told = refusal(why, format.speaking(lang), values)
+            self._told = refusal(why, self._spoken(), values)
         return why
-
-    def _earlier_answers(self) -> list[str]:
-        return [message.content for message in self._words.conversation if message.role == "assistant" and message.content]
 
     def _demands(self, generated: Generated) -> bool:
         """Tell the model that it has to call a tool; once."""
@@ -597,7 +545,9 @@ class Turn(Machine[None]):
             result = answer(call.arguments, self.before_calls)
             happened = CallFinished(call=call, result=replace(result, call_id=call.id))
         else:
-            run = Run(call=call, tool=tool, times=times, unsaid=self._groundless(call), conversation=self.before_calls)
+            run = Run(
+                call=call, tool=tool, times=times, unsaid=self._said.groundless(call, self.offer), conversation=self.before_calls
+            )
             while not isinstance(happened := (yield run), CallFinished | CallDenied):
                 self._started = call.id if isinstance(happened, CallStarted) else self._started
                 yield happened
@@ -611,9 +561,8 @@ class Turn(Machine[None]):
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
         """Note what came of a call."""
         if isinstance(happened, CallFinished):
-            self._ran.append(happened.call.raw.text)
             text = result_text(happened.result, self._generation.format)
-            self.results.append(text)
+            self._said.ran(happened.call, text)
             self._attempts.heard(happened.call, text)
         self.answered.append(outcome(happened, self._generation.format))
 
@@ -629,7 +578,7 @@ class Turn(Machine[None]):
         told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._told_of(told)
         ran = (result for call, result in told if result is not None and call.name not in self.offer.own)
-        self._outcomes += [None if result.is_error else result_text(result, self._generation.format) for result in ran]
+        self._said.came_of_calls([None if each.is_error else result_text(each, self._generation.format) for each in ran])
         self._under_way = ()
         reason, retry = self._attempts.after(told), self._attempts.retries
         if reason:
