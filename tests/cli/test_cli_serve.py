@@ -253,6 +253,7 @@ def test_tools_of_its_own(tmp_path: Path) -> None:
     assert "3" in fake.bodies[1]["messages"][-1]["content"]
     assert re.findall(r"^### (.*)$", fake.bodies[0]["messages"][0]["content"], flags=re.MULTILINE) == ["calculator"]
     assert "runs itself, without asking: calculator\n" in told
+    assert "is kept in this one process" in told
     assert f"starting demo: TOKEN=*** {sys.executable} -P -m xmlcall.hosts.demo_server\n" in told
     assert CANARY not in told
 

@@ -66,7 +66,8 @@ async def serve(options: argparse.Namespace, serving: Serving, listener: socket.
         opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
         served = await stack.enter_async_context(opening)
         if own:
-            complain(await _offered(served.engine))
+            for line in await _offered(served.engine):
+                complain(line)
         _collect_seldom()
         routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
         ready(", ".join(model.name for model in served.models))
@@ -150,15 +151,15 @@ def _rules(options: argparse.Namespace, serving: Serving) -> Rules:
     return Rules(rules=(*loaded.rules.rules, *named, *allowing(options.allow, source="--allow").rules))
 
 
-async def _offered(engine: "Engine") -> str:
+async def _offered(engine: "Engine") -> list[str]:
     names = [tool.name for tool in await engine.own.listed()]
     if names:
-        told = "what they return is kept in this process: before several, a balancer has to keep a client on one"
-        return f"runs itself, without asking: {', '.join(names)} ({told})"
-    return (
+        kept = "what these tools return is kept in this one process: before several, have a balancer keep a client on one"
+        return [f"runs itself, without asking: {', '.join(names)}", kept]
+    return [
         "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
         "or by a rule (--policy)"
-    )
+    ]
 
 
 def announce(listener: socket.socket, names: str) -> None:
