@@ -1,15 +1,20 @@
 """`bench rescore --on ray` gives what it gives without, and says what is missing; what was removed from it is told."""
 
+import contextlib
 import importlib.util
 import json
+import os
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_harness import run_cli, run_here
+from cli_harness import environment, run_here
 from rescore_all import unpacked
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
@@ -112,6 +117,24 @@ def test_what_was_removed_is_told(words: tuple[str, ...], told: str) -> None:
 def test_ray_data_gives_the_same_verdicts(tmp_path: Path) -> None:
     here, there = copies(tmp_path / "here"), copies(tmp_path / "there")
     alone = run_here("bench", "rescore", *here, "--json")
-    mapped = run_cli("bench", "rescore", *map(str, there), "--on", "ray", "--json", home=tmp_path, env=QUIET)
-    assert (mapped.returncode, json.loads(mapped.stdout)) == (0, json.loads(alone.stdout.replace("/here/", "/there/")))
+    code, said = on_ray("bench", "rescore", *map(str, there), "--on", "ray", "--json", home=tmp_path)
+    assert (code, json.loads(said)) == (0, json.loads(alone.stdout.replace("/here/", "/there/")))
     assert [(run / "scores.json").read_bytes() for run in there] == [(run / "scores.json").read_bytes() for run in here]
+
+
+def on_ray(*command: str, home: Path) -> tuple[int, str]:
+    """Run a command that starts Ray, away from other clusters of this machine, and end all that it started."""
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xmlcall", *command],
+            env=environment(home, {**QUIET, "RAY_TMPDIR": folder}),
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=150)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said
