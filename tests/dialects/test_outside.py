@@ -84,6 +84,16 @@ def test_a_row_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, ol
     assert str(file) in str(raised.value)
 
 
+def test_every_kind_of_key_is_read(tmp_path: Path) -> None:
+    more = 'is_exact = true\nkeys = ["name", "arguments"]\nbody = "tags"\n'
+    row = read_row(file_of(tmp_path, EXAMPLE.replace('name = "square"', f'name = "square"\n{more}', 1)))
+    assert (row.is_exact, row.keys, row.name) == (True, ("name", "arguments"), "square")
+    with pytest.raises(UsageError, match="got none of tags, written; add them"):
+        read_row(file_of(tmp_path, 'name = "square"'))
+    with pytest.raises(UsageError, match="expected a table of texts as tags, got 5"):
+        read_row(file_of(tmp_path, 'name = "square"\ntags = 5\nwritten = {}'))
+
+
 def test_what_is_no_file_of_a_row(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_row(tmp_path / "none.toml")

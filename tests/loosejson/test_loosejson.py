@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from profiles import scaled
 
 from xmlcall.errors import ISSUES, REPAIRS
+from xmlcall.loosejson.gemma import read_gemma
 from xmlcall.loosejson.machine import JsonMachine
+from xmlcall.loosejson.python import PythonReader
 from xmlcall.loosejson.reader import MAX_DEPTH, JsonReading, Unreadable, read
+from xmlcall.loosejson.strings import Refused
 
 CASES = load("jsonish.toml")
 SOURCES = [Path(__file__).parents[2] / "xmlcall" / "loosejson" / f"{name}.py" for name in ("reader", "machine", "strings")]
@@ -226,3 +229,46 @@ def test_an_integer_of_too_many_digits_is_refused() -> None:
     found = read("9" * 4301)
     assert isinstance(found, Unreadable)
     assert "4300 digits" in found.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(**5)", "a dictionary after the two stars"),
+        ("f(**{'a': 1}, a=2)", "a parameter once"),
+        ("f(a=1, a=2)", "a parameter once"),
+        (f"f(a={'[' * 300}", "levels"),
+        ("f(a=[1 2])", "a comma or ]"),
+        ("f(a={1: 2})", "a key in quotes"),
+        ("f(a={'x': 1, 'x': 2})", "a key once"),
+        ("f(a='\\x1')", "as Python writes it"),
+    ],
+)
+def test_what_is_no_call_of_python_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(Refused) as refused:
+        PythonReader(text).calls()
+    assert expected in str(refused.value.args)
+
+
+def test_what_python_reads_otherwise_than_json() -> None:
+    [call] = PythonReader("f(a=(1), b=(1,), c='\\ud83d\\ude00')").calls()
+    assert call.arguments == {"a": 1, "b": [1], "c": "\U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a:1}", "an object in { and }"),
+        ("{a:1} b", "nothing after the object"),
+        ("{a:" * 300, "levels"),
+        ('{a:"\\x"}', "as JSON writes it"),
+    ],
+)
+def test_what_is_no_object_of_gemma_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_gemma(text)
+    assert expected in str(refused.value.args)
+
+
+def test_a_string_of_gemma_in_single_quotes() -> None:
+    assert read_gemma("{a:'x'}").repairs == ["json-single-quotes"]

@@ -172,6 +172,39 @@ def test_a_model_that_tells_probabilities_is_asked_whether_a_tool_is_needed() ->
     assert ask.request.messages[-1].content.startswith('<function_calls>\n<invoke name="add">')
 
 
+def test_the_driver_asks_for_probabilities_where_a_threshold_is_given() -> None:
+    asked: list[CompletionRequest] = []
+
+    def stream(request: CompletionRequest) -> Iterable[Chunk]:
+        asked.append(request)
+        if request.max_tokens == 1:
+            return [Chunk(text="I", top_logprobs=(("I", -0.001), ("<", -9.0))), Chunk(text="f")]
+        return [Chunk(text="It is 3.", finish_reason="stop")]
+
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=2.0), server=Capabilities(server="llama.cpp"))
+    done = run_turn(turn, stream, lambda call: "3")
+    assert (done.text, [request.max_tokens for request in asked]) == ("It is 3.", [1, None])
+    told_nothing = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=2.0))
+    done = run_turn(told_nothing, scripted("I", "never"), lambda call: "3")
+    assert "probabilities" in str(done.error)
+
+
+@pytest.mark.parametrize("mode", ["native", "native-only"])
+def test_the_servers_own_function_calling(mode: Any) -> None:
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(mode=mode))
+    ask = turn.next()
+    assert isinstance(ask, Ask)
+    assert [tool.name for tool in ask.request.tools] == ["add"]
+    with pytest.raises(UsageError, match="only the proxy tries"):
+        begin_turn(ASKED, [PLUS], asking=Asking(mode="auto"))
+
+
+def test_as_many_answers_as_requests() -> None:
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp"))
+    with pytest.raises(UsageError, match="1 requests were to be scored, got 2"):
+        turn.scored([FirstToken(), FirstToken()])
+
+
 def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
     tools = [Tool(name=f"tool_{number}", description="Do it. " * 40, input_schema={"type": "object"}) for number in range(40)]
     turn = begin_turn(ASKED, tools, asking=Asking(tool_tokens=300))
