@@ -162,6 +162,8 @@ def differences(before: Path, after: Path, show: int) -> int:
         {(lines := each.read_text("utf-8").split("\n"))[0]: lines[1:] for each in folder.iterdir()} for folder in (before, after)
     ]
     old, new = texts
+    if not old.keys() & new.keys():
+        raise SystemExit("nothing was compared: see above why the tests of one of the revisions did not run")
     both = sorted(old.keys() & new.keys())
     changed = [name for name in both if old[name] != new[name]]
     for name in changed[:show]:

@@ -14,6 +14,7 @@ from xmlcall import (
     Ask,
     Asking,
     BackendError,
+    CallDenied,
     CallFinished,
     Catalog,
     Chunk,
@@ -26,8 +27,10 @@ from xmlcall import (
     StepEnded,
     TextDelta,
     Tool,
+    ToolCall,
     ToolResult,
     Turn,
+    TurnStarted,
     UsageError,
     begin_turn,
     run_turn,
@@ -189,6 +192,23 @@ def test_the_driver_asks_for_probabilities_where_a_threshold_is_given() -> None:
     assert "probabilities" in str(done.error)
 
 
+@pytest.mark.parametrize(("name", "runs"), [("read_account", True), ("pay_account", False)])
+def test_what_nobody_said_is_not_written_where_nobody_can_be_asked(name: str, runs: bool) -> None:
+    schema = {"type": "object", "properties": {"account": {"type": "string"}}, "required": ["account"]}
+    ran, heard = list[str](), list[Any]()
+    insists = block((name, {"account": "DE-7781-XK"}))
+    turn = begin_turn([{"role": "user", "content": "Do it for me."}], [Tool(name=name, input_schema=schema)])
+
+    def run(call: ToolCall) -> str:
+        ran.append(call.name)
+        return "done"
+
+    run_turn(turn, scripted(insists, insists, "I cannot."), run, heard.append)
+    assert bool(ran) is runs
+    assert any(isinstance(event, CallDenied) for event in heard) is not runs
+    assert isinstance(heard[0], TurnStarted)
+
+
 @pytest.mark.parametrize("mode", ["native", "native-only"])
 def test_the_servers_own_function_calling(mode: Any) -> None:
     turn = begin_turn(ASKED, [PLUS], asking=Asking(mode=mode))
@@ -258,7 +278,6 @@ def played(reply: str, cuts: Sequence[int]) -> tuple[list[Any], Any]:
     places = sorted({0, len(reply), *(cut % (len(reply) + 1) for cut in cuts)})
     for start, end in itertools.pairwise(places):
         turn.receive(Chunk(text=reply[start:end]))
-        assert turn.next() is not None
         if turn.has_enough:
             break
     turn.end("stop")

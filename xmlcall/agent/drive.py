@@ -65,7 +65,7 @@ class Scores:
             return told
         self._kept.move_to_end(key)
         if isinstance(known := self._kept[key], BackendStatusError):
-            raise known
+            raise known.with_traceback(None)  # else it grows with each time
         return known
 
     def _keep(self, key: str, answer: FirstToken | BackendStatusError) -> None:

@@ -21,7 +21,8 @@ from ..prompting.format import PromptFormat
 from ..prompting.grades import free_name
 from ..prompting.results import resource_list
 from ..tools.catalog import Catalog
-from ..types.calls import Message, TextContent, Tool, ToolResult
+from ..turn.answered import said, words_for
+from ..types.calls import Message, Tool, ToolResult
 
 __all__ = ["OwnTool", "by_name", "resource_tools"]
 
@@ -79,17 +80,17 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
         server = served(arguments)
         resources, templates = await asyncio.gather(server.resources(), server.resource_templates())
         notices = (*resources.notices, *templates.notices)
-        return _said(resource_list(resources.items, templates.items, notices, format, limit=SHOWN))
+        return said(resource_list(resources.items, templates.items, notices, format, limit=SHOWN))
 
     async def read(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         return await served(arguments).read_resource(arguments["uri"])
 
     server: dict[str, Any] = {"server": {"type": "string", "enum": names}} if len(names) > 1 else {}
-    uri = {"uri": {"type": "string", "description": _words("uri", format)}}
+    uri = {"uri": {"type": "string", "description": words_for("uri", format)}}
     tools = (("list_resources", server, listed), ("read_resource", server | uri, read))
     return [
         OwnTool(
-            tool=_tool(free_name(name, catalog), _words(name, format), properties, {"readOnlyHint": True}),
+            tool=_tool(free_name(name, catalog), words_for(name, format), properties, {"readOnlyHint": True}),
             answer=answer,
             acts_as=name,
             server_of=server_of,
@@ -110,14 +111,6 @@ async def _has_resources(served: Served) -> bool:
 def _tool(name: str, description: str, properties: Mapping[str, Any], annotations: Mapping[str, Any] | None = None) -> Tool:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return Tool(name=name, description=description, input_schema=schema, annotations=annotations)
-
-
-def _words(part: str, format: PromptFormat, **values: Any) -> str:
-    return format.render("own_tools", part=part, **values).strip()
-
-
-def _said(text: str) -> ToolResult:
-    return ToolResult(content=(TextContent(text=text),))
 
 
 def by_name(tools: Iterable[OwnTool]) -> dict[str, OwnTool]:

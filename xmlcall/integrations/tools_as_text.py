@@ -32,7 +32,7 @@ from ..prompting.grades import Budget
 from ..prompting.placement import with_reminder
 from ..proxy.engine.call_stream import Sender
 from ..proxy.engine.catalogs import Catalogs
-from ..proxy.engine.history import last_request, model_messages, said_by_others
+from ..proxy.engine.history import model_messages, said_by_others
 from ..proxy.engine.naming import offered_names, renamed
 from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
@@ -50,6 +50,7 @@ from ..proxy.formats.openai_chat import CHAT, ChatBody
 from ..proxy.formats.tolerance import mended
 from ..tools.catalog import Catalog
 from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
+from ..turn.opening import last_request
 from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd

@@ -17,7 +17,7 @@ from ..prompting.more import piece, result_with
 from ..tools.catalog import Catalog
 from ..types.calls import Message, TextContent, Tool, ToolResult
 
-__all__ = ["OURS", "Answering", "describing", "more_tool"]
+__all__ = ["OURS", "Answering", "describing", "more_tool", "said", "words_for"]
 
 OURS: Final = "xmlcall"
 """Stands for a server's name where a tool is our own."""
@@ -35,7 +35,7 @@ def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         assert offered is not None
-        return _said(offered.describe(arguments))
+        return said(offered.describe(arguments))
 
     return {tool.name: answer for tool in offered.describing} if offered is not None else {}
 
@@ -52,22 +52,24 @@ def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int])
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         text = result_with(arguments["handle"], conversation)
         if text is None:
-            return ToolResult.error(_words("unknown_handle", format))
+            return ToolResult.error(words_for("unknown_handle", format))
         start = min(arguments["start"], len(text))
         found = piece(text, start, tokens())
         rest = len(text) - start - len(found)
-        note = _words("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
-        return _said(f"{found}\n{note}" if rest else found or _words("at_end", format))
+        note = words_for("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
+        return said(f"{found}\n{note}" if rest else found or words_for("at_end", format))
 
     name = free_name("read_more", catalog)
     properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return Tool(name=name, description=_words("more", format), input_schema=schema), answer
+    return Tool(name=name, description=words_for("more", format), input_schema=schema), answer
 
 
-def _words(part: str, format: PromptFormat, **values: Any) -> str:
+def words_for(part: str, format: PromptFormat, **values: Any) -> str:
+    """Return what a model reads of a tool of ours, by the part of the template."""
     return format.render("own_tools", part=part, **values).strip()
 
 
-def _said(text: str) -> ToolResult:
+def said(text: str) -> ToolResult:
+    """Return a result that is a text."""
     return ToolResult(content=(TextContent(text=text),))

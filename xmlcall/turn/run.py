@@ -1,7 +1,7 @@
 """The driver without an event loop; `agent.drive` is its twin with one."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 from ..errors import BackendError
@@ -24,14 +24,19 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
         turn: from `begin_turn`.
         stream: generates a reply; raises a `BackendError` where the server refuses or fails. A generator is closed once nothing
             useful can follow.
-        run: runs a call that fits its tool's schema, or says that it is not allowed.
+        run: runs a call that fits its tool's schema, or says that it is not allowed. It is not asked about one that writes what
+            nobody said.
         hear: is told each event as it happens.
 
     Returns:
         What came of it, failures included.
     """
+    for event in turn.events():
+        hear(event)
     while not isinstance(action := turn.next(), Done):
-        if isinstance(action, Run):
+        if isinstance(action, Run) and (reason := turn.why_not(action)):
+            events = turn.give(action.call.id, Denied(reason=reason))
+        elif isinstance(action, Run):
             for event in turn.start(action.call.id):
                 hear(event)
             events = turn.give(action.call.id, run(action.call))
@@ -54,7 +59,7 @@ def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any]
 
 
 def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -> None:
-    with closing(chunks) if isinstance(chunks, Generator) else nullcontext():
+    with _closing(chunks):
         for chunk in chunks:
             for event in turn.receive(chunk):
                 hear(event)
@@ -64,8 +69,13 @@ def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -
 
 def _first_token(stream: Stream, request: CompletionRequest) -> FirstToken:
     told = FirstToken()
-    for chunk in stream(request):
-        told = told.after(chunk)
-        if told.text and not told.candidates:
-            break
+    with _closing(chunks := stream(request)):
+        for chunk in chunks:
+            told = told.after(chunk)
+            if told.text and not told.candidates:
+                break
     return told
+
+
+def _closing(chunks: Iterable[Chunk]) -> AbstractContextManager[Any]:
+    return closing(chunks) if isinstance(chunks, Generator) else nullcontext()

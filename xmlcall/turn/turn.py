@@ -42,6 +42,7 @@ from ..prompting.pictures import pictures
 from ..prompting.placement import with_note, with_reminder
 from ..prompting.results import denial, result_text
 from ..tools.catalog import Catalog
+from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
@@ -220,6 +221,16 @@ class Turn(Machine[None]):
             return self.note(CallDenied(call=call, reason=outcome.reason, by=outcome.by))
         result = ToolResult(content=(TextContent(text=outcome),)) if isinstance(outcome, str) else outcome
         return self.note(CallFinished(call=call, result=replace(result, call_id=call.id)))
+
+    def why_not(self, action: Run) -> str:
+        """Say why a call does not run where no person can be asked: it writes, and nobody said its values; "" if it may run.
+
+        Args:
+            action: that is to be done.
+        """
+        if not action.unsaid or not may_write(action.tool):
+            return ""
+        return denial("unsaid", self._generation.format, why=", ".join(action.unsaid))
 
     def _to_run(self, call_id: str) -> ToolCall:
         action = self.action

@@ -35,6 +35,7 @@ from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy
 from ...turn.first_request import FirstRequest, Forms, decide
 from ...turn.machine import Script
+from ...turn.opening import last_request
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import Generation, Limits, Offer, Words
@@ -47,7 +48,7 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
 from .catalogs import Catalogs
 from .fitting import Fitting
-from .history import last_request, model_messages, said_by_others, system_first, with_own_results
+from .history import model_messages, said_by_others, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
 from .own_rounds import Known, RoundsKept, rounds_behind

@@ -31,7 +31,7 @@ from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
 from .own_rounds import Known, rounds_behind
 
-__all__ = ["last_request", "model_messages", "said", "said_by_others", "system_first", "with_own_results"]
+__all__ = ["model_messages", "said", "said_by_others", "system_first", "with_own_results"]
 
 _NO_RESULT = "No result of this call came back."
 
@@ -196,9 +196,3 @@ def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message
         told = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
         whole += [*found.before, message, *told]
     return tuple(whole)
-
-
-def last_request(messages: Iterable[Message]) -> str:
-    """Return the person's last words."""
-    said = [message.content for message in messages if message.role == "user"]
-    return said[-1] if said else ""

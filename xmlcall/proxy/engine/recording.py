@@ -15,12 +15,12 @@ from typing import Any, Final
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
 from ...turn.events import CallFinished, LoopEvent, TurnStarted
+from ...turn.opening import last_request
 from ...turns.builder import TurnBuilder
 from ...turns.recorder import Recorder, new_id
 from ...types.calls import Message
 from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd
 from ..formats.contract import ApiError, ChatRequest, Format
-from .history import last_request
 from .relayed_turn import RelayedTurn, messages_in
 
 __all__ = ["Recording", "client_of"]
