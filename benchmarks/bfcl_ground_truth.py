@@ -1,11 +1,14 @@
-"""BFCL's own answers, written as calls, read back and judged by BFCL's rules: `python benchmarks/bfcl_ground_truth.py`.
+"""BFCL's own answers, written as calls, read back and judged by BFCL's rules.
+
+    python benchmarks/bfcl_ground_truth.py [--made-up]
 
 For each case of the AST categories one accepted value a parameter is taken, the calls are written in the format of the prompt
 with the case's tools, parsed, bound and judged. Cases that are not right are printed with the reason: some cannot be answered at
 all, some answers contradict the schema of their own tool, and a binding that checks schemas refuses them.
 
 Counted, too: the cases of which every accepted value binds as BFCL lists it, in a call as JSON. Some of these values are words
-for nothing (`""` for a list), or of another type than the schema says.
+for nothing (`""` for a list), or of another type than the schema says. And the calls of which a value counts as made up
+(`binding.grounds`): all of them are right.
 """
 
 import json
@@ -20,6 +23,7 @@ from xmlcall.bench.case import Case
 from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.bench.oracle import concrete, oracle_calls
+from xmlcall.binding.grounds import Said, groundless
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.wire.openai import native_call
@@ -58,19 +62,34 @@ def _as_listed(values: Mapping[str, Sequence[Any]], tool: Tool | None) -> Iterat
         yield {name: concrete(value) for name, value in chosen.items() if value != "" or name in required}
 
 
+def made_up(case: Case) -> Iterator[tuple[str, ...]]:
+    """Yield for each right call of a case the parameters whose values count as said by nobody."""
+    said = Said([str(message["content"]) for message in case.messages])
+    tools = {tool.name: tool for tool in reversed(case.tools)}
+    for name, arguments in oracle_calls(case):
+        if tool := tools.get(name):
+            yield groundless(arguments, tool, said)
+
+
 def main() -> int:
     """Print each case that is not right, and the counts."""
     counts: Counter[str] = Counter()
     bound: Counter[bool] = Counter()
+    flagged: Counter[bool] = Counter()
     for category in AST_CATEGORIES:
         for case in read_cases(bfcl_wheel(), category):
             reason = verdict(case)
             bound[binds(case)] += 1
+            for names in made_up(case):
+                flagged[bool(names)] += 1
+                if names and "--made-up" in sys.argv:
+                    print(case.id, "made up:", ", ".join(names), sep="  ")
             counts[reason.partition(":")[0] or "right"] += 1
             if reason:
                 print(case.id, reason, sep="  ")
     print(dict(counts))
     print(f"every accepted value binds: {bound[True]} of {bound.total()}")
+    print(f"right calls with a value that counts as made up: {flagged[True]} of {flagged.total()}")
     return 0
 
 

@@ -6,6 +6,7 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | value | made up |
 |---|---|
 | is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, and nobody wrote that | yes, in any parameter |
+| is what the schema says of the parameter, its name or three words of its description | yes, in any parameter |
 | an address of mail or of the web, or an id of letters and digits, that stands nowhere as a whole | yes, in any parameter |
 | of a parameter that may be left out, with an enum, or for words of the model's own (`body`, `query`) | no |
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
@@ -55,6 +56,7 @@ __all__ = [
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters of a value that is looked for
+_FEWEST_WORDS: Final = 3  # of a description that is no name which a schema gives as an example
 _SHORTEST: Final = 5  # letters and digits by which a name is known without its marks
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
 # Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
@@ -381,7 +383,7 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
 def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, tool: Tool, said: Said) -> bool:
     parts = [part for _, _, part in values_in({name: value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
-    if any(_stands_for_another(text, said) for text in texts):
+    if any(_stands_for_another(text, said) or _is_of_schema(text, name, tool, said) for text in texts):
         return True
     if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
@@ -443,6 +445,22 @@ def _stands_for_another(text: str, said: Said) -> bool:
     return any(each.casefold() not in said.text for each in found)
 
 
+def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
+    """Say whether a text is what the schema says of the parameter: its name, its description, or a part of that."""
+    words = _folded(text)
+    if not words or _has_choice(name, tool) or _is_said(text, said, False):
+        return False
+    if words == _folded(name):
+        return True
+    few = len(_WORD.findall(text)) < _FEWEST_WORDS
+    return not few and any(words in _folded(about) for about in _descriptions(property_schema(tool.input_schema, name)))
+
+
+def _descriptions(schema: Any) -> Iterator[str]:
+    found = (node.get("description") for node in nodes(schema))
+    return (about for about in found if isinstance(about, str))
+
+
 def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
     """Say whether a parameter's value has to come from somebody."""
     required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
@@ -476,7 +494,7 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
         return True
     if _TEMPORAL.search(part) and (said.speaks_of_time or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
-    keys = {key for atom in atoms(part) for key in _keys(atom)}
+    keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom)}  # "the" says nothing
     return not keys or bool(keys & said.keys) or _is_shortened(text, said)
 
 

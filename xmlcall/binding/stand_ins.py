@@ -12,10 +12,11 @@ __all__ = ["describes_result", "placeholders"]
 # Inside a text; a word in brackets alone may be markup, a list or a key of a template.
 _PLACEHOLDER: Final = re.compile(
     r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
-    r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b",
+    r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b"
+    r"|[(（](?:required|optional|必填|可选)[)）]",  # as the prompt describes a parameter
     re.IGNORECASE,
 )
-_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>", re.IGNORECASE)
+_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…", re.IGNORECASE)
 _RESULT: Final = re.compile(
     r"\byou (?:find|found|get|got|obtain)\b"
     r"|\b(?:result|output|value|answer)s? (?:of|from|returned|obtained)\b"
