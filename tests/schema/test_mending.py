@@ -90,6 +90,9 @@ RIGHT: list[Any] = [
     {"properties": {"x": {"type": "string", "format": "unknown", "pattern": "^[\\w-.]+\\\\u{1}$"}, "y": True, "z": False}},
     {"$id": "https://example.com/a", "properties": {"x": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$anchor": "here"}}},
     {"properties": {"x": {"$ref": "#here"}, "next": {"$ref": "#"}}, "$defs": {"A": {"$anchor": "here"}}},
+    {"properties": {"x": {"$dynamicRef": "#node"}}, "$defs": {"N": {"$dynamicAnchor": "node", "type": "integer"}}},
+    {"properties": {"x": {"$ref": "#/$defs/any"}}, "$defs": {"any": True}},
+    {"properties": {"x": {"$ref": "#/properties/y/anyOf/1"}, "y": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}},
     {"properties": {"x": {"default": {"$ref": 5, "type": "INTEGER"}, "const": {"type": "any"}, "examples": [{"items": None}]}}},
     {
         "properties": {"x": {"type": "integer", "enum": [1.0]}, "y": {"minimum": 1.5, "maxLength": 3.0}},
@@ -230,6 +233,15 @@ def test_what_is_hostile_ends(schema: Any) -> None:
     _, notes = mended(schema)
     assert len(notes) < 10
     assert all(len(note) < 600 for note in notes)
+
+
+@pytest.mark.parametrize(("links", "refused"), [(3, None), (4, '$ref "#/properties/p2/not" leads nowhere or in a circle')])
+def test_what_is_left_out_takes_references_along_in_three_passes(links: int, refused: str | None) -> None:
+    following = {f"p{each}": {"not": {"$ref": f"#/properties/p{each - 1}/not"}} for each in range(1, links)}
+    found, notes = mended({"properties": {"p0": {"not": {"pattern": "("}}, **following}})
+    assert found["properties"] == {"p0": {}, "p1": {}, "p2": {}} | ({} if links == 3 else {"p3": following["p3"]})
+    assert len(notes) == 3
+    assert check_schema(found) == refused
 
 
 # -- from end to end ---------------------------------------------------------------------------------------------------

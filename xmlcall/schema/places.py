@@ -107,15 +107,15 @@ class Places:
 
     def _ends(self, reference: str) -> bool:
         seen: set[str] = set()
+        target = self._target(reference)
         while reference not in seen and len(seen) < MAX_DEPTH:
             seen.add(reference)
-            target = self._target(reference)
             if isinstance(target, bool):
                 return True
             if not isinstance(target, Mapping) or id(target) not in self._ids:
                 return False
             following = target.get("$ref")
-            if not isinstance(following, str) or self._target(following) is MISSING:
+            if not isinstance(following, str) or (target := self._target(following)) is MISSING:
                 return True
             reference = following
         return False

@@ -19,13 +19,11 @@ def outcome(
         event: with which the call ended.
         format: of the prompt.
     """
-    match event:
-        case CallRejected(call=call):
-            return call, None
-        case CallDenied(call=denied, reason=reason):
-            return denied, ToolResult.error(not_run(reason, format))
-        case CallFinished(call=finished, result=result):
-            return finished, result
+    if isinstance(event, CallRejected):
+        return event.call, None
+    if isinstance(event, CallDenied):
+        return event.call, ToolResult.error(not_run(event.reason, format))
+    return event.call, event.result
 
 
 def when_stopped(
