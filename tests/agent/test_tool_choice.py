@@ -141,6 +141,14 @@ async def test_a_server_that_is_busy_is_no_refusal() -> None:
         await choose(backend, question(), catalog_of("list", "read"), DIALECT)
 
 
+@pytest.mark.parametrize(("shared", "chosen"), [(MOST_STEPS - 2, True), (MOST_STEPS, False)])
+async def test_a_name_is_followed_for_so_many_tokens(shared: int, chosen: bool) -> None:
+    one, other = f"{'a' * shared}b", f"{'a' * shared}c"
+    backend = Names({one: 0.9, other: 0.1}, {one: 0.5, other: 0.5}, length=1)
+    name, _ = await choose(backend, question(), catalog_of(one, other), DIALECT)
+    assert name == (one if chosen else "")
+
+
 NAME = st.text("ab_", min_size=1, max_size=6)
 TOKENS = st.lists(st.tuples(st.text('ab_">\n', max_size=4), st.floats(-20, 0)), max_size=8).map(tuple)
 

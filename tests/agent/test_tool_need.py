@@ -47,6 +47,7 @@ from xmlcall.turn.tool_need import (
     SHORT_AFTER_TOOL,
     Threshold,
     best_split,
+    decides,
     log_odds,
 )
 from xmlcall.turn.tool_number import MOST_TOOLS, SURE, number_odds
@@ -943,3 +944,11 @@ def test_thresholds_that_are_none(word: str) -> None:
 def test_what_asks_for_plain_words_is_in_the_language_of_the_person(text: str, language: str) -> None:
     assert prompt.language_of(text, "en") == language
     assert prompt.language_of("12 + 7", "zh") == "zh"
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_a_threshold_decides_nothing_where_a_reply_begins_with_thinking(thinks: bool) -> None:
+    server = Capabilities(server="llama.cpp", reasoning_open=thinks)
+    with pytest.raises(StopIteration) as end:
+        next(decides(0.0, server, CompletionRequest(messages=()), PromptFormat()))
+    assert end.value.value is not thinks

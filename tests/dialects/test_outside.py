@@ -3,13 +3,15 @@
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from xmlcall import ToolCall, UsageError, parse, render
+from xmlcall import ToolCall, UsageError, dialects, parse, render
 from xmlcall.dialects import DIALECTS, Dialect, add, result_form_of, select
+from xmlcall.dialects.dialect import TypeMark
 from xmlcall.dialects.outside import installed_rows, read_row, shadowed
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +90,10 @@ def test_every_kind_of_key_is_read(tmp_path: Path) -> None:
     more = 'is_exact = true\nkeys = ["name", "arguments"]\nbody = "tags"\n'
     row = read_row(file_of(tmp_path, EXAMPLE.replace('name = "square"', f'name = "square"\n{more}', 1)))
     assert (row.is_exact, row.keys, row.name) == (True, ("name", "arguments"), "square")
+    typed = EXAMPLE.replace(r"{1,128}\]'", """{1,128}(?: type="json")?\\]'""").replace(r"+)\]'", """+)(?: type="json")?\\]'""")
+    mark = """json_mark = {written = '[arg:{name} type="json"]', attribute = "type", value = "json"}"""
+    marked = read_row(file_of(tmp_path, f"{mark}\n{typed}"))
+    assert marked.json_mark == TypeMark(written='[arg:{name} type="json"]', attribute="type", value="json")
     with pytest.raises(UsageError, match="got none of tags, written; add them"):
         read_row(file_of(tmp_path, 'name = "square"'))
     with pytest.raises(UsageError, match="expected a table of texts as tags, got 5"):
@@ -136,3 +142,12 @@ def test_the_rows_of_this_installation_are_added_without_a_word() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert installed_rows() == ([], [])
+
+
+def test_a_row_of_an_installed_package_that_shadows_another_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = replace(DIALECTS["qwen"], name="twin")
+    monkeypatch.setattr(dialects, "installed_rows", lambda: ([twin], ["a package is broken"]))
+    with pytest.warns(UserWarning, match="broken|not added") as told:
+        dialects._add_installed()
+    assert [str(each.message).partition(":")[0] for each in told] == ["a package is broken", "the format 'twin' is not added"]
+    assert "twin" not in DIALECTS

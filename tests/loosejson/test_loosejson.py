@@ -234,6 +234,7 @@ def test_an_integer_of_too_many_digits_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("5", "a call"),
         ("f(**5)", "a dictionary after the two stars"),
         ("f(**{'a': 1}, a=2)", "a parameter once"),
         ("f(a=1, a=2)", "a parameter once"),
@@ -242,6 +243,13 @@ def test_an_integer_of_too_many_digits_is_refused() -> None:
         ("f(a={1: 2})", "a key in quotes"),
         ("f(a={'x': 1, 'x': 2})", "a key once"),
         ("f(a='\\x1')", "as Python writes it"),
+        ("f(a='\\N{NO SUCH NAME}')", "a character that exists"),
+        ("f(a='\\U00FFFFFF')", "a character that exists"),
+        ("f(a='x", "the end of the string"),
+        ("f(a='x' 'y')", "a comma between two strings"),
+        ("f(a=-x)", "a literal"),
+        ("f(a=1, 2)", "a parameter with its name"),
+        ("f(a=1, **{'a': 2})", "a parameter once"),
     ],
 )
 def test_what_is_no_call_of_python_is_refused(text: str, expected: str) -> None:
@@ -251,8 +259,15 @@ def test_what_is_no_call_of_python_is_refused(text: str, expected: str) -> None:
 
 
 def test_what_python_reads_otherwise_than_json() -> None:
-    [call] = PythonReader("f(a=(1), b=(1,), c='\\ud83d\\ude00')").calls()
-    assert call.arguments == {"a": 1, "b": [1], "c": "\U0001f600"}
+    [call] = PythonReader("f(a=(1), b=(1,), c='\\ud83d\\ude00', d='x\\\ny')").calls()
+    assert call.arguments == {"a": 1, "b": [1], "c": "\U0001f600", "d": "xy"}
+
+
+@pytest.mark.parametrize("between", [";", ","])
+def test_calls_of_python_one_after_the_other(between: str) -> None:
+    first, second = PythonReader(f"f(a=[]){between} g(b=-1)").calls()
+    assert (first.name, first.arguments) == ("f", {"a": []})
+    assert (second.name, second.arguments) == ("g", {"b": -1})
 
 
 @pytest.mark.parametrize(
@@ -262,6 +277,11 @@ def test_what_python_reads_otherwise_than_json() -> None:
         ("{a:1} b", "nothing after the object"),
         ("{a:" * 300, "levels"),
         ('{a:"\\x"}', "as JSON writes it"),
+        ('{a:1 "x":2}', "a comma or }"),
+        ("{[1]:2}", "a key"),
+        ("{a 1}", "a colon after the key"),
+        ("{a:1,a:2}", "a key once"),
+        ("{a:}", "a value"),
     ],
 )
 def test_what_is_no_object_of_gemma_is_refused(text: str, expected: str) -> None:
@@ -270,5 +290,11 @@ def test_what_is_no_object_of_gemma_is_refused(text: str, expected: str) -> None
     assert expected in str(refused.value.args)
 
 
-def test_a_string_of_gemma_in_single_quotes() -> None:
-    assert read_gemma("{a:'x'}").repairs == ["json-single-quotes"]
+@pytest.mark.parametrize("value", ["x", "it's"])
+def test_a_string_of_gemma_in_single_quotes(value: str) -> None:
+    found = read_gemma(f"{{a:'{value}'}}")
+    assert (found.values, found.repairs) == ({"a": value}, ["json-single-quotes"])
+
+
+def test_a_comma_of_gemma_before_the_end() -> None:
+    assert read_gemma("{a:[1,],}").values == {"a": [1]}

@@ -1,10 +1,13 @@
 """Which tools fit a request, without a model."""
 
+import sqlite3
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xmlcall import Tool
+from xmlcall import Tool, UsageError
 from xmlcall.tools.ranking import LONGEST_TEXT, Ranking, words_in
 
 
@@ -116,3 +119,14 @@ def test_many_tools() -> None:
     ranking = Ranking(tools)
     assert ranking.best("task 7777", 1) == ("tool_7777",)
     assert ranking.best("task", 2) == ("tool_0", "tool_1")
+
+
+def test_a_python_that_cannot_search_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Without(sqlite3.Connection):
+        def execute(self, *_: Any) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("no such module: fts5")
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, **options, factory=Without))
+    with pytest.raises(UsageError, match="whose SQLite has FTS5"):
+        Ranking(TOOLS)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from xmlcall import (
 )
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
 from xmlcall.turn.turn_setup import Offer
+from xmlcall.types.calls import TextContent
 from xmlcall.types.capabilities import Capabilities
 from xmlcall.types.completion import CompletionRequest
 
@@ -70,6 +72,32 @@ def test_a_turn_is_driven_without_an_event_loop() -> None:
     assert [message.role for message in done.conversation] == ["user", "assistant", "user", "assistant"]
     assert "3" in done.conversation[2].content
     assert [event.call.arguments for event in heard if isinstance(event, CallFinished)] == [{"a": 1, "b": 2}]
+
+
+def test_a_stream_is_left_where_nothing_useful_can_follow() -> None:
+    taken: list[str] = []
+
+    def stream(request: CompletionRequest) -> Iterable[Chunk]:
+        for piece in (add(1, 2), "\nThe result is 4.", " So it is 4."):
+            taken.append(piece)
+            yield Chunk(text=piece)
+
+    done = run_turn(begin_turn(ASKED, [PLUS], max_replies=1), stream, lambda call: "3")
+    assert taken == [add(1, 2), "\nThe result is 4."]
+    assert "4" not in done.conversation[1].content
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_another_result_says_that_a_call_came_not_in_vain_if_it_ran_as_it_was_written(changed: bool) -> None:
+    turn, heard = begin_turn(ASKED, [PLUS]), list[Any]()
+    for number in range(3):
+        heard += turn.receive(Chunk(text=add(1, 2)))
+        heard += turn.end("stop")
+        if isinstance(action := turn.next(), Run):
+            call = replace(action.call, arguments={"a": 5, "b": 6}) if changed else action.call
+            result = ToolResult(content=(TextContent(text=str(number)),), call_id=call.id)
+            heard += turn.note(CallFinished(call=call, result=result))
+    assert any(isinstance(event, CallDenied) for event in heard) == changed
 
 
 def test_what_is_to_be_done_is_the_same_until_it_was_done() -> None:
