@@ -58,3 +58,10 @@ def test_a_name_that_is_gone_says_so(name: str) -> None:
 def test_values_are_frozen() -> None:
     with pytest.raises(AttributeError):
         xmlcall.Reply().text = "x"  # type: ignore[misc]
+
+
+def test_a_catalog_is_a_collection_of_tools_that_knows_names() -> None:
+    catalog = xmlcall.Catalog([xmlcall.Tool(name="f", input_schema={"type": "object"})])
+    assert (len(catalog), [tool.name for tool in catalog]) == (1, ["f"])
+    assert "f" in catalog
+    assert "g" not in catalog

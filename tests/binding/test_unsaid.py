@@ -76,3 +76,13 @@ def test_null_in_json_says_nothing() -> None:
     assert isinstance(event, ToolCallEnd)
     assert isinstance(event.call, ToolCall)
     assert event.call.arguments == {"to": "Rome"}
+
+
+def test_a_parameter_that_admits_anything_lists_no_word() -> None:
+    tool = Tool(name="trip", input_schema={"type": "object", "properties": {"to": True, "via": {"enum": ["none", "Rome"]}}})
+    text = '{"name": "trip", "arguments": {"to": "none", "via": "none"}}'
+    (call,) = parse(f"<tool_call>\n{text}\n</tool_call>", [tool], dialect="hermes").calls
+    (event,) = Binder(catalog=Catalog([tool]), unsaid="none").bound([ToolCallEnd(raw=call.raw, span=call.raw.span)])
+    assert isinstance(event, ToolCallEnd)
+    assert isinstance(event.call, ToolCall)
+    assert event.call.arguments == {"via": "none"}

@@ -9,6 +9,7 @@ import pytest
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
 from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_pattern
 from xmlcall.dialects.dialect import Body, TypeMark
+from xmlcall.dialects.tag_patterns import certain_part
 from xmlcall.dialects.write import beginning
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
@@ -141,6 +142,13 @@ REFUSED = {
     "a name after another tag": (changed(name_after="<other>", tags=GOOD["tags"] | {"block_open": "<other>"}), "name_after"),
     "a mark that is not read": (changed(json_mark=json_mark("<arg:{name}>")), 'type="json"'),
 }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"), [("<call>", "<call>"), ("(?:x|y)<call>?z", "<call"), ("ab*cd", "cd"), ("<a>|<bcd>", "")]
+)
+def test_what_stands_in_every_match_of_a_pattern(pattern: str, part: str) -> None:
+    assert certain_part(pattern) == part
 
 
 @pytest.mark.parametrize(("row", "word"), REFUSED.values(), ids=REFUSED)
