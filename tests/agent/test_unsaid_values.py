@@ -60,6 +60,50 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
     assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
 
 
+async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_back() -> None:
+    def multiply(a: int, b: int) -> int:
+        """Multiply two numbers."""
+        return a * b
+
+    begun = beginning(DIALECTS["function_calls"], "multiply")
+    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    call = block(("multiply", {"a": 12, "b": "? (required) The number to multiply by"}))
+    backend = ScriptedBackend([sure, call.removeprefix(begun), "By which number?"], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([multiply])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
+        answer = await loop.ask("Multiply 12 by a number.")
+    assert answer.text == "By which number?"
+    assert "(This needs b, and nobody said that." in backend.requests[2].messages[-1].content
+
+
+@pytest.mark.parametrize(("words", "called"), [("Find out if there is a concert.", "home_of"), ("Buy a ticket.", "buy_ticket")])
+async def test_a_tool_that_writes_is_not_chosen_where_only_finding_is_asked_for(words: str, called: str) -> None:
+    def buy_ticket(show: str = "") -> str:
+        """Buy a ticket."""
+        return "bought"
+
+    first = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    choice = [Chunk(text="buy", top_logprobs=(("buy", -0.001), ("home", -9.0))), Chunk(finish_reason="length")]
+    habit = [Chunk(text="buy", top_logprobs=(("buy", -0.7), ("home", -0.7))), Chunk(finish_reason="length")]
+    asked: list[Any] = [first] if called == "home_of" else [first, habit, choice]
+    backend = ScriptedBackend([*asked, "\n</invoke>\n</function_calls>", "No."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([buy_ticket, home_of])], policy=["*"], call_threshold=0.0) as loop:
+        await loop.ask(words)
+    assert backend.requests[len(asked)].messages[-1].content == beginning(DIALECTS["function_calls"], called)
+
+
+async def test_where_every_tool_writes_plain_words_are_asked_for_by_who_wants_to_find_something_out() -> None:
+    def buy_ticket(show: str) -> str:
+        """Buy a ticket."""
+        return "bought"
+
+    first = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
+    backend = ScriptedBackend([first, "I do not know."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([buy_ticket])], policy=["*"], call_threshold=0.0) as loop:
+        answer = await loop.ask("Find out if there is a concert.")
+    assert answer.text == "I do not know."
+    assert [message.content for message in backend.requests[1].messages] == ["Find out if there is a concert."]
+
+
 @pytest.mark.parametrize("threshold", [0.0, 8.0], ids=["sure", "in doubt"])
 async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold: float) -> None:
     def send_mail(to: str) -> str:

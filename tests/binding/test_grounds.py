@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from xmlcall.binding.grounds import Said, groundless, names_somebody, said_before, stands_on, tools_that_may_tell
+from xmlcall.binding.grounds import (
+    Said,
+    groundless,
+    names_somebody,
+    only_asks_to_find,
+    said_before,
+    stands_on,
+    tools_that_may_tell,
+)
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
@@ -58,6 +66,8 @@ def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected:
         ("", "How do I list files in bash?", ANALYZE, {"text": "How do I list files in bash?"}, False),
         ("", "How many words has the text 'good morning, Ann'?", ANALYZE, {"text": "good morning, Ann"}, True),
         ("", "Do I need an umbrella in London today?", WEATHER, {"city": "London"}, True),
+        ("What is the weather? In which city?", "Oslo", WEATHER, {"city": "Oslo"}, True),
+        ("天气怎么样？哪个城市？", "北京", WEATHER, {"city": "北京"}, True),
         ("", "What is the capital of France?", WEATHER, {"city": "Paris"}, False),
         ("Is it warm in Berlin?", "What is the capital of Germany?", WEATHER, {"city": "Berlin"}, False),
         ("Is it warm in Berlin?", "Is it raining there?", WEATHER, {"city": "Berlin"}, True),
@@ -93,6 +103,32 @@ def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected:
 )
 def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool, arguments: Any, expected: bool) -> None:
     assert stands_on(arguments, tool, Said([earlier, request_]), request_) is expected
+
+
+BUY = Tool(name="Events_3_BuyEventTickets")
+REMIND = Tool(name="add_reminder")
+
+
+@pytest.mark.parametrize(
+    ("request_", "tool", "expected"),
+    [
+        ("Find out if there are any music events in Portland on March 9th.", BUY, True),
+        ("Are there concerts in Oslo next week?", BUY, True),
+        ("And which movies are on? What is on tonight?", BUY, True),
+        ("帮我找一下周末的音乐会", BUY, True),
+        ("Find me two tickets for a show around 8:30 pm.", BUY, False),
+        ("Can you find me an event? Buy a seat, too.", BUY, False),
+        ("Find a seat and reserve it.", Tool(name="reserve_seat"), False),
+        ("Tell me when it is noon.", REMIND, True),
+        ("Remind me to look for my keys.", REMIND, False),
+        ("Find the log.", Tool(name="execute_command"), False),
+        ("Find the log.", Tool(name="search_files"), False),
+        ("Dim any lights which are on.", Tool(name="set_brightness"), False),
+        ("Suche Konzerte in Oslo.", BUY, False),
+    ],
+)
+def test_a_tool_that_writes_where_only_finding_is_asked_for(request_: str, tool: Tool, expected: bool) -> None:
+    assert only_asks_to_find(request_, tool) is expected
 
 
 TELLS = {

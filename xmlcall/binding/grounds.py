@@ -12,7 +12,8 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
 | a text of several lines, or longer than an address | no |
 | of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), that was not said as a whole | yes |
-| one of its words or numbers was said, in another spelling, shorter, or as initials | no |
+| an id with digits that were not said | yes |
+| one of its words or numbers was said, in another spelling, shorter, or as initials; of Chinese two letters together | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
 | a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
@@ -27,11 +28,12 @@ Cost: linear in the conversation, which is read once for a call with such a para
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 from ..schema.references import nodes
 from ..tools.catalog import Catalog
-from ..tools.effects import may_write
+from ..tools.effects import may_write, writing_verb
 from ..tools.names import words_of_name
 from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
@@ -48,7 +50,9 @@ __all__ = [
     "is_grounded",
     "may_be_groundless",
     "names_somebody",
+    "only_asks_to_find",
     "said_before",
+    "stands_for_another",
     "stands_on",
     "tools_that_may_tell",
 ]
@@ -61,11 +65,14 @@ _SHORTEST: Final = 5  # letters and digits by which a name is known without its 
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
 # Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
 _POINTS_AT: Final = frozenset({"account", "file", "filename", "id", "ids", "path", "uuid"})
+_IDENTIFIES: Final = frozenset({"id", "ids", "uuid"})
 _RECIPIENTS: Final = frozenset({"bcc", "cc", "recipient", "recipients", "to"})
 _FILES: Final = frozenset({"file", "filename", "path"})
 _CREATES: Final = frozenset(
     {"add", "append", "create", "download", "export", "generate", "make", "new", "save", "upload", "write"}
 )
+_A_VALUE: Final = 24  # bytes of UTF-8, eight letters of Chinese: a request so short may be the value that was asked for
+_DO_ANYTHING: Final = frozenset({"execute", "make", "request", "run"})  # verbs of tools that may look up, too
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
@@ -75,6 +82,7 @@ _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
+_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
@@ -91,6 +99,18 @@ _MOMENT: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november"
     r"|december|what time|o'clock)\b|[今明昨]|现在|几点|周[一二三四五六日末]|星期|点钟|下午|上午|早上|晚上",
+    re.IGNORECASE,
+)
+_ASKS_TO_FIND: Final = re.compile(
+    r"\b(?:find(?:ing)?|search(?:ing)?|look(?:ing)? (?:for|up)|locate|show me|tell me|list (?:of|all|the|my|every)"
+    r"|check|are there|is there|recommend|suggest|do you have)\b"
+    r"|(?:\A|[.!?,;]\s{1,9})(?:and )?(?:what|which|where|when|list|any)\b"
+    r"|[搜查找]|有没有|有什么|有哪些|哪些|哪里|推荐",
+    re.IGNORECASE,
+)
+_ASKS_TO_GET: Final = re.compile(
+    r"\b(?:arrange|purchase|rent|visit|tickets?|appointment|configure|establish|define|"
+    r"(?:get|getting) (?:me |us )?(?:an?|the|one|two|three|four|[0-9]{1,3}))\b",
     re.IGNORECASE,
 )
 _ASKS_TO_CHANGE: Final = re.compile(
@@ -245,6 +265,19 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
 
 
+def only_asks_to_find(request: str, tool: Tool) -> bool:
+    """Say whether a request asks to find something out where a tool writes: it buys tickets for "Find out if there are events".
+
+    Args:
+        request: the person's last words.
+        tool: that is called for it.
+    """
+    verb = writing_verb(tool)
+    if not verb or verb in _DO_ANYTHING or not _ASKS_TO_FIND.search(request):
+        return False
+    return not (_ASKS_TO_CHANGE.search(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
+
+
 def _asks_to_change(request: str, own: Said, tool: Tool) -> bool:
     """Say whether a request asks for what a tool that writes does: by a word of the tool's, or by one of keeping and sending."""
     does = Said([tool.name, (tool.description or "").partition(".")[0]])
@@ -298,7 +331,8 @@ def _names(word: str, code: str) -> bool:
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
     parts = [part for _, _, part in values_in({"": value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
-    if any(_folded(text) == _folded(request) or _is_new_path(text, said) for text in texts):
+    is_long = len(request.encode()) > _A_VALUE
+    if any((is_long and _folded(text) == _folded(request)) or _is_new_path(text, said) for text in texts):
         return False
     return not parts or any(_is_said(part, said, False) for part in parts)
 
@@ -380,14 +414,31 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
     return InvalidCall(id=call.id, name=call.name, issues=tuple(issues), raw=call.raw)
 
 
+def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
+    """Say whether a text is no value: a placeholder, an address or id that stands nowhere, or what the schema says of it.
+
+    Args:
+        text: of an argument, as bound or as written.
+        name: of the parameter.
+        tool: that is called.
+        said: what was said before.
+    """
+    if not may_be_groundless(text):
+        return False
+    found = [*placeholders(text), *addresses(text)]
+    return any(each.casefold() not in said.text for each in found) or _is_of_schema(text, name, tool, said)
+
+
 def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, tool: Tool, said: Said) -> bool:
     parts = [part for _, _, part in values_in({name: value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
-    if any(_stands_for_another(text, said) or _is_of_schema(text, name, tool, said) for text in texts):
+    if any(stands_for_another(text, name, tool, said) for text in texts):
         return True
     if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
     if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
+        return True
+    if not _IDENTIFIES.isdisjoint(words_of_name(name)) and not all(_has_said_digits(part, said) for part in parts):
         return True
     has_free_number = arguments is not None and bool(said.numbers - _used(arguments))
     return not any(_is_said(part, said, has_free_number) for part in parts)
@@ -432,17 +483,14 @@ def _is_said_whole(name: str, said: Said) -> bool:
     return has_digits and len(letters) >= _SHORTEST and letters in _folded(said.told)
 
 
+def _has_said_digits(part: Any, said: Said) -> bool:
+    """Say whether the numbers of an id were said: it is worked out from nothing."""
+    return all(re.search(rf"(?<![0-9]){digits}(?![0-9])", said.told) for digits in re.findall(r"[0-9]{1,64}", str(part)))
+
+
 def _counts(part: Any) -> bool:
     """Say whether a value can be one that somebody has to say."""
     return not isinstance(part, bool) and part not in (None, "", 0, 1, [], {}) and str(part).casefold().strip() not in _ANYTHING
-
-
-def _stands_for_another(text: str, said: Said) -> bool:
-    """Say whether a text holds a placeholder, or an address or id that stands nowhere."""
-    if not may_be_groundless(text):
-        return False
-    found = [*placeholders(text), *addresses(text)]
-    return any(each.casefold() not in said.text for each in found)
 
 
 def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
@@ -494,8 +542,13 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
         return True
     if _TEMPORAL.search(part) and (said.speaks_of_time or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
-    keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom)}  # "the" says nothing
-    return not keys or bool(keys & said.keys) or _is_shortened(text, said)
+    keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # "the" says nothing
+    pairs = {pair for run in _HAN.findall(text) for pair in _pairs(run)}  # nor does one letter of Chinese
+    return not (keys or pairs) or bool(keys & said.keys) or any(pair in said.text for pair in pairs) or _is_shortened(text, said)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else iter((run,))
 
 
 def _numbers_of(moment: str) -> Iterator[str]:

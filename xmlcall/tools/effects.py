@@ -9,7 +9,7 @@ from typing import Final
 from ..types.tool import Tool
 from .names import words_of_name
 
-__all__ = ["may_write"]
+__all__ = ["may_write", "writing_verb"]
 
 _WRITES: Final = frozenset(
     [
@@ -43,5 +43,14 @@ def may_write(tool: Tool) -> bool:
         return not reads
     if isinstance(destroys := hints.get("destructiveHint"), bool) and destroys:
         return True
-    verbs = (word for word in words_of_name(tool.name) if word in _READS or word in _WRITES)
-    return next(verbs, "") in _WRITES
+    return bool(writing_verb(tool))
+
+
+def writing_verb(tool: Tool) -> str:
+    """Return the verb in a tool's name by which it changes something; "" if another one comes first.
+
+    Args:
+        tool: as offered.
+    """
+    verb = next((word for word in words_of_name(tool.name) if word in _READS or word in _WRITES), "")
+    return verb if verb in _WRITES else ""

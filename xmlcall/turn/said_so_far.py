@@ -6,11 +6,11 @@ A call with such a value is told to the model once (`binding.grounds`), and an a
 from collections.abc import Sequence
 from typing import Any
 
-from ..binding.grounds import Said, groundless, is_grounded, said_before, stands_on
+from ..binding.grounds import Said, groundless, is_grounded, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource
 from ..prompting.leaks import Refusal
 from ..tools.effects import may_write
-from ..types.calls import ToolCall
+from ..types.calls import InvalidCall, ToolCall
 from ..types.tool import Tool
 from .answer_check import found_nothing, repeats, unfounded
 from .turn_setup import Offer, Words
@@ -112,6 +112,18 @@ class SaidSoFar:
         is_told = bool(new) and not is_last and not is_after_another
         self._new |= new if is_told else set()
         return names if is_told or _never_runs_unsaid(tool, offer) else ()
+
+    def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
+        """Return the parameters of a call that cannot run for which it has a placeholder, or what the schema says of them.
+
+        Args:
+            call: as written.
+            offer: the tools.
+        """
+        tool = offer.catalog.get(offer.catalog.meant_by(call.name) or "")
+        if tool is None or not self._asks:
+            return []
+        return [each.name for each in call.raw.arguments if stands_for_another(each.text.strip(), each.name, tool, self.heard)]
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any, offer: Offer, *, is_last: bool) -> bool:
         """Say whether a call under way may not run because of a value, whatever else it will have.

@@ -39,6 +39,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
+from ..binding.grounds import only_asks_to_find
 from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.format import PromptFormat
@@ -82,6 +83,7 @@ class ToolNeed:
         number: the log-odds that the message asks for one of the tools, when they are numbered; None if that was not asked for.
         usage: what asking cost.
         is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
+        fits: False where the person asks to find something out, and every tool on offer changes something.
         tool: the tool that is to be called; "" if that is left to the model.
         begun: how the reply is to begin, written for the model; "" if it begins by itself.
     """
@@ -90,6 +92,7 @@ class ToolNeed:
     threshold: float
     usage: Usage
     is_sure: bool = True
+    fits: bool = True
     number: float | None = None
     tool: str = ""
     begun: str = ""
@@ -97,7 +100,7 @@ class ToolNeed:
     @property
     def needs_tool(self) -> bool:
         """Whether the message needs a tool."""
-        return self.score > self.threshold
+        return self.fits and self.score > self.threshold
 
     @property
     def is_doubtful(self) -> bool:
@@ -140,10 +143,13 @@ def ask_tool_need(
     if least is None:
         return None
     need = yield from ask_need(request, server, round(least - leniency(request.messages), 3), catalog, format)
+    words = request.messages[-1].content
+    fitting = Catalog([tool for tool in catalog if not only_asks_to_find(words, tool)])
+    need = replace(need, usage=spent + need.usage, fits=bool(len(fitting)))
     if not (need.is_sure and need.needs_tool and server.continues):
-        return replace(need, usage=spent + need.usage)
-    tool, choosing = yield from choose_tool(shown or request, server, catalog, format.row)
-    return replace(need, usage=spent + need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
+        return need
+    tool, choosing = yield from choose_tool(shown or request, server, fitting, format.row)
+    return replace(need, usage=need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
 
 def decides(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[bool]:

@@ -391,8 +391,7 @@ class Turn(Machine[None]):
         bare = self.first.bare
         if bare is None or self.added or not calls or not all(map(self._is_baseless, calls)):
             return False
-        issues = (issue for call in calls if isinstance(call, InvalidCall) for issue in call.issues)
-        unsaid = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues if issue.code == "not-said")
+        unsaid = dict.fromkeys(name for call in calls if isinstance(call, InvalidCall) for name in self._unsaid_of(call))
         alone = self.first.unoffered
         if not unsaid and alone is not None:
             self.first = FirstRequest(request=alone)
@@ -408,6 +407,11 @@ class Turn(Machine[None]):
             self.first = FirstRequest(request=reminded, unoffered=alone)
         return True
 
+    def _unsaid_of(self, call: InvalidCall) -> list[str]:
+        """Return the parameters of a call whose values nobody said."""
+        told = [issue.path.removeprefix("$.") for issue in call.issues if issue.code == "not-said"]
+        return told if told or _is_echo(call) else self._said.stand_ins(call, self.offer)
+
     def _tellers(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
         """Return the tools that may tell what nobody said; in doubt, of somebody whom the request names."""
         values = [each.text for call in calls for each in call.raw.arguments if each.name in unsaid]
@@ -420,7 +424,7 @@ class Turn(Machine[None]):
         return replace(request, messages=with_reminder(reminder, request.messages))
 
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
-        if isinstance(call, InvalidCall) and (_is_echo(call) or _has_issue(call, "not-said")):
+        if isinstance(call, InvalidCall) and (_is_echo(call) or self._unsaid_of(call)):
             return True
         if not self._is_in_doubt:
             return False
