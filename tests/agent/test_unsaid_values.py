@@ -104,15 +104,15 @@ async def test_where_every_tool_writes_plain_words_are_asked_for_by_who_wants_to
     assert [message.content for message in backend.requests[1].messages] == ["Find out if there is a concert."]
 
 
-@pytest.mark.parametrize("threshold", [0.0, 8.0], ids=["sure", "in doubt"])
-async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold: float) -> None:
+@pytest.mark.parametrize(("threshold", "others"), [(0.0, ""), (8.0, ""), (0.0, "\nAnn B.: ann.b@nordlicht.io")])
+async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold: float, others: str) -> None:
     def send_mail(to: str) -> str:
         """Send a mail to an address."""
         return f"sent to {to}"
 
     def find_contact(name: str) -> str:
         """Look up the mail address of a person."""
-        return f"{name}: ann@nordlicht.io"
+        return f"{name}: ann@nordlicht.io{others}"
 
     def first(text: str) -> list[Chunk]:
         return [Chunk(text=text, top_logprobs=((text, -0.001),)), Chunk(finish_reason="length")]
@@ -120,7 +120,8 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold:
     def rest(name: str, value: str) -> str:
         return f'<parameter name="{name}">{value}</parameter>\n</invoke>\n</function_calls>'
 
-    sends = '<function_calls>\n<invoke name="send_mail">\n' + rest("to", "ann@nordlicht.io")
+    begun = '<function_calls>\n<invoke name="send_mail">\n'
+    sends = (begun if others else "") + rest("to", "ann@nordlicht.io")
     said: list[Any] = [
         first("<"),
         *([first("no number")] if threshold else []),
@@ -138,6 +139,8 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold:
         answer = await loop.ask("Mail Ann that I am late.")
     assert answer.text == "Sent."
     assert backend.requests[-3].messages[-1].content.startswith('<function_calls>\n<invoke name="find_contact">')
+    is_begun = backend.requests[-2].messages[-1].content == begun
+    assert is_begun is not bool(others), "of several one has to be chosen first"
     assert "ann@example.com" not in "".join(message.content for message in answer.messages)
 
 

@@ -160,6 +160,16 @@ class SaidSoFar:
         """Whether no call found anything, so that an answer may state nothing that nobody said."""
         return self.may_doubt and found_nothing(self._outcomes)
 
+    @property
+    def found_one_thing(self) -> bool:
+        """Whether the last call told something, and not several of which one has to be chosen: its result is one line."""
+        last = self._outcomes[-1:]
+        return (
+            bool(last)
+            and not found_nothing(last)
+            and all(text and "\n" not in text.strip() and text.count("{") < 2 for text in last)
+        )
+
     def may_repeat(self, text: str) -> bool:
         """Say whether an answer under way may be an earlier one.
 

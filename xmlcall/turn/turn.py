@@ -126,6 +126,7 @@ class Turn(Machine[None]):
         self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
         self._was_empty = False
         self._said = SaidSoFar(words, asks=limits.repair.asks_for_unsaid)
+        self._wanted = ""  # tool of a call that was taken back, while what nobody said is looked up for it
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
@@ -314,6 +315,8 @@ class Turn(Machine[None]):
             return generate_call(request, binder, forced, how, generation.format.dialect)
         continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
         how = ReplyOptions(server=generation.server, parallel=generation.format.parallel, continuations=continued)
+        if self.added and (wanted := self._looked_up_for()):
+            return generate_begun(request, beginning(generation.format.row, wanted), request, binder, how)
         if self.added or self.first.otherwise is None:
             return generate(request, binder, how)
         otherwise = self._with_added(self.first.otherwise)
@@ -331,6 +334,11 @@ class Turn(Machine[None]):
             unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),
             new_id=generation.new_id,
         )
+
+    def _looked_up_for(self) -> str:
+        """Return the tool of the call that was taken back for a look-up, if that told one thing; a small model stops there."""
+        wanted, self._wanted = self._wanted, ""
+        return wanted if self._said.found_one_thing else ""
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
         return replace(request, messages=with_note(self._told, (*request.messages, *self.added)))
@@ -401,6 +409,8 @@ class Turn(Machine[None]):
         form = bare if alone is None or tellers else alone
         reminded = self._reminded(form, self._aside(list(unsaid), step))
         if len(tellers) == 1:
+            called = {self.offer.catalog.meant_by(call.name) or "" for call in calls}
+            self._wanted = called.pop() if len(called) == 1 else ""
             begun = beginning(self._generation.format.row, tellers[0])
             self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
         else:
