@@ -8,7 +8,7 @@ from proxy_harness import add, ask, block, body
 from xmlcall import Answer, LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding.grounds import Said
-from xmlcall.turn.answer_check import found_nothing, repeats, unfounded
+from xmlcall.turn.answer_check import claims_a_deed, found_nothing, repeats, unfounded
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import RetryAsked
 
@@ -73,6 +73,60 @@ def test_values_of_an_answer_that_nobody_said(answer: str, expected: tuple[str, 
 )
 def test_an_earlier_answer(answer: str, results: list[str], expected: bool) -> None:
     assert repeats(answer, ["Hello!", "I like music.", "It is -27."], results) is expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("The budget file has been deleted.", True),
+        ("I've sent the mail to Tom.", True),
+        ("The meeting has now been moved to 3 pm. Anything else?", True),
+        ("邮件已发送给李伟。", True),
+        ("I have not sent the mail.", False),
+        ("It could not be deleted. Nothing was removed, since the tool failed.", False),
+        ("The mail is sent once you say yes.", False),
+        ("文件没有找到，所以未删除。", False),
+        ("The invoice was paid on May 3rd.", False),
+        ("Its path is /home/ana/budget.xlsx.", False),
+        ("I can delete it.", False),
+    ],
+)
+def test_a_deed_of_which_no_result_tells(answer: str, expected: bool) -> None:
+    assert claims_a_deed(answer, ["INV-7781: paid on May 3rd", "/home/ana/budget.xlsx"]) is expected
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1])
+async def test_a_deed_that_no_call_did_is_asked_for_again(chunk_size: int | None) -> None:
+    def list_files() -> str:
+        """List the files."""
+        return "budget.xlsx, beach.jpg"
+
+    def delete_file(path: str) -> str:
+        """Delete a file."""
+        return "gone"
+
+    lists, deletes = block(("list_files", {})), block(("delete_file", {"path": "budget.xlsx"}))
+    replies = [lists, "The budget file has been deleted.", deletes, "The budget file has been deleted."]
+    backend = ScriptedBackend(replies, chunk_size=chunk_size)
+    hosts = [LocalHost([list_files, delete_file])]
+    async with ToolLoop(backend, hosts, policy=["*"], repair=ASKS) as loop:
+        answer = await loop.ask("Delete the file with the budget.")
+    assert (answer.text, len(backend.requests)) == ("The budget file has been deleted.", 4)
+    assert "No tool has done that" in backend.requests[2].messages[-1].content
+    given: dict[str, Any] = {"hosts": hosts, "allowed": ["*"], "repair": ASKS}
+    backend = ScriptedBackend([lists, "It has been deleted.", "Nothing was deleted: which file?"], chunk_size=chunk_size)
+    asked = await ask(backend, body("Delete the file with the budget.", tools=()), **given)
+    assert asked.text == "Nothing was deleted: which file?", "and nothing of the first answer"
+
+
+async def test_what_is_only_read_may_be_told() -> None:
+    def find_mail(about: str) -> str:
+        """Find a mail."""
+        return "from Ann, about the budget"
+
+    backend = ScriptedBackend([block(("find_mail", {"about": "budget"})), "It was sent by Ann."])
+    async with ToolLoop(backend, [LocalHost([find_mail])], policy=["*"], repair=ASKS) as loop:
+        assert (await loop.ask("Find the mail about the budget.")).text == "It was sent by Ann."
 
 
 def stock_price(symbol: str) -> str:

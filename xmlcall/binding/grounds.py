@@ -45,6 +45,7 @@ from .waiting import ADDRESSEES, IDS, OWN_WORDS
 __all__ = [
     "Said",
     "addresses",
+    "asks_for_change",
     "groundless",
     "groundless_call",
     "is_grounded",
@@ -263,6 +264,15 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     if names and not telling:
         return _asks_about(request, own, tool)
     return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
+
+
+def asks_for_change(request: str) -> bool:
+    """Say whether a request has a word of keeping, sending or changing something.
+
+    Args:
+        request: the person's last words.
+    """
+    return bool(_ASKS_TO_CHANGE.search(request))
 
 
 def only_asks_to_find(request: str, tool: Tool) -> bool:

@@ -35,7 +35,7 @@ from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
 
-Refusal = Literal["", "invented_results", "own_words", "unfounded", "repeated_answer"]
+Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer"]
 
 _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters

@@ -9,7 +9,7 @@ from typing import Final
 from ..types.tool import Tool
 from .names import words_of_name
 
-__all__ = ["may_write", "writing_verb"]
+__all__ = ["may_write", "only_reads", "writing_verb"]
 
 _WRITES: Final = frozenset(
     [
@@ -44,6 +44,17 @@ def may_write(tool: Tool) -> bool:
     if isinstance(destroys := hints.get("destructiveHint"), bool) and destroys:
         return True
     return bool(writing_verb(tool))
+
+
+def only_reads(tool: Tool) -> bool:
+    """Say whether a tool changes nothing, as its server or its name says; of a tool without a verb that is not known.
+
+    Args:
+        tool: as offered.
+    """
+    if isinstance(reads := (tool.annotations or {}).get("readOnlyHint"), bool):
+        return reads
+    return next((word in _READS for word in words_of_name(tool.name) if word in _READS or word in _WRITES), False)
 
 
 def writing_verb(tool: Tool) -> str:

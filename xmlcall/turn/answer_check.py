@@ -6,6 +6,7 @@ beginning of the conversation. Either is asked for again, once in a turn; the se
 | the turn's calls | an answer that | is asked for again |
 |---|---|---|
 | all failed or returned nothing | has a number, a date, an address or a full name that nobody said | yes |
+| only read, although the request asks for a change | says that it was made ("has been deleted") | yes |
 | gave a new result | is an earlier answer word for word, and has nothing of the result | yes |
 | any other | | no |
 
@@ -22,7 +23,7 @@ from ..binding.grounds import Said, addresses
 from ..binding.provenance import keys_of_text
 from ..binding.spellings import atoms
 
-__all__ = ["found_nothing", "repeats", "unfounded"]
+__all__ = ["claims_a_deed", "found_nothing", "repeats", "unfounded"]
 
 _LIST_NUMBER: Final = re.compile(r"^[ \t>*#-]{0,9}[0-9]{1,3}[.)、](?=\s)", re.MULTILINE)
 _NAME: Final = re.compile(r"(?<![\w'])[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30}){1,3}\b")
@@ -30,6 +31,18 @@ _NOTHING: Final = re.compile(
     r"(?:no|not|nothing|none|0)\b.{0,60}\b(?:found|results?|match(?:es)?|data)\b.{0,60}|(?:未|没有|无).{0,30}(?:找到|结果|数据).{0,30}",
     re.IGNORECASE,
 )
+_DEED: Final = re.compile(
+    r"\b(?:I(?:['’]ve| have)?|(?:has|have) (?:now |just )?been|was|were)(?: successfully| just| now)? (?P<done>sent|mailed"
+    r"|e-?mailed|delivered|deleted|removed|moved|renamed|copied|paid|settled|booked|reserved|ordered|purchased|bought|created|saved|stored"
+    r"|added|updated|changed|scheduled|rescheduled|cancell?ed|transferred|posted|published|shared|recorded|written)\b"
+    r"|已(?:经)?(?:成功)?(?:为您|帮您|帮你|为你)?"
+    r"(?P<zh>发送|寄出|删除|移动|移到|修改|改|支付|付|预订|预约|创建|保存|添加|更新|安排|取消|写入|记录|转)",
+    re.IGNORECASE,
+)
+_NOT_DONE: Final = re.compile(
+    r"\b(?:not|n['’]t|nothing|none|no|cannot|unable|could|would|if|once|after|before)\b|没|未|无法|不能|如果", re.IGNORECASE
+)
+_SENTENCE: Final = re.compile(r"[^.!?。！？\n]{1,500}")
 _MOST: Final = 5  # values that are told
 
 
@@ -58,6 +71,19 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
         if any(letter.isdigit() for letter in atom.text) and not {atom.key, *atom.others} & said.keys
     ]
     return tuple(dict.fromkeys((*numbers, *named)))[:_MOST]
+
+
+def claims_a_deed(text: str, results: Iterable[str]) -> bool:
+    """Say whether an answer says that something was sent, changed or deleted, of which no result tells.
+
+    Args:
+        text: the answer.
+        results: of this turn.
+    """
+    told = "\n".join(results).casefold()
+    sentences = [match[0] for match in _SENTENCE.finditer(text) if not _NOT_DONE.search(match[0])]
+    deeds = (match["done"] or match["zh"] for sentence in sentences for match in _DEED.finditer(sentence))
+    return any(deed.casefold() not in told for deed in deeds)
 
 
 def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:

@@ -179,8 +179,8 @@ class RetryAsked:
         retry: which one in a row, from 1.
         limit: how many are asked for.
         constrained: the tool whose call the server will force, if the backend can and the model is stuck; else "".
-        refusal: why the reply was no answer: `invented_results`, `own_words`, `unfounded` (values after nothing but failures) or
-            `repeated_answer` (an earlier one); "" if its calls could not run.
+        refusal: why the reply was no answer: `invented_results`, `own_words`, `unfounded` (values after nothing but failures),
+            `undone` (a deed of no tool) or `repeated_answer` (an earlier one); "" if its calls could not run.
     """
 
     retry: int

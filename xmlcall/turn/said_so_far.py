@@ -6,13 +6,13 @@ A call with such a value is told to the model once (`binding.grounds`), and an a
 from collections.abc import Sequence
 from typing import Any
 
-from ..binding.grounds import Said, groundless, is_grounded, said_before, stands_for_another, stands_on
+from ..binding.grounds import Said, asks_for_change, groundless, is_grounded, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource
 from ..prompting.leaks import Refusal
-from ..tools.effects import may_write
+from ..tools.effects import may_write, only_reads
 from ..types.calls import InvalidCall, ToolCall
 from ..types.tool import Tool
-from .answer_check import found_nothing, repeats, unfounded
+from .answer_check import claims_a_deed, found_nothing, repeats, unfounded
 from .turn_setup import Offer, Words
 
 __all__ = ["SaidSoFar"]
@@ -41,6 +41,7 @@ class SaidSoFar:
         self._told: set[tuple[str, str]] = set()  # tools and parameters of which the model was told that nobody said them
         self._new: set[tuple[str, str]] = set()  # in this reply
         self._bound: list[str] = []  # tools of the calls of the reply under way
+        self._has_only_read = True  # the calls that ran
         self._has_doubted = False  # an answer was asked for again
 
     def begin_reply(self, own: Sequence[str]) -> None:
@@ -52,13 +53,15 @@ class SaidSoFar:
         self._own, self._bound, self._told = own, [], self._told | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
 
-    def ran(self, call: ToolCall, result: str) -> None:
+    def ran(self, call: ToolCall, result: str, tool: Tool | None) -> None:
         """Note that a call ran.
 
         Args:
             call: with its arguments.
             result: its text.
+            tool: that was called; None if it is not on offer any more.
         """
+        self._has_only_read = self._has_only_read and tool is not None and only_reads(tool)
         self._ran.append(call.raw.text)
         self.results.append(result)
 
@@ -160,6 +163,15 @@ class SaidSoFar:
         """Whether no call found anything, so that an answer may state nothing that nobody said."""
         return self.may_doubt and found_nothing(self._outcomes)
 
+    def may_claim(self, offer: Offer) -> bool:
+        """Say whether an answer may claim a deed that no call did: the request asks for a change, and calls only read.
+
+        Args:
+            offer: the tools.
+        """
+        is_due = self.may_doubt and self._has_only_read and asks_for_change(self._words.request)
+        return is_due and any(map(may_write, offer.catalog))
+
     @property
     def found_one_thing(self) -> bool:
         """Whether the last call told something, and not several of which one has to be chosen: its result is one line."""
@@ -179,15 +191,19 @@ class SaidSoFar:
         begun = " ".join(text.split())
         return self.may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
-    def doubts(self, text: str) -> tuple[Refusal, tuple[str, ...]]:
+    def doubts(self, text: str, offer: Offer) -> tuple[Refusal, tuple[str, ...]]:
         """Return why an answer is asked for again, "" if it is not, and the values in it that nobody said.
 
         Args:
             text: of the answer.
+            offer: the tools.
         """
         values = unfounded(text, self.heard) if self.is_empty_handed else ()
-        is_again = not values and repeats(text, self._earlier_answers(), self.results)
-        why: Refusal = "unfounded" if values else "repeated_answer" if is_again else ""
+        why: Refusal = "unfounded" if values else ""
+        if not why and self.may_claim(offer) and claims_a_deed(text, self.results):
+            why = "undone"
+        if not why and repeats(text, self._earlier_answers(), self.results):
+            why = "repeated_answer"
         self._has_doubted = self._has_doubted or bool(why)
         return why, values
 

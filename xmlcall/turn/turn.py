@@ -143,9 +143,9 @@ class Turn(Machine[None]):
         return self._attempts.retries > 0 or self._is_demanded
 
     @property
-    def is_empty_handed(self) -> bool:
-        """Whether the next reply is asked for again if it is an answer that states what nobody said: no call found anything."""
-        return self._said.is_empty_handed and not self._is_last
+    def may_refuse_answer(self) -> bool:
+        """Whether the next reply is asked for again if it states what nobody said, or a deed that no call did."""
+        return (self._said.is_empty_handed or self._said.may_claim(self.offer)) and not self._is_last
 
     def may_repeat(self, text: str) -> bool:
         """Say whether the reply under way may be an earlier answer, which is asked for again.
@@ -486,7 +486,7 @@ class Turn(Machine[None]):
         text = generated.reply.text
         if not self._said.may_doubt or self._is_last or generated.reply.calls or not text.strip():
             return ""
-        why, values = self._said.doubts(text)
+        why, values = self._said.doubts(text, self.offer)
         if why:
             self._told = refusal(why, self._spoken(), values)
         return why
@@ -587,7 +587,7 @@ class Turn(Machine[None]):
         """Note what came of a call."""
         if isinstance(happened, CallFinished):
             text = result_text(happened.result, self._generation.format)
-            self._said.ran(happened.call, text)
+            self._said.ran(happened.call, text, self.offer.catalog.get(happened.call.name))
             self._attempts.heard(happened.call, text)
         self.answered.append(outcome(happened, self._generation.format))
 

@@ -159,7 +159,7 @@ class _Given:
     def _begin(self) -> None:
         self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
         self.shown = self.visible
-        self._holds = self._is_retry or self._turn.is_empty_handed
+        self._holds = self._is_retry or self._turn.may_refuse_answer
         self._passes = False
         self._held.clear()
         self._left = []

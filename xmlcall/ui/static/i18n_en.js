@@ -39,6 +39,7 @@ const TURN = {
   "refusal.invented_results": "Not an answer: the model wrote results that no tool gave. It was told, and asked again.",
   "refusal.own_words": "Not an answer: the model repeated its instructions. It was told, and asked again.",
   "refusal.unfounded": "Asked again: the answer stated what no tool had found.",
+  "refusal.undone": "Asked again: the answer said that it was done, and no tool did it.",
   "refusal.repeated_answer": "Asked again: the answer was an earlier one, although there is a new result.",
 };
 

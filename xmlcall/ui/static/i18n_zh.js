@@ -40,6 +40,7 @@ const TURN = {
   "refusal.invented_results": "这不是回答：模型写了没有任何工具给出的结果。已告知模型并重新询问。",
   "refusal.own_words": "这不是回答：模型重复了给它的说明。已告知模型并重新询问。",
   "refusal.unfounded": "已重新询问：回答说出了没有任何工具查到的内容。",
+  "refusal.undone": "已重新询问：回答说已经完成，但没有任何工具做过。",
   "refusal.repeated_answer": "已重新询问：有了新的结果，回答却与之前的相同。",
 };
 
