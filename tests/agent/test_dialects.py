@@ -53,7 +53,7 @@ async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None
     offered = tools if dialect == "react" else ()  # words of every day: only the name of a tool makes them a call
     feedback = parse(asked[1][-1].content, offered, dialect=dialect).calls if dialect != "tool_name" else ()
     assert [call.name for call in feedback] == ["adding"] * (dialect != "tool_name")
-    assert asked[2][-1].content.startswith(row.results.write([("adding", "3", False)]))
+    assert asked[2][-1].content.startswith(row.results.write([("adding", "3", False)]).text)
     assert parse(asked[2][-1].content, tools).calls == ()
     said = asked[2][-2].content
     assert [call.arguments for call in parse(said, tools).calls if isinstance(call, ToolCall)] == [{"a": 1, "b": 2}]
@@ -74,7 +74,7 @@ async def test_the_proxy_speaks_every_format(dialect: str) -> None:
     system, _, said, told = (content for _, content in texts(backend))
     assert calls_in(said, dialect) == [("add", {"a": 3, "b": 4})]
     assert len(calls_in(system, dialect)) == 1
-    assert told.startswith(DIALECTS[dialect].results.write([("add", "7", False)]))
+    assert told.startswith(DIALECTS[dialect].results.write([("add", "7", False)]).text)
 
 
 async def test_a_call_that_does_not_run_is_told_in_the_language_of_the_prompt() -> None:

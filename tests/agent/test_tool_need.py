@@ -284,11 +284,11 @@ RESULT = results([(ToolCall(id="1", name="plus", arguments={}, raw=RawCall(index
     [
         ((), False),
         ((Message(role="user", content="Hi"), Message(role="assistant", content="Hello.")), False),
-        ((Message(role="user", content=RESULT), Message(role="assistant", content="It is 3.")), True),
+        ((RESULT, Message(role="assistant", content="It is 3.")), True),
         ((Message(role="tool", content="3"), Message(role="assistant", content="It is 3.")), True),
         (
             (
-                Message(role="user", content=RESULT),
+                RESULT,
                 Message(role="assistant", content="It is 3."),
                 Message(role="user", content="Thanks"),
                 Message(role="assistant", content="Welcome."),

@@ -50,7 +50,7 @@ def test_the_example_of_the_page_is_read_and_written(tmp_path: Path) -> None:
 
 def test_results_go_back_as_the_row_says(tmp_path: Path) -> None:
     row = select(str(file_of(tmp_path, f"{EXAMPLE}\n{RESULTS}")))[0]
-    assert row.results.write([("get_weather", "dry", False)]) == "[result:get_weather]dry[/result]"
+    assert row.results.write([("get_weather", "dry", False)]).text == "[result:get_weather]dry[/result]"
     assert result_form_of("[result:get_weather]dry[/result]") == row.results
 
 

@@ -21,7 +21,7 @@ def said(role: str, content: str) -> Message:
 def told(*pairs: tuple[str, str]) -> Message:
     """Results in our frame."""
     answered = [(call_of("", name, {}, 0), ToolResult(content=(TextContent(text=text),))) for name, text in pairs]
-    return said("user", results(answered, Catalog(())))
+    return results(answered, Catalog(()))
 
 
 NATIVE = [

@@ -29,7 +29,7 @@ def model(text: str) -> Message:
 def told(*texts: str, name: str = "read_file", lang: str = "en") -> Message:
     """Results, as the loop gives them back."""
     answered = [(call_of("", name, {}, 0), ToolResult(content=(TextContent(text=text),))) for text in texts]
-    return person(results(answered, (), PromptFormat(lang=lang)))
+    return results(answered, (), PromptFormat(lang=lang))
 
 
 def turn(number: int, *texts: str) -> list[Message]:

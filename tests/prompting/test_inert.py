@@ -24,7 +24,7 @@ CALL = ToolCall(id="call_0", name="f", arguments={}, raw=RawCall(index=0, name="
 
 
 def told(*texts: str, tools: Catalog = OFFERED) -> str:
-    return results([(CALL, ToolResult(content=(TextContent(text=text),))) for text in texts], tools)
+    return results([(CALL, ToolResult(content=(TextContent(text=text),))) for text in texts], tools).content
 
 
 VALUES = st.dictionaries(st.sampled_from(["a", "b"]), st.none() | st.integers(0, 9) | st.text(max_size=20))

@@ -146,7 +146,7 @@ TEXTS = {
     "begin": prompt.begin("…", CHINESE),
     "invented": refusal("invented_results", CHINESE),
     "repeated words": refusal("own_words", CHINESE),
-    "results": results(RESULTS, ALL, CHINESE, repeated={"call_0"}),
+    "results": results(RESULTS, ALL, CHINESE, repeated={"call_0"}).content,
     "nothing": result_text(ToolResult(), CHINESE),
     **{kind: denial(kind, CHINESE, count=3) for kind in ("not_allowed", "said_no", "repeated", "gone")},
     "left out": fit([Message(role="user", content="一" * 300)] * 40, 900, lang="zh").messages[0].content,

@@ -1,6 +1,7 @@
 """What of a reply is our own prompt (tests/prompting/leaks.toml), whole and in chunks."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ def test_results_are_known_as_the_model_was_given_them(lang: str) -> None:
     call = parse('<invoke name="add"></invoke>').calls[0]
     assert isinstance(call, ToolCall)
     told = [ToolResult(content=(TextContent(text="a <result> of\ntwo lines"),)), ToolResult.error("no luck")]
-    content = results([(call, result) for result in told], (), PromptFormat(lang=lang))
-    assert results_in([Message(role="user", content=content)]) == {"a &lt;result> of\ntwo lines"}
-    assert results_in([Message(role="assistant", content=content), Message(role="user", content="Hi")]) == frozenset()
+    message = results([(call, result) for result in told], (), PromptFormat(lang=lang))
+    assert results_in([message]) == {"a &lt;result> of\ntwo lines"}
+    assert results_in([replace(message, role="assistant"), Message(role="user", content="Hi")]) == frozenset()
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fit_context import fit
 from xmlcall.prompting.more import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
-from xmlcall.prompting.result_frame import results_told
 from xmlcall.prompting.tokens import tokens_of
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult
@@ -19,7 +18,7 @@ def person(text: str) -> Message:
 
 
 def told(text: str) -> Message:
-    return person(results([(call_of("", "read_file", {}, 0), ToolResult(content=(TextContent(text=text),)))]))
+    return results([(call_of("", "read_file", {}, 0), ToolResult(content=(TextContent(text=text),)))])
 
 
 @given(TEXTS, st.integers(1, 500))
@@ -46,8 +45,7 @@ def test_a_shortened_result_is_cut_at_line_ends_and_says_how_to_read_on() -> Non
     text = "\n".join(f"line {number}" for number in range(3000))
     messages = [person("Go."), Message(role="assistant", content="call"), told(text)]
     (whole,) = texts_of(messages)
-    sent = fit(messages, 2000, more="read_more").messages[-1].content
-    (shown,) = results_told(sent)
+    (shown,) = texts_of(fit(messages, 2000, more="read_more").messages[-1:])
     head, _, rest = shown.partition("\n[...")
     note, _, tail = rest.partition("...]\n")
     assert whole.startswith(head)

@@ -58,7 +58,7 @@ def results_of(lang: str) -> str:
         (invalid(WRONG), None),
         (call("ping"), ToolResult()),
     ]
-    return results(answered, ALL, PromptFormat(lang=lang))
+    return results(answered, ALL, PromptFormat(lang=lang)).content
 
 
 def family_of(family: str, lang: str) -> str:

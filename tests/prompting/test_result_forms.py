@@ -1,5 +1,7 @@
 """Results in the form of each family: read back as written, closed by nobody else, known as results and never said by a model."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,13 +10,13 @@ from xmlcall import parse
 from xmlcall.binding.provenance import provenance
 from xmlcall.dialects import DIALECTS, result_form_of
 from xmlcall.dialects.dialect import Dialect
+from xmlcall.dialects.replies import named_results, replies_of
 from xmlcall.dialects.result_form import OWN_RESULTS, ResultForm
 from xmlcall.errors import UsageError
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fit_context import fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.leaks import Leaks, results_in
-from xmlcall.prompting.result_frame import is_result_message, named_results
 from xmlcall.types.calls import Message, RawCall, TextContent, Tool, ToolCall, ToolResult
 from xmlcall.types.events import TextDelta
 
@@ -23,11 +25,15 @@ FORMS = {row.results: name for name, row in reversed(DIALECTS.items())}
 MARKS = sorted({part for form in FORMS for part in (form.opener, form.closer, form.result_opener, form.result_close.strip())})
 
 
-def message(text: str, dialect: str, *, failed: bool = False, name: str = "read") -> str:
+def message(text: str, dialect: str, *, failed: bool = False, name: str = "read") -> Message:
     call = ToolCall(id="1", name=name, arguments={}, raw=RawCall(index=0, name=name))
     return results(
         [(call, ToolResult(content=(TextContent(text=text),), is_error=failed))], [READ], PromptFormat(dialect=dialect)
     )
+
+
+def person(text: str) -> Message:
+    return Message(role="user", content=text)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,7 @@ def message(text: str, dialect: str, *, failed: bool = False, name: str = "read"
     ],
 )
 def test_results_go_back_in_the_form_of_the_family(dialect: str, expected: str) -> None:
-    assert message("ok", dialect).startswith(expected)
+    assert message("ok", dialect).content.startswith(expected)
 
 
 @pytest.mark.parametrize("dialect", FORMS.values())
@@ -55,7 +61,9 @@ def test_results_go_back_in_the_form_of_the_family(dialect: str, expected: str) 
 def test_a_result_ends_where_its_text_ends(dialect: str, text: str) -> None:
     written = message(text, dialect)
     ((_, told),) = named_results(written)
-    assert result_form_of(written) == DIALECTS[dialect].results
+    assert result_form_of(written.content) == DIALECTS[dialect].results
+    ((name, read),) = named_results(replace(written, written=None))
+    assert (name, read.strip("\n")) == (written.written and written.written.replies[0].name, told.strip("\n"))
     # Brackets may be entities, and nothing else is changed: what was a mark is none.
     assert told.replace("&lt;", "<").replace("&#91;", "[").replace("&#123;", "{").strip() in (
         text.replace("&lt;", "<").strip(),
@@ -65,22 +73,25 @@ def test_a_result_ends_where_its_text_ends(dialect: str, text: str) -> None:
 
 @pytest.mark.parametrize("dialect", FORMS.values())
 def test_an_error_is_told_as_one(dialect: str) -> None:
-    row, written = DIALECTS[dialect], message("no such file", dialect, failed=True)
+    row, said = DIALECTS[dialect], message("no such file", dialect, failed=True)
+    assert replies_of(said)[0].is_error
+    assert replies_of(replace(said, written=None))[0].is_error
+    written = said.content
     assert 'error="true"' in written if row.results.error_open else "Error: no such file" in written
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_is_known_as_results_and_opens_no_call(form: ResultForm) -> None:
-    written = form.write([("read", "one", False), ("list", "two", True)])
-    assert is_result_message(written)
-    assert [text for _, text in named_results(written)] == ["one", "two"]
-    assert {name for name, _ in named_results(written)} in ({"read", "list"}, {""})
+    written = form.write([("read", "one", False), ("list", "two", True)]).text
+    told = named_results(person(written))
+    assert [text for _, text in told] == ["one", "two"]
+    assert {name for name, _ in told} in ({"read", "list"}, {""})
     assert parse(written, [READ]).calls == ()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_is_found_in_a_result(form: ResultForm) -> None:
-    told = Message(role="user", content=form.write([("list", "report-2024.txt", False)]))
+    told = person(form.write([("list", "report-2024.txt", False)]).text)
     source = provenance(
         ToolCall(id="2", name="read", arguments={"path": "report-2024.txt"}, raw=RawCall(index=0, name="read")), [told], [READ]
     )["$.path"]
@@ -90,7 +101,7 @@ def test_a_value_is_found_in_a_result(form: ResultForm) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_model_that_writes_results_is_stopped(form: ResultForm, size: int) -> None:
-    text, leaks = f"Let me see.\n{form.write([('read', 'made up', False)])}\nIt is made up.", Leaks()
+    text, leaks = f"Let me see.\n{form.write([('read', 'made up', False)]).text}\nIt is made up.", Leaks()
     pieces = [(at, text[at : at + size]) for at in range(0, len(text), size)]
     events = [event for at, piece in pieces for event in leaks.pass_on(TextDelta(text=piece, span=(at, at + len(piece))))]
     shown = "".join(event.text for event in (*events, *leaks.close()) if isinstance(event, TextDelta))
@@ -99,8 +110,8 @@ def test_a_model_that_writes_results_is_stopped(form: ResultForm, size: int) -> 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_reply_that_is_a_result_word_for_word_is_the_answer(form: ResultForm) -> None:
-    written = form.write([("read", "It is 7.", False)])
-    leaks = Leaks(results_in([Message(role="user", content=written)]))
+    written = form.write([("read", "It is 7.", False)]).text
+    leaks = Leaks(results_in([person(written)]))
     events = [*leaks.pass_on(TextDelta(text=written, span=(0, len(written)))), *leaks.close()]
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["It is 7."]
     assert leaks.found == ""
@@ -108,9 +119,9 @@ def test_a_reply_that_is_a_result_word_for_word_is_the_answer(form: ResultForm) 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_long_result_is_shortened_in_its_marks(form: ResultForm) -> None:
-    said = [Message(role="user", content="Read it."), Message(role="assistant", content="Yes.")]
-    fitted = fit([*said, Message(role="user", content=form.write([("read", "word " * 20_000, False)]))], 2000)
-    (told,) = named_results(fitted.messages[-1].content)
+    said = [person("Read it."), Message(role="assistant", content="Yes.")]
+    fitted = fit([*said, person(form.write([("read", "word " * 20_000, False)]).text)], 2000)
+    (told,) = named_results(fitted.messages[-1])
     assert fitted.fits
     assert told[1].startswith("word word")
     assert "are left out here" in told[1]
@@ -121,7 +132,7 @@ def test_a_long_result_is_shortened_in_its_marks(form: ResultForm) -> None:
     "text", ["Fix <response>", "[1] is a source", "<tool_responsible>", "`<tool_response>` is what?", "", "<", "["]
 )
 def test_a_person_may_begin_with_a_bracket(text: str) -> None:
-    assert not is_result_message(text)
+    assert not replies_of(person(text))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def told(*texts: str) -> str:
         )
         for n, t in enumerate(texts)
     ]
-    return results(answered)
+    return results(answered).content
 
 
 HELLO = [said("user", "Hi"), said("assistant", "Hello.")]

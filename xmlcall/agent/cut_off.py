@@ -51,7 +51,7 @@ def closed(
                 for call, result in answered
             ]
         else:
-            told.append(Message(role="user", content=results(answered, catalog, format)))
+            told.append(results(answered, catalog, format))
     if told and told[-1].role in ("user", "tool"):
         told.append(Message(role="assistant", content=stopped("answer", format)))
     return told

@@ -30,8 +30,7 @@ from urllib.parse import unquote
 
 from ..binding.echo import words_of
 from ..binding.provenance import provenance, values_in
-from ..dialects import result_form_of
-from ..types.calls import Message
+from ..dialects.replies import replies_of
 from .policy import Proposal
 
 __all__ = ["flows"]
@@ -134,23 +133,12 @@ def _texts(proposal: Proposal) -> Iterator[tuple[str, str]]:
     called: dict[str, str] = {}
     for message in proposal.conversation:
         called |= {call.id: call.name for call in message.tool_calls}
-        if message.role == "tool":
-            yield _server(proposal, message.name or called.get(message.tool_call_id or "", "")), message.content
-        elif message.role in ("user", "system"):
-            yield from _told(proposal, message)
-
-
-def _told(proposal: Proposal, message: Message) -> Iterator[tuple[str, str]]:
-    form = result_form_of(message.content) if message.role == "user" else None
-    if form is None:
-        yield "", message.content
-        return
-    for result in form.places(message.content):
-        yield _server(proposal, result.name), message.content[result.start : result.end]
-
-
-def _server(proposal: Proposal, tool: str) -> str:
-    return proposal.server_of(tool) or proposal.host
+        replies = replies_of(message)
+        for reply in replies:
+            tool = reply.name or called.get(message.tool_call_id or "", "")
+            yield proposal.server_of(tool) or proposal.host, reply.text_in(message.content)
+        if not replies and message.role in ("user", "system"):
+            yield "", message.content
 
 
 def _readings(text: str) -> Iterator[str]:

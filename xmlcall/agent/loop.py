@@ -30,7 +30,7 @@ from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.machine import Run
-from ..turn.opening import Opening, as_message
+from ..turn.opening import Opening, conversation_of
 from ..turn.turn_setup import Limits, Offer
 from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
@@ -226,9 +226,7 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can go on.
         """
-        opened = [as_message(message) for message in messages]
-        if not opened or opened[-1].role not in ("user", "tool"):
-            raise UsageError("the last message must be the person's (role 'user') or a result")
+        opened = conversation_of(messages)
         shortened: list[Shortened] = []
         on_cut = self._told.teller(len(opened), shortened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)

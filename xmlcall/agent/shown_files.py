@@ -9,16 +9,12 @@ say where it is from.
 Cost: the messages that name the file are parsed once for a question.
 """
 
-import functools
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialects import result_form_of
+from ..dialects.replies import replies_of
 from ..parsing.reply import parse
-from ..prompting.format import PromptFormat
-from ..prompting.templates import LANGUAGES
 from ..tools.catalog import Catalog
 from ..types.calls import Message, ToolCall
 from .policy import Proposal
@@ -82,26 +78,10 @@ def _calls(proposal: Proposal, path: str) -> Iterator[tuple[str, Mapping[str, An
             )
 
 
-@functools.cache
-def _error_words() -> tuple[str, ...]:
-    """Return what errors begin with in forms that have no mark for them."""
-    return tuple(PromptFormat(lang=lang).render("content", kind="error").strip() for lang in LANGUAGES)
-
-
 def _results(calls: Sequence[Any], behind: Sequence[Message]) -> list[str | None]:
     """Return the result of each call, from the message behind it; all are unknown if they do not fit together."""
-    unknown: list[str | None] = [None] * len(calls)
-    form = result_form_of(behind[0].content) if behind and behind[0].role == "user" else None
-    if form is None:
-        return unknown
-    text = behind[0].content
-    waiting = deque(form.places(text))
-    found: list[str | None] = []
-    for call in calls:
-        if not waiting or waiting[0].name not in ("", call.name) or not waiting[0].is_ended:
-            return unknown
-        place = waiting.popleft()
-        told = text[place.start : place.end]
-        is_error = place.is_error or (not form.error_open and told.startswith(_error_words()))
-        found.append(None if is_error else told)
-    return unknown if waiting else found
+    replies = replies_of(behind[0]) if behind and behind[0].role == "user" else ()
+    pairs = zip(replies, calls, strict=False)
+    if len(replies) != len(calls) or any(not reply.is_ended or reply.name not in ("", call.name) for reply, call in pairs):
+        return [None] * len(calls)
+    return [None if reply.is_error else reply.text_in(behind[0].content) for reply in replies]

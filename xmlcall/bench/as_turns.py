@@ -168,8 +168,7 @@ def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) ->
     if not calls or any(isinstance(call, ToolCall) for call in calls):
         return ()
     catalog, format = read_catalog(way, case, settings), format_of(way, settings)
-    told = results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
-    return (Message(role="user", content=told),)
+    return (results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"])),)
 
 
 # -- a task --------------------------------------------------------------------------------------------------------------------

@@ -68,4 +68,4 @@ def _results(rows: Rows, calls: Sequence[ToolCall], catalog: Catalog, format: Pr
     if format is None:
         return [Message(role="tool", content=row["content"], tool_call_id=call.id, name=call.name) for call, row in answered]
     told = [(call, ToolResult(content=(TextContent(text=row["content"]),))) for call, row in answered]
-    return [Message(role="user", content=results(told, catalog, format))]
+    return [results(told, catalog, format)]

@@ -265,7 +265,7 @@ async def _rounds(
         told = results(
             [(call, None) for call in calls], read_catalog(way, case, settings), format_of(way, settings), request=request
         )
-        messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=told))
+        messages = (*messages, Message(role="assistant", content=generated.text), told)
     return rounds
 
 
@@ -290,7 +290,7 @@ async def _described(
         before.append(generated.raw)
         told = [(call, ToolResult(content=(TextContent(text=offered.describe(call.arguments)),))) for call in own]
         answer = results(told, offered.catalog, offered.format, request=str(case.messages[-1]["content"]))
-        messages = (*messages, Message(role="assistant", content=generated.text), Message(role="user", content=answer))
+        messages = (*messages, Message(role="assistant", content=generated.text), answer)
         begun = ""
     if before:
         kept |= {"described": before, "usage": asdict(usage), "seconds": round(seconds, 3)}

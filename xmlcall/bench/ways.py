@@ -14,13 +14,13 @@ from typing import Any
 from ..agent.drive import Scores, result_of
 from ..backends.base import Backend
 from ..dialects import DIALECTS
+from ..dialects.replies import replies_of
 from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system
-from ..prompting.result_frame import is_result_message
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
@@ -206,7 +206,7 @@ def conversation(
 
 def _reminded_before(reminder: str, messages: Sequence[Message], settings: Settings) -> tuple[Message, ...]:
     """Return a conversation that goes on behind a result: its question has a reminder only where nothing was decided of it."""
-    asked = [place for place, each in enumerate(messages, 1) if each.role == "user" and not is_result_message(each.content)]
+    asked = [place for place, each in enumerate(messages, 1) if each.role == "user" and not replies_of(each)]
     kept = "" if settings.call_threshold is not None else reminder
     return (*with_reminder(kept, messages[: asked[-1]]), *messages[asked[-1] :])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from ..dialects import result_form_of
+from ..dialects.replies import as_message, replies_of
 from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
@@ -139,20 +139,16 @@ class SaidIndex:
             conversation: from its beginning.
         """
         called: dict[str, str] = {}
-        for place, message in enumerate(map(_as_message, conversation)):
+        for place, message in enumerate(map(as_message, conversation)):
             called |= {call.id: call.name for call in message.tool_calls}
             source = ValueSource(kind=_ROLES.get(message.role, "system"), message=place)
-            if message.role == "tool":
-                self._add_result(message.content, source, message.name or called.get(message.tool_call_id or "", ""))
-            elif message.role == "user" and (form := result_form_of(message.content)):
-                for result in form.places(message.content):
-                    self._add_result(message.content[result.start : result.end], replace(source, kind="result"), result.name)
-            else:
+            replies = replies_of(message)
+            for reply in replies:
+                self._calls += 1
+                tool = reply.name or called.get(message.tool_call_id or "", "")
+                self.add(reply.text_in(message.content), replace(source, kind="result", call=self._calls, tool=tool))
+            if not replies:
                 self.add(message.content, source)
-
-    def _add_result(self, text: str, source: ValueSource, tool: str) -> None:
-        self._calls += 1
-        self.add(text, replace(source, call=self._calls, tool=tool))
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
         """Say where a value came from.
@@ -217,14 +213,6 @@ class SaidIndex:
             found[place].update(together)
             found[place + 1].update(together)
         return found
-
-
-def _as_message(message: Message | Mapping[str, Any]) -> Message:
-    if isinstance(message, Message):
-        return message
-    content = message.get("content")
-    named = {key: message[key] for key in ("name", "tool_call_id") if isinstance(message.get(key), str)}
-    return Message(role=message.get("role", "user"), content=content if isinstance(content, str) else "", **named)
 
 
 def number_key_of(value: float) -> str:

@@ -26,7 +26,7 @@ def to_json(value: Any) -> Any:
         Objects, lists and plain values; a field that is MISSING is left out, a number that JSON cannot hold becomes its name.
     """
     if is_dataclass(value):
-        named = [(part.name, getattr(value, part.name)) for part in fields(value)]
+        named = [(part.name, getattr(value, part.name)) for part in fields(value) if part.repr]
         return {"type": type(value).__name__} | {name: to_json(part) for name, part in named if part is not MISSING}
     if isinstance(value, Mapping):
         return {key: to_json(part) for key, part in value.items()}

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..dialects.replies import replies_of
 from ..errors import UsageError
-from ..prompting.result_frame import is_result_message
 from ..turns.conversation import Conversation
 from ..types.calls import Message
 from .jsonform import json_text
@@ -81,8 +81,7 @@ def _object(message: Message) -> dict[str, Any]:
 
 def _section(message: Message) -> str:
     """Write a message; what stands in a fence cannot end it, and so cannot pass for another section."""
-    is_result = message.role == "tool" or is_result_message(message.content)
-    title = "result" if is_result else message.role
+    title = "result" if replies_of(message) else message.role
     calls = [f"{call.name} {json_text(call.arguments, indent=None)}" for call in message.tool_calls]
     text = plain("\n".join(filter(None, [message.content, *calls])))
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -17,32 +17,19 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Final
 
 import regex
 
-__all__ = ["BRACKETS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm", "ResultPlace"]
+from ..types.conversation import ToolReply, Written
+
+__all__ = ["BRACKETS", "ERROR_WORDS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm"]
 
 _TAG: Final = regex.compile(r"[<\[][/|\uff5c]*+(\w[\w:\-]*+)")
 _LONGEST_NAME: Final = 200  # characters
 
-
-class ResultPlace(NamedTuple):
-    """Where a result stands in a message.
-
-    Args:
-        name: of the tool; "" where the form does not say it.
-        start: offset at which its text begins.
-        end: offset behind its text.
-        is_error: the form says that it is one.
-        is_ended: it has its closing mark.
-    """
-
-    name: str
-    start: int
-    end: int
-    is_error: bool
-    is_ended: bool
+ERROR_WORDS: Final = {"en": "Error:", "zh": "错误："}
+"""What the text of a call that failed begins with, in forms that have no mark for that; by language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,31 +65,40 @@ class ResultForm:
         """What ends a message of results; of the first result, where nothing stands around all of them."""
         return self.frame_close.strip() or self.result_close.strip()
 
-    def write(self, items: Iterable[tuple[str, str, bool]]) -> str:
+    def write(self, items: Iterable[tuple[str, str, bool]]) -> Written:
         """Write results.
 
         Args:
             items: name of the tool, text, and whether the call failed; no text holds a mark of the form.
         """
-        parts = [self._opened(name, failed=failed) + text + self.result_close for name, text, failed in items]
-        return f"{self.frame_open}{''.join(parts)}{self.frame_close}".strip()
+        text, replies, says_name = self.frame_open.lstrip(), list[ToolReply](), "{name}" in self.result_open
+        for name, told, failed in items:
+            text = (text + self._opened(name, failed=failed)).lstrip()
+            start = len(text)
+            replies.append(ToolReply(name=name if says_name else "", start=start, end=start + len(told), is_error=failed))
+            text += told + self.result_close
+        return Written(text=(text + self.frame_close).strip(), replies=tuple(replies))
 
     def _opened(self, name: str, *, failed: bool) -> str:
         return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
 
-    def places(self, text: str) -> Iterator[ResultPlace]:
+    def places(self, text: str) -> Iterator[ToolReply]:
         """Yield where the results of a message stand, in order.
 
         Args:
-            text: of the message, or of a frame that a model wrote.
+            text: of a message that was not written here, or of a frame that a model wrote.
         """
         openers = list(_opening(self).finditer(text))
         for found, following in zip_longest(openers, openers[1:]):
-            limit = following.start() if following else len(text)
-            end = text.find(self.result_close.strip(), found.end(), limit)
-            is_error, name = bool(found["failed"]), found["failed_name"] if found["failed"] else found["name"]
-            yield ResultPlace(
-                name or "", found.end(), _trimmed(text, found.end(), end if end >= 0 else limit), is_error, end >= 0
+            start, limit = found.end(), following.start() if following else len(text)
+            end = text.find(self.result_close.strip(), start, limit)
+            failed = bool(found["failed"])
+            yield ToolReply(
+                name=(found["failed_name"] if failed else found["name"]) or "",
+                start=start,
+                end=_trimmed(text, start, end if end >= 0 else limit),
+                is_error=failed or (not self.error_open and text.startswith(tuple(ERROR_WORDS.values()), start)),
+                is_ended=end >= 0,
             )
 
     def tag_words(self) -> frozenset[str]:

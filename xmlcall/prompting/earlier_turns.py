@@ -20,8 +20,9 @@ from typing import Final
 
 import regex
 
+from ..dialects.replies import named_results
 from ..types.calls import Message
-from .result_frame import inert_frame, is_result_message, named_results
+from .result_frame import inert_frame
 from .templates import render
 
 __all__ = ["ASKED", "CALLS", "RETURNED", "STANDING", "Line", "block", "line_of"]
@@ -117,11 +118,8 @@ def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Yield the tools that were called, each with the beginning of its result."""
     names = {call.id: call.name for message in turn for call in message.tool_calls}
     for message in turn:
-        if message.role == "tool":
-            name = message.name or names.get(message.tool_call_id or "", "tool")
-            yield name, _begin(message.content, RETURNED)
-        elif message.role == "user" and is_result_message(message.content):
-            yield from ((name or "tool", _begin(text, RETURNED)) for name, text in named_results(message.content))
+        called = names.get(message.tool_call_id or "", "tool")
+        yield from ((name or called, _begin(text, RETURNED)) for name, text in named_results(message))
 
 
 def _begin(text: str, length: int) -> str:

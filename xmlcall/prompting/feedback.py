@@ -8,15 +8,17 @@ values up (measured, benchmarks/results/repair.md).
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import regex
 
+from ..dialects.result_form import ERROR_WORDS
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.outline import alternatives_of, parameters_of, rules_for
-from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall, ToolResult
+from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, ToolResult
 from .format import ENGLISH, PromptFormat
 from .result_frame import inert_frame, inert_text
 from .results import result_text
@@ -39,8 +41,8 @@ def results(
     repeated: Collection[str] = (),
     request: str = "",
     waiting: tuple[ToolCall, Sequence[str]] | None = None,
-) -> str:
-    """Render what came of a reply's calls, for a message of role `user`.
+) -> Message:
+    """Write what came of a reply's calls, as a message of role `user`.
 
     Args:
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
@@ -61,13 +63,15 @@ def results(
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     asked = [_retry(invalid, catalog, format, request)] if invalid else []
     asked += [_again(*waiting, catalog, format)] if waiting else []
-    return format.render("results", frame=format.row.results.write(items), retry="\n\n".join(asked))
+    frame = format.row.results.write(items)
+    text = format.render("results", frame=frame.text, retry="\n\n".join(asked))
+    return Message(role="user", content=text, written=replace(frame, text=text))
 
 
 def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, failed: bool) -> tuple[str, str, bool]:
     """Return a result as it is written; a form without a mark for errors gets a word."""
     if failed and not format.row.results.error_open:
-        text = f"{format.render('content', kind='error').strip()} {text}"
+        text = f"{ERROR_WORDS[format.lang]} {text}"
     return inert_frame(call.name), text, failed
 
 

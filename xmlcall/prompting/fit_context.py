@@ -33,12 +33,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..dialects import result_form_of
-from ..dialects.result_form import ResultForm
+from ..dialects.replies import replies_of
 from ..types.calls import Message, Tool
+from ..types.conversation import ToolReply, Written
 from .earlier_turns import Line, block, line_of
 from .more import handle_of, line_end, line_start
-from .result_frame import is_result_message
+from .placement import put_around
 from .templates import render
 from .tokens import tokens_of
 
@@ -278,7 +278,7 @@ class _View:
         if self._gone and sent:
             first, *rest = sent[0]
             told = block([line for line, _ in self._lines], self._gone, self._lang)
-            sent[0] = [replace(first, content=f"{told}\n\n{first.content}"), *rest]
+            sent[0] = [put_around(first, before=f"{told}\n\n"), *rest]
         return list(itertools.chain.from_iterable(sent))
 
     def cuts(self) -> tuple[Cut, ...]:
@@ -292,7 +292,7 @@ class _View:
     def _shorten_old(self, goal: float) -> None:
         """Shorten results of earlier turns: by powers of two the longest first, the oldest of these first."""
         parts = [(turn, part) for turn in itertools.islice(self._turns, len(self._turns) - 1) for part in turn.parts]
-        long = [each for each in parts if each[1].length > OLD_RESULT and _has_results(each[1].whole)]
+        long = [each for each in parts if each[1].length > OLD_RESULT and replies_of(each[1].whole)]
         for turn, part in sorted(long, key=lambda each: -each[1].length.bit_length()):
             if self._size <= goal:
                 return
@@ -303,7 +303,7 @@ class _View:
         turn = self._turns[-1]
         if turn.size <= room:
             return
-        parts = [part for part in turn.parts if _has_results(part.whole)]
+        parts = [part for part in turn.parts if replies_of(part.whole)]
         others = turn.size - sum(part.size for part in parts)
         sizes = functools.partial(self._shorter.sizes, parts)
         fitting = bisect.bisect_right(LENGTHS, room - others, key=sizes) if parts else 0
@@ -358,11 +358,7 @@ class _View:
 
 
 def _is_person(message: Message) -> bool:
-    return message.role == "user" and not is_result_message(message.content)
-
-
-def _has_results(message: Message) -> bool:
-    return message.role == "tool" or (message.role == "user" and is_result_message(message.content))
+    return message.role == "user" and not replies_of(message)
 
 
 def _noted(turn: _TurnPart, lang: str) -> list[Message]:
@@ -370,7 +366,7 @@ def _noted(turn: _TurnPart, lang: str) -> list[Message]:
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:
         note = _note(lang, "left_out").format(count=turn.left_out)
-        first = replace(first, content=f"{first.content}\n\n{note}")
+        first = put_around(first, behind=f"\n\n{note}")
     return [first, *rest]
 
 
@@ -410,20 +406,16 @@ class _Shorter:
     def _message(self, message: Message, length: int, cuts: list[Cut]) -> Message:
         if len(message.content) <= length:
             return message
-        if message.role == "tool":
-            return replace(message, content=self._head_and_tail(message.content, message.name or "a tool", length, cuts))
-        form = result_form_of(message.content) if message.role == "user" else None
-        return replace(message, content=self._places(message.content, form, length, cuts)) if form else message
-
-    def _places(self, text: str, form: ResultForm, length: int, cuts: list[Cut]) -> str:
-        """Shorten each result of a message; none holds a closing mark, because the prompt makes them inert."""
-        parts, done = [], 0
-        for place in form.places(text):
-            if place.is_ended:
-                name = place.name or "a tool"
-                parts += [text[done : place.start], self._head_and_tail(text[place.start : place.end], name, length, cuts)]
-                done = place.end
-        return "".join([*parts, text[done:]])
+        whole, text, done, sent = message.content, "", 0, list[ToolReply]()
+        for reply in replies_of(message):
+            shorter = reply.text_in(whole)
+            if reply.is_ended:
+                shorter = self._head_and_tail(shorter, reply.name or "a tool", length, cuts)
+            text += whole[done : reply.start]
+            sent.append(replace(reply, start=len(text), end=len(text) + len(shorter)))
+            text, done = text + shorter, reply.end
+        text += whole[done:]
+        return replace(message, content=text, written=Written(text=text, replies=tuple(sent)))
 
     def _head_and_tail(self, text: str, name: str, length: int, cuts: list[Cut]) -> str:
         """Keep two thirds of `length` from the beginning and one from the end; a text that is hardly longer stays."""

@@ -25,12 +25,12 @@ from typing import Any, Final, Literal
 
 import regex
 
-from ..dialects import DIALECTS, result_form_of, result_openers
+from ..dialects import DIALECTS, result_openers
+from ..dialects.replies import replies_of
 from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
 from .format import ENGLISH, PromptFormat
-from .result_frame import items_in
 from .templates import LANGUAGES, source
 
 __all__ = ["Leaks", "Refusal", "refusal", "results_in"]
@@ -195,8 +195,9 @@ class Leaks:
 
     def _end_frame(self, form: ResultForm) -> list[Event]:
         """End the reply: with the results, if they are what the model was given, and the reply says nothing else."""
-        told = items_in(self._held, form)
-        is_true = bool(told) and all(text and text in self._results for text in told)
+        replies = [reply for reply in form.places(self._held) if not reply.is_error]
+        told = [reply.text_in(self._held).strip() for reply in replies if reply.is_ended]
+        is_true = 0 < len(replies) == len(told) and all(text and text in self._results for text in told)
         answer = "\n".join(told) if is_true and not self._said else ""
         span = (self._start, self._start + len(self._held))
         self.stopped, self._held = True, ""
@@ -240,8 +241,8 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
     Args:
         messages: the conversation.
     """
-    shown = ((message.content, result_form_of(message.content)) for message in messages if message.role == "user")
-    return frozenset(text for content, form in shown if form for text in items_in(content, form))
+    told = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
+    return frozenset(reply.text_in(content).strip() for content, reply in told if reply.is_ended and not reply.is_error)
 
 
 @functools.lru_cache(maxsize=4)

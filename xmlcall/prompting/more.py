@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ..dialects.replies import named_results
 from ..types.calls import Message
-from .result_frame import is_result_message, results_told
 from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
 __all__ = ["LONG", "handle_of", "line_end", "line_start", "piece", "piece_tokens", "result_with", "texts_of"]
@@ -36,13 +36,7 @@ def texts_of(messages: Iterable[Message]) -> list[str]:
     Args:
         messages: whole.
     """
-    texts: list[str] = []
-    for message in messages:
-        if message.role == "tool":
-            texts.append(message.content)
-        elif message.role == "user" and is_result_message(message.content):
-            texts += results_told(message.content)
-    return texts
+    return [text for message in messages for _, text in named_results(message)]
 
 
 def result_with(handle: str, messages: Sequence[Message]) -> str | None:

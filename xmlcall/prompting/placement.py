@@ -8,10 +8,37 @@ message, since small models follow what stands last.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..dialects.replies import ends_in, replies_of
 from ..types.calls import Message
-from .result_frame import is_result_message
+from ..types.conversation import ToolReply, Written
 
-__all__ = ["with_fitting", "with_note", "with_reminder", "with_system", "without_reminder"]
+__all__ = ["joined", "put_around", "with_fitting", "with_note", "with_reminder", "with_system", "without_reminder"]
+
+
+def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
+    """Put words of ours before or after what a message says.
+
+    Args:
+        message: anybody's.
+        before: with what parts it from the message.
+        behind: the same.
+    """
+    content, replies = before + message.content + behind, tuple(reply.moved(len(before)) for reply in replies_of(message))
+    return replace(message, content=content, written=Written(text=content, replies=replies))
+
+
+def joined(messages: Sequence[Message]) -> Message:
+    """Make one message of neighbours; what the first holds, results or a person's words, it is.
+
+    Args:
+        messages: of one role; not empty.
+    """
+    content, start, replies = "\n\n".join(message.content for message in messages), 0, list[ToolReply]()
+    for message in messages if replies_of(messages[0]) else ():
+        replies += [reply.moved(start) for reply in replies_of(message)]
+        start += len(message.content) + 2
+    images = tuple(url for message in messages for url in message.images)
+    return replace(messages[0], content=content, images=images, written=Written(text=content, replies=tuple(replies)))
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -24,7 +51,7 @@ def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]
     if not system:
         return tuple(messages)
     if messages[0].role == "system":
-        return (replace(messages[0], content=f"{system}\n\n{messages[0].content}"), *messages[1:])
+        return (put_around(messages[0], before=f"{system}\n\n"), *messages[1:])
     return (Message(role="system", content=system), *messages)
 
 
@@ -35,11 +62,11 @@ def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) ->
         describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
         messages: what was said so far.
     """
-    places = [at for at, message in enumerate(messages) if message.role == "user" and not is_result_message(message.content)]
+    places = [at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)]
     at = places[-1] if places else None
     if at is None or not (text := describe(messages[at].content)):
         return tuple(messages)
-    return (*messages[:at], replace(messages[at], content=f"{messages[at].content}\n\n{text}"), *messages[at + 1 :])
+    return (*messages[:at], put_around(messages[at], behind=f"\n\n{text}"), *messages[at + 1 :])
 
 
 def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -50,9 +77,9 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
         messages: what was said so far; not empty.
     """
     last = messages[-1]
-    if not reminder or last.role != "user" or last.content.endswith(reminder):
+    if not reminder or last.role != "user" or ends_in(last, reminder):
         return tuple(messages)
-    return (*messages[:-1], replace(last, content=f"{last.content}\n\n{reminder}"))
+    return (*messages[:-1], put_around(last, behind=f"\n\n{reminder}"))
 
 
 def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -75,4 +102,6 @@ def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Messag
         messages: what was said so far; not empty.
     """
     *before, last = messages
-    return (*before, replace(last, content=last.content.removesuffix(f"\n\n{reminder}") if reminder else last.content))
+    if not reminder or not ends_in(last, reminder):
+        return tuple(messages)
+    return (*before, replace(last, content=last.content[: -len(reminder) - 2]))

@@ -1,4 +1,4 @@
-"""Messages in which results come to a model that has its tools in the prompt: what is in them, and what must not be.
+"""Messages in which results come to a model that has its tools in the prompt: what must not be in them.
 
 How they are written is `ResultForm`. Text from tools and servers is untrusted: the marks of the form are made inert in it, so
 that a result cannot close its own frame, and so are our own tags, and those of reasoning and of chat templates, which servers
@@ -10,22 +10,13 @@ from typing import Final
 
 import regex
 
-from ..dialects import DIALECTS, result_form_of
+from ..dialects import DIALECTS
 from ..dialects.inert import inert
 from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..dialects.tag_names import tag_names
 from ..tools.catalog import Catalog
 
-__all__ = [
-    "FRAME_TAGS",
-    "INERT_WORDS",
-    "inert_frame",
-    "inert_text",
-    "is_result_message",
-    "items_in",
-    "named_results",
-    "results_told",
-]
+__all__ = ["FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
 
 FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
@@ -64,43 +55,3 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS) -> s
 def _marks(form: ResultForm) -> "regex.Pattern[str]":
     words = "|".join(sorted(map(regex.escape, form.tag_words())))
     return regex.compile(rf"[<\[](?=[/|\uff5c]*+(?:{words})\b)", regex.IGNORECASE)
-
-
-def is_result_message(text: str) -> bool:
-    """Say whether a message of role `user` holds results, and no person's words.
-
-    Args:
-        text: of the message.
-    """
-    return result_form_of(text) is not None
-
-
-def items_in(frame: str, form: ResultForm) -> list[str]:
-    """Return what stands in a frame's results, without those that are marked as errors.
-
-    Args:
-        frame: as a model was given it or wrote it; half a result is an empty text.
-        form: of the frame.
-    """
-    return [
-        frame[place.start : place.end].strip() if place.is_ended else "" for place in form.places(frame) if not place.is_error
-    ]
-
-
-def results_told(message: str) -> list[str]:
-    """Return what stands in a message of results, errors too.
-
-    Args:
-        message: as a model was given it.
-    """
-    return [text for _, text in named_results(message)]
-
-
-def named_results(message: str) -> list[tuple[str, str]]:
-    """Return the name of each tool in a message of results with what it told, errors too.
-
-    Args:
-        message: as a model was given it; the name is empty in a form that does not say it.
-    """
-    places = (result_form_of(message) or OWN_RESULTS).places(message)
-    return [(place.name, message[place.start : place.end]) for place in places if place.is_ended]

@@ -4,10 +4,11 @@ After calls in its history a small model goes on in their tone: short, and witho
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from ..dialects.replies import named_results, replies_of
 from ..types.calls import Message
-from .result_frame import inert_frame, is_result_message, named_results
+from .placement import put_around
+from .result_frame import inert_frame
 
 __all__ = ["without_calls"]
 
@@ -21,19 +22,10 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     kept: list[Message] = []
     for message in messages:
         asked = next((place for place in reversed(range(len(kept))) if kept[place].role == "user"), None)
-        results = _results(message)
-        if results is None or asked is None:
+        if not replies_of(message) or asked is None:
             kept.append(message)
             continue
         del kept[asked + 1 :]  # the replies that called
-        kept[asked] = replace(kept[asked], content="\n\n".join([kept[asked].content, *results]))
+        results = [f"\n\n({name or 'result'}: {inert_frame(text.strip())})" for name, text in named_results(message)]
+        kept[asked] = put_around(kept[asked], behind="".join(results))
     return tuple(kept)
-
-
-def _results(message: Message) -> list[str] | None:
-    """Return what came of calls, each with the tool's name; None of a message that holds no results."""
-    if message.role == "tool":
-        return [f"({message.name or 'result'}: {inert_frame(message.content)})"]
-    if message.role == "user" and is_result_message(message.content):
-        return [f"({name or 'result'}: {text.strip()})" for name, text in named_results(message.content)]
-    return None

@@ -7,17 +7,17 @@ turn only, since a model that reads it in its history goes on in plain words.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
+from ..dialects.replies import as_message, ends_in, replies_of
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
-from ..prompting.result_frame import is_result_message
 from ..prompting.without_calls import without_calls
 from ..tools.catalog import Catalog, Tools
-from ..types.calls import Message
+from ..types.calls import Message, Role
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 from .answered import describing
@@ -29,7 +29,7 @@ from .machine import Script
 from .turn import Turn
 from .turn_setup import Generation, Limits, Offer, Words
 
-__all__ = ["Opening", "as_message", "begin_turn", "last_request"]
+__all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Opening:
         """
         reminder, sent = self._reminder(), first.request.messages
         bare = without_reminder(reminder, self.messages)
-        return with_reminder(reminder, bare) if reminder and sent and sent[-1].content.endswith(reminder) else bare
+        return with_reminder(reminder, bare) if reminder and sent and ends_in(sent[-1], reminder) else bare
 
     def put_in_place_of(self, before: ToolPrompt | None) -> Callable[[CompletionRequest], CompletionRequest]:
         """Return what puts the tool prompt into a request that has another one.
@@ -95,11 +95,9 @@ class Opening:
         """
 
         def change(request: CompletionRequest) -> CompletionRequest:
-            first, *rest = request.messages
-            if before is None or self.offered is None or not first.content.startswith(before.system):  # asked without tools
-                return request
-            own = first.content.removeprefix(before.system)
-            return replace(request, messages=(replace(first, content=self.offered.system + own), *rest))
+            if before is None or self.offered is None or request.messages[0] != with_system(before.system, self.messages)[0]:
+                return request  # asked without tools
+            return replace(request, messages=(with_system(self.offered.system, self.messages)[0], *request.messages[1:]))
 
         return change
 
@@ -116,7 +114,7 @@ class Opening:
         reminder, system = self._reminder(), offered.system
         bare = without_reminder(reminder, self.messages)
         shown = with_fitting(offered.fitting, bare)
-        is_asked = bool(reminder) and bare[-1].role == "user" and not is_result_message(bare[-1].content)
+        is_asked = bool(reminder) and bare[-1].role == "user" and not replies_of(bare[-1])
         forms = Forms(
             reminded=replace(asking.sampling, messages=with_system(system, with_reminder(reminder, shown))),
             bare=replace(asking.sampling, messages=with_system(system, bare)),
@@ -151,9 +149,7 @@ def begin_turn(
     Raises:
         UsageError: the messages are not a conversation that can go on.
     """
-    said = [as_message(message) for message in messages]
-    if not said or said[-1].role not in ("user", "tool"):
-        raise UsageError("the last message must be the person's (role 'user') or a result")
+    said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
     catalog, offered = Catalog.of(tools), None
     if not asking.is_native:
@@ -164,18 +160,22 @@ def begin_turn(
     return opening.turn(Offer(catalog=catalog, own=describing(offered)), server, limits)
 
 
-def as_message(message: Message | Mapping[str, Any]) -> Message:
-    """Read a message from a Message or a `{"role", "content"}` dict.
+def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
+    """Read a conversation from messages, or `{"role", "content"}` dicts.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: one is neither, or the last is nothing that a model answers.
     """
-    if isinstance(message, Message):
-        return message
-    role, content = message.get("role"), message.get("content")
-    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str):
-        raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
-    return Message(role=role, content=content)
+    told = list(messages)
+    for message in told:
+        if isinstance(message, Message):
+            continue
+        if message.get("role") not in get_args(Role) or not isinstance(message.get("content"), str):
+            raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
+    said = [as_message(message) for message in told]
+    if not said or said[-1].role not in ("user", "tool"):
+        raise UsageError("the last message must be the person's (role 'user') or a result")
+    return said
 
 
 def last_request(messages: Iterable[Message]) -> str:

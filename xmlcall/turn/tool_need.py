@@ -40,10 +40,10 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from ..binding.grounds import only_asks_to_find
+from ..dialects.replies import replies_of
 from ..dialects.write import beginning
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..prompting.format import PromptFormat
-from ..prompting.result_frame import is_result_message
 from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
 from ..types.calls import Message
@@ -219,7 +219,7 @@ def leniency(messages: Sequence[Message]) -> float:
 def _follows_tool(messages: Sequence[Message]) -> bool:
     """Say whether the last message stands right after a turn in which a tool was called."""
     for message in reversed(messages[:-1]):
-        if message.role == "tool" or (message.role == "user" and is_result_message(message.content)):
+        if replies_of(message):
             return True
         if message.role == "user":
             break

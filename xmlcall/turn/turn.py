@@ -638,10 +638,10 @@ class Turn(Machine[None]):
             again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
             held = self.generated.held
             waiting = (held.call, held.paths) if held else None
-            text = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
+            said = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
             sees = self._generation.server.sees
             images = pictures(result for _, result in answered if result is not None) if sees else ()
-            return [Message(role="user", content=text, images=images)]
+            return [replace(said, images=images)]
         told = []
         for call, result in answered:
             text = ""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..agent.loop import ToolLoop
+from ..dialects.replies import says
 from ..errors import UsageError
 from ..records.store import Store
 from ..types.calls import Message, Tool
@@ -68,11 +69,7 @@ def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> lis
     for body in asked:
         if not isinstance(at := body.get("at"), int):
             start = 1 + max((each for each in places if each is not None), default=-1)
-            found = (place for place in range(start, len(messages)) if _is_asked(messages[place], body["text"]))
+            found = (place for place in range(start, len(messages)) if says(messages[place], body["text"]))
             at = next(found, None)
         places.append(at)
     return places
-
-
-def _is_asked(message: Message, question: str) -> bool:
-    return message.role == "user" and message.content.startswith(question)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..dialects.replies import says
 from ..prompting.results import result_text
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog
@@ -288,7 +289,7 @@ class TurnBuilder:
         """Take in the conversation so far; a reminder behind the words of a person is not theirs."""
         known = self._conversation
         self._conversation = tuple(
-            known[place] if place < len(known) and _is_said_in(known[place], message) else message
+            known[place] if place < len(known) and says(message, known[place].content, known[place].role) else message
             for place, message in enumerate(event.messages)
         )
 
@@ -403,10 +404,6 @@ class TurnBuilder:
         if not self.is_over or not reply.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
             return False
         return self._facts["source"] == "proxy" or self._outcome == "tool_calls"
-
-
-def _is_said_in(said: Message, message: Message) -> bool:
-    return said.role == message.role and message.content.startswith(said.content)
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

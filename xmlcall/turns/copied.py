@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ..dialects.replies import says
 from ..errors import UsageError
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
@@ -135,7 +136,7 @@ def _messages(turn: TurnRecord, reply: ReplyRecord, catalog: Catalog) -> list[di
     told = [message for message in as_messages(reply.prompt) if not _is_ours(message, catalog)]
     if not told:
         return [{"role": "user", "content": turn.question}]
-    asked = next((place for place in reversed(range(len(told))) if _asks(told[place], turn.question)), None)
+    asked = next((place for place in reversed(range(len(told))) if turn.question and says(told[place], turn.question)), None)
     contents = (turn.question if place == asked else message.content for place, message in enumerate(told))
     return [_openai(message, content) for message, content in zip(told, contents, strict=True)]
 
@@ -147,10 +148,6 @@ def _openai(message: Message, content: str) -> dict[str, str]:
 
 def _is_ours(message: Message, catalog: Catalog) -> bool:
     return message.role == "system" and is_tool_prompt(message.content, catalog)
-
-
-def _asks(message: Message, question: str) -> bool:
-    return bool(question) and message.role == "user" and message.content.startswith(question)
 
 
 def _function(tool: Tool) -> dict[str, Any]:

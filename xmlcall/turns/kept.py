@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..binding.bind import bind
+from ..dialects.replies import says
 from ..errors import REPAIRS, UsageError
 from ..prompting.families import FAMILIES
 from ..records.as_json import raw_from_json, tool_to_json
@@ -124,8 +125,7 @@ class _Messages:
         return self._all[: self._next]
 
     def _is_asked(self, place: int, question: str) -> bool:
-        inside = 0 <= place < len(self._all)
-        return inside and self._all[place].role == "user" and self._all[place].content.startswith(question)
+        return 0 <= place < len(self._all) and says(self._all[place], question)
 
 
 class _KeptTurn:

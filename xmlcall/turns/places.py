@@ -11,12 +11,12 @@ Cost: one reading of the conversation for each reply with calls; linear, and bou
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
-from ..dialects import result_form_of
+from ..dialects.replies import replies_of, start_in
 from ..tools.catalog import Catalog
 from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
 from .marks import codes_of_value
@@ -72,7 +72,8 @@ class SaidBefore:
         self._index = SaidIndex()
         messages = [replace(words.message, content=words.message.content[:_READ]) for words in self._words]
         self._index.add_messages(messages)
-        self._results = dict(enumerate(_result_places(messages), start=1))
+        replies = (reply for message in messages for reply in replies_of(message))
+        self._results = {number: (reply.start, reply.end) for number, reply in enumerate(replies, start=1)}
         return self._index
 
     def _record(self, source: ValueSource, value: Any) -> SourceRecord:
@@ -91,9 +92,7 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog
     said = iter(conversation)
     waiting = next(said, None)
     for message in prompt:
-        at = -1
-        if waiting is not None and waiting.role == message.role and waiting.content:
-            at = message.content.rfind(waiting.content) if message.role == "system" else message.content.find(waiting.content)
+        at = -1 if waiting is None else start_in(message, waiting)
         if waiting is not None and at >= 0:
             is_ours = waiting.role == "system" and is_tool_prompt(waiting.content, catalog)
             yield _Words(replace(message, content="" if is_ours else waiting.content), at)
@@ -113,16 +112,6 @@ def is_tool_prompt(content: str, catalog: Catalog) -> bool:
     """
     described = (f"{tool.name} {line}" for tool in catalog for line in tool.description.strip().splitlines()[:1])
     return len(catalog) > 0 and all(part in content for each in described for part in each.split(" ", 1))
-
-
-def _result_places(messages: Iterable[Message]) -> Iterator[Span]:
-    """Yield where the results stand in their messages, in the order in which an index counts them."""
-    for message in messages:
-        if message.role == "tool":
-            yield 0, len(message.content)
-        elif message.role == "user" and (form := result_form_of(message.content)):
-            for result in form.places(message.content):
-                yield result.start, result.end
 
 
 def values_of(call: ToolCall, text: str, said: SaidBefore | None) -> tuple[ValueRecord, ...]:

@@ -9,17 +9,17 @@ Cost: each event is looked at once; a record of a reply under way copies what is
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, get_args
 
 from ..backends.base import Capabilities
 from ..binding.bind import bind
+from ..dialects.replies import as_message, replies_of
 from ..parsing.repeated_calls import once
-from ..prompting.result_frame import is_result_message
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
 from ..turn.generate import Binder, ReplyReader
-from ..types.calls import InvalidCall, Message, Repair, Reply, Span, Tool, ToolCall
+from ..types.calls import InvalidCall, Message, Repair, Reply, Role, Span, Tool, ToolCall
 from ..types.completion import CompletionRequest, Usage
 from ..types.events import (
     CallInReasoning,
@@ -299,7 +299,7 @@ def read_text(
     reading.take(reader.close(finish_reason))
     lost, generated = reader.finished("", Usage())
     reading.take([lost] if lost else [])
-    words = (each.content for each in reversed(messages) if each.role == "user" and not is_result_message(each.content))
+    words = (each.content for each in reversed(messages) if each.role == "user" and not replies_of(each))
     asked = next(words, "")
     reply, _ = once(generated.reply, asked)
     reading.settle(reply)
@@ -326,24 +326,12 @@ def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> 
     Args:
         told: messages, records of them, or objects with `role` and `content`.
     """
-    return tuple(map(_message, told))
-
-
-def _message(told: Message | MessageRecord | Mapping[str, Any]) -> Message:
-    if isinstance(told, Message):
-        return told
-    if isinstance(told, MessageRecord):
-        return Message(role=_role(told.role), content=told.content, name=told.name or None)
-    content, name = told.get("content"), told.get("name")
-    return Message(
-        role=_role(told.get("role")),
-        content=content if isinstance(content, str) else "",
-        name=name if isinstance(name, str) and name else None,
+    objects = (
+        {"role": each.role, "content": each.content, "name": each.name} if isinstance(each, MessageRecord) else each
+        for each in told
     )
-
-
-def _role(role: Any) -> Any:
-    return role if role in ("system", "user", "assistant", "tool") else "user"
+    read = map(as_message, objects)
+    return tuple(each if each.role in get_args(Role) else replace(each, role="user") for each in read)
 
 
 def tools_told(tools: Iterable[Tool]) -> tuple[Mapping[str, Any], ...]:

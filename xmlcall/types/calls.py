@@ -6,9 +6,10 @@ All are frozen, slotted and keyword-only. Names follow MCP (Tool, CallToolResult
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
+from .conversation import Written
 from .tool import Tool
 
 __all__ = [
@@ -237,6 +238,7 @@ class Message:
         tool_call_id: the call that a `tool` message answers.
         name: the tool that a `tool` message comes from.
         images: URLs of pictures, `data:` ones included, for models that see.
+        written: what its text was written from; None where that was not written here.
     """
 
     role: Role
@@ -245,6 +247,7 @@ class Message:
     tool_call_id: str | None = None
     name: str | None = None
     images: tuple[str, ...] = ()
+    written: Written | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from ..agent.loop import Mode, ToolLoop
 from ..backends.base import Backend
 from ..dialects import DIALECTS
+from ..dialects.replies import says
 from ..errors import BackendError, ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
 from ..prompting.families import FAMILIES
@@ -28,6 +29,7 @@ from ..turn.events import LoopEvent, TurnEnded
 from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
+from ..turns.reading import as_messages
 from ..turns.recording_backend import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
 from .api import ShownPage, body_of, guarded
@@ -101,7 +103,7 @@ def _messages(turn: TurnRecord) -> tuple[Message, ...]:
     catalog = Catalog.of(turn.tools)
     prompt = turn.replies[0].prompt if turn.replies else ()
     said = [each for each in prompt if not (each.role == "system" and is_tool_prompt(each.content, catalog))]
-    return tuple(Message(role=each.role, content=each.content, name=each.name or None) for each in said)  # type: ignore[arg-type]
+    return as_messages(said)
 
 
 def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
@@ -113,7 +115,7 @@ def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, .
     if asked is None:
         return (Message(role="user", content=question),)
     last = messages[asked]
-    content = question if question and last.content.startswith(question) else last.content
+    content = question if question and says(last, question) else last.content
     return (*messages[:asked], replace(last, content=content))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...backends.base import KeptOpen
 from ...backends.scripted import ScriptedBackend
-from ...prompting.result_frame import is_result_message, results_told
+from ...dialects.replies import named_results, replies_of
 from ...tools.catalog import Catalog
 from ...types.calls import Message
 from ...types.completion import Chunk, CompletionRequest
@@ -43,7 +43,7 @@ class RightTurns(KeptOpen):
         yield Chunk(finish_reason="stop")
 
     def _said(self, messages: Sequence[Message]) -> list[Chunk]:
-        asked = sum(message.role == "user" and not is_result_message(message.content) for message in messages)
+        asked = sum(message.role == "user" and not replies_of(message) for message in messages)
         before = sum(row["role"] == "user" for row in self._case.messages[: -len(self._case.turns)])
         turn, results = self._case.turns[asked - before - 1], list(_results(messages))
         if "right" in turn and not results:
@@ -56,10 +56,7 @@ def _results(messages: Sequence[Message]) -> Iterator[str]:
     """Yield what the tools told since the last reply: in messages of their own, or all in one of role `user`."""
     new = list(takewhile(lambda message: message.role != "assistant", reversed(messages)))
     for message in reversed(new):
-        if message.role == "tool":
-            yield message.content
-        elif is_result_message(message.content):
-            yield from results_told(message.content)
+        yield from (text for _, text in named_results(message))
 
 
 def _placed(value: Any, folder: str) -> Any:

@@ -23,7 +23,7 @@ from ...dialects import Dialect
 from ...dialects.write import write
 from ...prompting.feedback import results
 from ...prompting.format import PromptFormat
-from ...prompting.placement import with_system
+from ...prompting.placement import joined, put_around, with_system
 from ...prompting.results import result_text
 from ...tools.catalog import Catalog
 from ...turn.attempts import Answered
@@ -58,17 +58,17 @@ def model_messages(
     written: list[Message] = []
     open_calls: Answered = []
     answered = frozenset(message.tool_call_id or "" for message in messages if message.role == "tool")
-    for group in _groups(messages):
+    numbered = itertools.groupby(enumerate(messages), key=lambda each: -1 if each[1].role == "tool" else each[0])
+    for group in ([message for _, message in run] for _, run in numbered):  # results that follow each other are one
         if group[0].role == "tool":
-            content = results(_answered(open_calls, group, answered), catalog, format)
             images = tuple(url for message in group for url in message.images)
-            written.append(Message(role="user", content=content, images=images))
+            written.append(replace(results(_answered(open_calls, group, answered), catalog, format), images=images))
             open_calls = []
         elif group[0].role == "assistant":
             replies, open_calls = _replies(group[0], catalog, known, format.row)
             written += replies
         elif group[0].role == "user" and reminder:
-            written.append(replace(group[0], content=f"{group[0].content}\n\n{reminder}"))
+            written.append(put_around(group[0], behind=f"\n\n{reminder}"))
         else:
             written.append(group[0])
     return with_system(system, system_first(written))
@@ -81,20 +81,12 @@ def system_first(messages: Sequence[Message]) -> list[Message]:
         messages: a conversation.
     """
     head = list(itertools.takewhile(lambda message: message.role == "system", messages))
-    system = [Message(role="system", content="\n\n".join(message.content for message in head))] if head else []
     rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
-    return [*system, *_merged(rest)]
-
-
-def _groups(messages: Iterable[Message]) -> list[list[Message]]:
-    """Put results that follow each other into one group; every other message is a group of its own."""
-    groups: list[list[Message]] = []
-    for message in messages:
-        if message.role == "tool" and groups and groups[-1][0].role == "tool":
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    return groups
+    told: list[Message] = [joined(head)] if head else []
+    for role, run in itertools.groupby(rest, key=lambda message: message.role):
+        neighbours = list(run)
+        told += [joined(neighbours)] if role == "user" else neighbours
+    return told
 
 
 def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect) -> tuple[list[Message], Answered]:
@@ -161,17 +153,6 @@ def _label(message: Message) -> tuple[str, str]:
 
 def _result(message: Message | None) -> ToolResult:
     return ToolResult(content=(TextContent(text=message.content if message else ""),))
-
-
-def _merged(messages: Iterable[Message]) -> list[Message]:
-    merged: list[Message] = []
-    for role, run in itertools.groupby(messages, key=lambda message: message.role):
-        group = list(run)
-        if role == "user" and len(group) > 1:
-            images = tuple(url for message in group for url in message.images)
-            group = [replace(group[0], content="\n\n".join(message.content for message in group), images=images)]
-        merged += group
-    return merged
 
 
 def said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:

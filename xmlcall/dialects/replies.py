@@ -1,0 +1,60 @@
+"""What came of calls in a message: as it was written, else as its text says.
+
+Messages that were not written here have only their text: dicts of a caller, rows of an old database, the chat of another program.
+This is the one place that looks for our own words in a text. What it takes for a result is never a person's words.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..types.calls import Message, Role
+from ..types.conversation import ToolReply
+from . import result_form_of
+
+__all__ = ["as_message", "ends_in", "named_results", "replies_of", "says", "start_in"]
+
+
+def as_message(told: Message | Mapping[str, Any]) -> Message:
+    """Return a message, also of a dict with `role` and `content`; what is no text in it is left out."""
+    if isinstance(told, Message):
+        return told
+    content = told.get("content")
+    named: dict[str, Any] = {key: value for key in ("name", "tool_call_id") if isinstance(value := told.get(key), str) and value}
+    return Message(role=told.get("role", "user"), content=content if isinstance(content, str) else "", **named)
+
+
+def replies_of(message: Message) -> tuple[ToolReply, ...]:
+    """Return what came of calls in a message; a person's words have nothing of that."""
+    content, written = message.content, message.written
+    if message.role == "tool":
+        return (ToolReply(name=message.name or "", start=0, end=len(content)),)
+    if message.role != "user":
+        return ()
+    if written is not None and written.text == content:
+        return written.replies
+    form = result_form_of(content)
+    if form is None:
+        return ()
+    return tuple(form.places(content)) or (ToolReply(name="", start=0, end=len(content), is_ended=False),)
+
+
+def named_results(message: Message) -> list[tuple[str, str]]:
+    """Return the name of each tool in a message with the text of what it told, errors too."""
+    return [(reply.name, reply.text_in(message.content)) for reply in replies_of(message) if reply.is_ended]
+
+
+def ends_in(message: Message, ours: str) -> bool:
+    """Say whether words of ours stand at the end of a message, behind a blank line."""
+    return message.content.endswith(f"\n\n{ours}")
+
+
+def says(message: Message, words: str, role: Role = "user") -> bool:
+    """Say whether a message has somebody's words, behind which words of ours may stand."""
+    return message.role == role and message.content.startswith(words)
+
+
+def start_in(message: Message, said: Message) -> int:
+    """Return where words stand in the message in which they were sent; -1 if they do not."""
+    if message.role != said.role or not said.content:
+        return -1
+    return message.content.rfind(said.content) if said.role == "system" else message.content.find(said.content)

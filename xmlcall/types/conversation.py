@@ -1,0 +1,40 @@
+"""What a message was written from: nobody has to read that out of its text."""
+
+from dataclasses import dataclass, replace
+
+__all__ = ["ToolReply", "Written"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReply:
+    """Where a message says what came of a call.
+
+    Args:
+        name: of the tool; "" where the message does not say it.
+        start: offset at which the text begins.
+        end: offset after it.
+        is_error: the call failed, or could not run.
+        is_ended: the text has its closing mark; only what somebody else wrote may lack it.
+    """
+
+    name: str
+    start: int
+    end: int
+    is_error: bool = False
+    is_ended: bool = True
+
+    def text_in(self, content: str) -> str:
+        """Return the text, out of that of the message."""
+        return content[self.start : self.end]
+
+    def moved(self, by: int) -> "ToolReply":
+        """Return it for a message with so many more characters before it."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What came of calls in a text, in order; of another text it says nothing."""
+
+    text: str
+    replies: tuple[ToolReply, ...] = ()
