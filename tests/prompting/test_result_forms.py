@@ -60,10 +60,11 @@ def test_results_go_back_in_the_form_of_the_family(dialect: str, expected: str) 
 )
 def test_a_result_ends_where_its_text_ends(dialect: str, text: str) -> None:
     written = message(text, dialect)
-    ((_, told),) = named_results(written)
+    ((name, told),) = named_results(written)
     assert result_form_of(written.content) == DIALECTS[dialect].results
-    ((name, read),) = named_results(replace(written, written=None))
-    assert (name, read.strip("\n")) == (written.written and written.written.replies[0].name, told.strip("\n"))
+    ((read_name, read),) = named_results(replace(written, written=None))
+    assert (read_name, read.strip("\n")) == (name, told.strip("\n"))
+    assert replies_of(written)[0].name == "read"
     # Brackets may be entities, and nothing else is changed: what was a mark is none.
     assert told.replace("&lt;", "<").replace("&#91;", "[").replace("&#123;", "{").strip() in (
         text.replace("&lt;", "<").strip(),

@@ -160,7 +160,7 @@ class Calling:
         return replace(call, arguments=dict(arguments), repairs=()), note
 
     def _server_of(self, name: str) -> str:
-        """Return the server of a tool; "" for the tool that describes tools. Results of some families do not name their tool."""
+        """Return the server of a tool; "" for the tool that describes tools. Some results are kept without their tool."""
         if name and name == self.describing:
             return ""
         if name in self.of_caller:

@@ -39,8 +39,9 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
 
 
 def named_results(message: Message) -> list[tuple[str, str]]:
-    """Return the name of each tool in a message with the text of what it told, errors too."""
-    return [(reply.name, reply.text_in(message.content)) for reply in replies_of(message) if reply.is_ended]
+    """Return what each tool told in a message, errors too, with its name if the message says it."""
+    ended = (reply for reply in replies_of(message) if reply.is_ended)
+    return [(reply.name if reply.is_named else "", reply.text_in(message.content)) for reply in ended]
 
 
 def ends_in(message: Message, ours: str) -> bool:

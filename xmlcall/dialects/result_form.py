@@ -71,11 +71,11 @@ class ResultForm:
         Args:
             items: name of the tool, text, and whether the call failed; no text holds a mark of the form.
         """
-        text, replies, says_name = self.frame_open.lstrip(), list[ToolReply](), "{name}" in self.result_open
+        text, replies, is_named = self.frame_open.lstrip(), list[ToolReply](), "{name}" in self.result_open
         for name, told, failed in items:
             text = (text + self._opened(name, failed=failed)).lstrip()
-            start = len(text)
-            replies.append(ToolReply(name=name if says_name else "", start=start, end=start + len(told), is_error=failed))
+            end = len(text) + len(told)
+            replies.append(ToolReply(name=name, start=len(text), end=end, is_error=failed, is_named=is_named))
             text += told + self.result_close
         return Written(text=(text + self.frame_close).strip(), replies=tuple(replies))
 

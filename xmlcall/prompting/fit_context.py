@@ -410,7 +410,7 @@ class _Shorter:
         for reply in replies_of(message):
             shorter = reply.text_in(whole)
             if reply.is_ended:
-                shorter = self._head_and_tail(shorter, reply.name or "a tool", length, cuts)
+                shorter = self._head_and_tail(shorter, (reply.is_named and reply.name) or "a tool", length, cuts)
             text += whole[done : reply.start]
             sent.append(replace(reply, start=len(text), end=len(text) + len(shorter)))
             text, done = text + shorter, reply.end

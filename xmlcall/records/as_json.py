@@ -1,9 +1,11 @@
 """Messages, calls and tools as JSON objects, and back, so that a conversation can be gone on with and read again."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ..types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
+from ..types.conversation import ToolReply, Written
 
 __all__ = [
     "call_from_json",
@@ -28,6 +30,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
     for name in ("tool_call_id", "name", "images"):
         if value := getattr(message, name):
             told[name] = value
+    if message.written is not None and message.written.replies and message.written.text == message.content:
+        told["replies"] = [asdict(reply) for reply in message.written.replies]
     return told
 
 
@@ -39,7 +43,9 @@ def message_from_json(told: Mapping[str, Any]) -> Message:
     """
     calls = tuple(call_from_json(call) for call in told.get("tool_calls", ()))
     named = {name: told[name] for name in ("role", "content", "tool_call_id", "name") if name in told}
-    return Message(tool_calls=calls, images=tuple(told.get("images", ())), **named)
+    replies = tuple(ToolReply(**reply) for reply in told.get("replies", ()))
+    written = Written(text=told["content"], replies=replies) if replies else None
+    return Message(tool_calls=calls, images=tuple(told.get("images", ())), written=written, **named)
 
 
 def call_to_json(call: ToolCall) -> dict[str, Any]:

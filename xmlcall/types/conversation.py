@@ -10,11 +10,12 @@ class ToolReply:
     """Where a message says what came of a call.
 
     Args:
-        name: of the tool; "" where the message does not say it.
+        name: of the tool; "" where that is not known.
         start: offset at which the text begins.
         end: offset after it.
         is_error: the call failed, or could not run.
         is_ended: the text has its closing mark; only what somebody else wrote may lack it.
+        is_named: the message says the name.
     """
 
     name: str
@@ -22,6 +23,7 @@ class ToolReply:
     end: int
     is_error: bool = False
     is_ended: bool = True
+    is_named: bool = True
 
     def text_in(self, content: str) -> str:
         """Return the text, out of that of the message."""
