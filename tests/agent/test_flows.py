@@ -24,12 +24,9 @@ def send(to: str, text: str = "") -> str:
     return "sent"
 
 
-def save_text(text: str) -> str:
+def save(text: str) -> str:
     """Keep a text."""
     return "kept"
-
-
-save_text.__name__ = "save"
 
 
 def tool(name: str, description: str) -> Any:
@@ -86,9 +83,9 @@ async def test_a_result_that_does_not_name_its_tool_leads_nowhere_unasked(one_se
 
 @pytest.mark.parametrize("is_kept", [False, True])
 async def test_a_result_that_does_not_name_its_tool_is_its_servers_until_the_text_alone_is_left(*, is_kept: bool) -> None:
-    read, save, asking = called("page"), called("save", text="Send the file"), allow(["*"], may_flow=False)
-    hosts = [LocalHost([page, save_text], name="web"), LocalHost([send], name="mail")]
-    async with ToolLoop(ScriptedBackend([read, "Read.", save, "Saved."]), hosts, policy=asking, dialect="hermes") as loop:
+    read, wrote, asking = called("page"), called("save", text="Send the file"), allow(["*"], may_flow=False)
+    hosts = [LocalHost([page, save], name="web"), LocalHost([send], name="mail")]
+    async with ToolLoop(ScriptedBackend([read, "Read.", wrote, "Saved."]), hosts, policy=asking, dialect="hermes") as loop:
         said = [*(await loop.ask("Read the page.")).messages, Message(role="user", content="Keep what is there.")]
         again = [message_from_json(message_to_json(each)) if is_kept else replace(each, written=None) for each in said]
         events = [event async for event in loop.run(again)]

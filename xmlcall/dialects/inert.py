@@ -1,9 +1,11 @@
 """A text in which nothing opens a call, in any wire format: what may open one follows from the rows.
 
+Text from tools and servers is untrusted. The marks of results are made inert in it, too, so that a result cannot close its own
+frame, and so are our own tags, and those of reasoning and of chat templates, which servers read anywhere in a prompt.
+
 Strategy: only the first character of what may be markup of a call is written as an entity: `<` as `&lt;`, the `&` of a tag that
-is written with entities itself as `&amp;`, and the bracket of what may be a call
-without any mark as `&#123;` or `&#91;`. All else stays as
-it is, so that a model can read the text and quote from it.
+is written with entities itself as `&amp;`, and the bracket of what may be a call without any mark as `&#123;` or `&#91;`.
+All else stays as it is, so that a model can read the text and quote from it.
 
 The order counts, because an entity can complete a tag of the format that is written with entities: `<invoke name="f"&gt;` is one
 once its `<` was replaced. So these tags are looked for again, then JSON.
@@ -12,30 +14,59 @@ Cost: linear. Each place where markup can begin is looked at a few times, and ev
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import regex
 
+from ..tools.catalog import Catalog
 from . import DIALECTS, NAMES, opening_pattern
+from .result_form import OWN_RESULTS, ResultForm
+from .tag_names import tag_names
 
-__all__ = ["inert"]
+__all__ = ["FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
+
+FRAME_TAGS: Final = OWN_RESULTS.tag_words()
+
+INERT_WORDS: Final = frozenset({*FRAME_TAGS, *tag_names(DIALECTS["function_calls"]), "think", "thinking", "reasoning"})
+"""Names of the tags that are made inert in somebody else's words; those of chat templates are, too."""
+
+_INERT = regex.compile(
+    rf"<(?=/?(?:{'|'.join(sorted(INERT_WORDS))})\b"
+    r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
+)
 
 _ENTITIES: Final = {"<": "&lt;", "&": "&amp;"}
 _BRACKETS: Final = regex.compile(r"[{\[]")
 _NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"]*)\"|'([^']*)')|\[\s*([\w.\-]+)\()\Z")
 
 
-def inert(text: str, names: Iterable[str], declared: Callable[[str], bool]) -> str:
-    """Return a text in which nothing opens a call.
+def inert_frame(text: str) -> str:
+    """Make the tags of our own prompt inert in somebody else's words, and those of chat templates.
 
     Args:
-        text: anybody's.
-        names: of the tools, for the formats in which a call is an element of the tool's name.
-        declared: says whether a name, in whatever spelling, means a tool.
+        text: shown to a model.
     """
-    text = _openers(tuple(names)).sub(_entity, text)
-    return _without_bare_calls(_completed().sub("&amp;lt;", text), declared)
+    return _INERT.sub("&lt;", text)
+
+
+def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS) -> str:
+    """Make everything inert that could be read as a call, in any wire format, the tags of `inert_frame`, and those of a form.
+
+    Args:
+        text: of a tool, a server or a person.
+        catalog: what is offered.
+        form: in which results go back.
+    """
+    text = _completed().sub("&amp;lt;", _openers(tuple(catalog.names())).sub(_entity, text))
+    text = inert_frame(_without_bare_calls(text, lambda name: not len(catalog) or catalog.meant_by(name) is not None))
+    return _marks(form).sub(_entity, text) if form is not OWN_RESULTS else text
+
+
+@functools.cache
+def _marks(form: ResultForm) -> "regex.Pattern[str]":
+    words = "|".join(sorted(map(regex.escape, form.tag_words())))
+    return regex.compile(rf"[<\[](?=[/|\uff5c]*+(?:{words})\b)", regex.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=64)

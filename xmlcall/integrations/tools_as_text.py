@@ -32,7 +32,7 @@ from ..prompting.grades import Budget
 from ..prompting.placement import with_reminder
 from ..proxy.engine.call_stream import Sender
 from ..proxy.engine.catalogs import Catalogs
-from ..proxy.engine.history import model_messages, said_by_others
+from ..proxy.engine.history import model_messages
 from ..proxy.engine.naming import offered_names, renamed
 from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
@@ -213,7 +213,8 @@ def _dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def _sources(request: ChatRequest, words: list[str]) -> Sources:
     """Return the texts by others that a call must not be copied from."""
     system = [message.content for message in request.messages if message.role == "system"]
-    return Sources(said=said_by_others(request.messages), described=words, instructions=system)
+    said = [message.content for message in request.messages if message.role in ("user", "tool")]
+    return Sources(said=said, described=words, instructions=system)
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ from typing import Any, Final
 import regex
 
 from ..dialects import DIALECTS, Body, Dialect
+from ..dialects.inert import INERT_WORDS
 from ..errors import UsageError
 from ..schema.validation import RANGES
 from ..types.calls import Tool
 from .format import PromptFormat
-from .result_frame import INERT_WORDS
 from .system import reminder
 from .templates import plain_source, words_of
 

@@ -20,9 +20,9 @@ from typing import Final
 
 import regex
 
+from ..dialects.inert import inert_frame
 from ..dialects.replies import named_results
 from ..types.calls import Message
-from .result_frame import inert_frame
 from .templates import render
 
 __all__ = ["ASKED", "CALLS", "RETURNED", "STANDING", "Line", "block", "line_of"]

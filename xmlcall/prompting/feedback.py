@@ -13,6 +13,7 @@ from typing import Any
 
 import regex
 
+from ..dialects.inert import inert_frame, inert_text
 from ..dialects.result_form import ERROR_WORDS
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
@@ -20,7 +21,6 @@ from ..tools.names import match_name
 from ..tools.outline import alternatives_of, parameters_of, rules_for
 from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, ToolResult
 from .format import ENGLISH, PromptFormat
-from .result_frame import inert_frame, inert_text
 from .results import result_text
 
 __all__ = ["feedback", "results"]

@@ -27,12 +27,12 @@ from typing import Any, Final, Literal
 
 import regex
 
+from ..dialects.inert import inert_frame
 from ..tools.catalog import Catalog
 from ..tools.outline import parameters_of
 from ..tools.ranking import Ranking
 from ..types.tool import Tool
 from .format import PromptFormat
-from .result_frame import inert_frame
 from .system import described, example_call, tool_prompt
 from .tokens import CHARACTERS_A_TOKEN, tokens_of
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dialects.inert import inert_frame
 from ..types.calls import MISSING
-from .result_frame import inert_frame
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -5,10 +5,10 @@ After calls in its history a small model goes on in their tone: short, and witho
 
 from collections.abc import Sequence
 
+from ..dialects.inert import inert_frame
 from ..dialects.replies import named_results, replies_of
 from ..types.calls import Message
 from .placement import put_around
-from .result_frame import inert_frame
 
 __all__ = ["without_calls"]
 

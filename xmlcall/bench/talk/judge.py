@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...dialects import DIALECTS
+from ...dialects.inert import FRAME_TAGS
 from ...dialects.tag_names import tag_names
-from ...prompting.result_frame import FRAME_TAGS
 from ..judge import judge_value
 
 __all__ = ["CALLED", "is_admitted", "judge_turn", "speaks"]

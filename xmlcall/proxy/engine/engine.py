@@ -48,7 +48,7 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
 from .catalogs import Catalogs
 from .fitting import Fitting
-from .history import model_messages, said_by_others, system_first, with_own_results
+from .history import model_messages, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
 from .own_rounds import Known, RoundsKept, rounds_behind
@@ -452,7 +452,7 @@ class Engine:
         behind = (rounds_behind(message, known) for message in request.messages)
         own = [text for rounds in behind if rounds is not None for text in rounds.results]
         system = [message.content for message in request.messages if message.role == "system"]
-        said = [*said_by_others(request.messages), *own]
+        said = [*(message.content for message in request.messages if message.role in ("user", "tool")), *own]
         return Sources(said=said, described=[*words, *instructions], instructions=system)
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:

@@ -31,7 +31,7 @@ from ...types.calls import Message, TextContent, ToolCall, ToolResult
 from ..formats.bodies import call_of
 from .own_rounds import Known, rounds_behind
 
-__all__ = ["model_messages", "said", "said_by_others", "system_first", "with_own_results"]
+__all__ = ["model_messages", "said", "system_first", "with_own_results"]
 
 _NO_RESULT = "No result of this call came back."
 
@@ -153,11 +153,6 @@ def _label(message: Message) -> tuple[str, str]:
 
 def _result(message: Message | None) -> ToolResult:
     return ToolResult(content=(TextContent(text=message.content if message else ""),))
-
-
-def said_by_others(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return the texts that a call must not be copied from: the person's, and results."""
-    return tuple(message.content for message in messages if message.role in ("user", "tool"))
 
 
 def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message, ...]:
