@@ -60,6 +60,17 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
     assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
 
 
+@pytest.mark.parametrize(("found", "runs"), [("Ann lives in Berkeley, CA", True), ("not known", False)])
+@pytest.mark.parametrize("again", [BERKELEY, "Take Berkeley, CA."], ids=["in a call", "in words"])
+async def test_what_only_we_have_said_again_is_nobodys(again: str, *, found: str, runs: bool) -> None:
+    told = f'<function_results>\n<result name="home_of">\n{found}\n</result>\n</function_results>\n\n{again}'
+    said = ["Where is Ann?", block(("home_of", {"person": "Ann"})), told, "I cannot tell.", "How is the weather?"]
+    before = [Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(said)]
+    async with ToolLoop(ScriptedBackend([BERKELEY, "Well."]), [LocalHost([weather])], policy=["*"], repair=ASKS) as loop:
+        events = [event async for event in loop.run(before)]
+    assert any(isinstance(event, CallFinished) for event in events) == runs
+
+
 async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_back() -> None:
     def multiply(a: int, b: int) -> int:
         """Multiply two numbers."""

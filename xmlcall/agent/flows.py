@@ -30,7 +30,7 @@ from urllib.parse import unquote
 
 from ..binding.echo import words_of
 from ..binding.provenance import provenance, values_in
-from ..dialects.replies import replies_of
+from ..dialects.replies import said_by_whom
 from .policy import Proposal
 
 __all__ = ["flows"]
@@ -130,15 +130,11 @@ def _stands_in(name: str, text: str) -> bool:
 
 def _texts(proposal: Proposal) -> Iterator[tuple[str, str]]:
     """Yield who wrote what: a server's name, or "" for the person and the program."""
-    called: dict[str, str] = {}
-    for message in proposal.conversation:
-        called |= {call.id: call.name for call in message.tool_calls}
-        replies = replies_of(message)
-        for reply in replies:
-            tool = reply.name or called.get(message.tool_call_id or "", "")
-            yield proposal.server_of(tool) or proposal.host, reply.text_in(message.content)
-        if not replies and message.role in ("user", "system"):
-            yield "", message.content
+    for _, role, tool, text in said_by_whom(proposal.conversation):
+        if tool is not None:
+            yield proposal.server_of(tool) or proposal.host, text
+        elif role in ("user", "system"):
+            yield "", text
 
 
 def _readings(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from ..dialects.replies import as_message, replies_of
+from ..dialects.replies import as_message, said_by_whom
 from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
@@ -138,17 +138,12 @@ class SaidIndex:
         Args:
             conversation: from its beginning.
         """
-        called: dict[str, str] = {}
-        for place, message in enumerate(map(as_message, conversation)):
-            called |= {call.id: call.name for call in message.tool_calls}
-            source = ValueSource(kind=_ROLES.get(message.role, "system"), message=place)
-            replies = replies_of(message)
-            for reply in replies:
+        for place, role, tool, text in said_by_whom(map(as_message, conversation)):
+            source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
+            if tool is not None:
                 self._calls += 1
-                tool = reply.name or called.get(message.tool_call_id or "", "")
-                self.add(reply.text_in(message.content), replace(source, kind="result", call=self._calls, tool=tool))
-            if not replies:
-                self.add(message.content, source)
+                source = replace(source, kind="result", call=self._calls, tool=tool)
+            self.add(text, source)
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
         """Say where a value came from.

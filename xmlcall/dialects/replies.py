@@ -4,14 +4,14 @@ Messages that were not written here have only their text: dicts of a caller, row
 This is the one place that looks for our own words in a text. What it takes for a result is never a person's words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..types.calls import Message, Role
 from ..types.conversation import ToolReply
 from . import result_form_of
 
-__all__ = ["as_message", "ends_in", "named_results", "replies_of", "says", "start_in"]
+__all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in"]
 
 
 def as_message(told: Message | Mapping[str, Any]) -> Message:
@@ -36,6 +36,23 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
     if form is None:
         return ()
     return tuple(form.places(content)) or (ToolReply(name="", start=0, end=len(content), is_ended=False),)
+
+
+def said_by_whom(messages: Iterable[Message]) -> Iterator[tuple[int, Role, str | None, str]]:
+    """Yield what is said in a conversation, without our words around results: place and role of the message, tool, text.
+
+    Args:
+        messages: from its beginning. The tool is None for what is no result, and "" where it is not known.
+    """
+    called: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        called |= {call.id: call.name for call in message.tool_calls}
+        replies = replies_of(message)
+        for reply in replies:
+            tool = reply.name or called.get(message.tool_call_id or "", "")
+            yield place, message.role, tool, reply.text_in(message.content)
+        if not replies:
+            yield place, message.role, None, message.content
 
 
 def named_results(message: Message) -> list[tuple[str, str]]:

@@ -16,23 +16,13 @@ __all__ = ["joined", "put_around", "with_fitting", "with_note", "with_reminder",
 
 
 def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
-    """Put words of ours before or after what a message says.
-
-    Args:
-        message: anybody's.
-        before: with what parts it from the message.
-        behind: the same.
-    """
+    """Put words of ours, with what parts them from it, before or after what a message says."""
     content, replies = before + message.content + behind, tuple(reply.moved(len(before)) for reply in replies_of(message))
     return replace(message, content=content, written=Written(text=content, replies=replies))
 
 
 def joined(messages: Sequence[Message]) -> Message:
-    """Make one message of neighbours; what the first holds, results or a person's words, it is.
-
-    Args:
-        messages: of one role; not empty.
-    """
+    """Make one message of neighbours of one role; what the first holds, results or a person's words, it is."""
     content, start, replies = "\n\n".join(message.content for message in messages), 0, list[ToolReply]()
     for message in messages if replies_of(messages[0]) else ():
         replies += [reply.moved(start) for reply in replies_of(message)]
@@ -95,12 +85,7 @@ def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation as it was before `with_reminder`.
-
-    Args:
-        reminder: the text.
-        messages: what was said so far; not empty.
-    """
+    """Return the conversation as it was before `with_reminder`."""
     *before, last = messages
     if not reminder or not ends_in(last, reminder):
         return tuple(messages)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
-from ..dialects.replies import as_message, ends_in, replies_of
+from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
@@ -64,7 +64,7 @@ class Opening:
             limits: when the turn ends at the latest.
         """
         asking, catalog = self.asking, offer.catalog
-        said = [message.content for message in self.messages if message.role != "assistant"]
+        said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
         sources = Sources(said=said, described=[*map(words_of, catalog), *self.described])
         reads_text = asking.mode == "native"
         generation = Generation(
