@@ -22,6 +22,7 @@ from xmlcall import (
     Denied,
     Done,
     FirstToken,
+    Message,
     RepairPolicy,
     Run,
     Score,
@@ -49,6 +50,11 @@ PLUS = Tool(
     input_schema={"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "required": ["a", "b"]},
 )
 ASKED = [{"role": "user", "content": "What is 1 + 2?"}]
+
+
+def test_a_result_in_a_dict_keeps_the_call_that_it_answers() -> None:
+    told = {"role": "tool", "content": "3", "tool_call_id": "c1", "name": "add"}
+    assert begin_turn([*ASKED, told], [PLUS]).conversation[-1] == Message(**told)  # type: ignore[arg-type]
 
 
 def scripted(*replies: str | Exception, size: int = 7) -> Callable[[CompletionRequest], Iterable[Chunk]]:

@@ -73,12 +73,7 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
 
 
 def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with words of ours for the next reply alone; after results of a native call they are a message.
-
-    Args:
-        note: the words; without them nothing changes.
-        messages: what was said so far; not empty.
-    """
+    """Return the conversation with words of ours for the next reply alone; after results of a native call they are a message."""
     if note and messages[-1].role == "tool":
         return (*messages, Message(role="user", content=note))
     return with_reminder(note, messages)

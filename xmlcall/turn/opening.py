@@ -167,12 +167,10 @@ def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Mes
         UsageError: one is neither, or the last is nothing that a model answers.
     """
     told = list(messages)
-    for message in told:
-        if isinstance(message, Message):
-            continue
-        if message.get("role") not in get_args(Role) or not isinstance(message.get("content"), str):
-            raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(message)!r:.120}')
-    said = [as_message(message) for message in told]
+    for each in told:
+        if not isinstance(each, Message) and not (each.get("role") in get_args(Role) and isinstance(each.get("content"), str)):
+            raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(each)!r:.120}')
+    said = [as_message(each) for each in told]
     if not said or said[-1].role not in ("user", "tool"):
         raise UsageError("the last message must be the person's (role 'user') or a result")
     return said
