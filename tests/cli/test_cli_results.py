@@ -1,12 +1,16 @@
-"""What a person sees of a result, and of a tool that its server calls destructive."""
+"""What a person sees of a result, of a decision, and of a tool that its server calls destructive."""
+
+from typing import Any
 
 import pytest
 
+from xmlcall import ToolNeed
 from xmlcall.agent.policy import Proposal
 from xmlcall.cli.display import Display
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.turn.events import CallFinished
 from xmlcall.types.calls import TextContent, Tool, ToolCall, ToolResult
+from xmlcall.types.completion import Usage
 
 
 def call() -> ToolCall:
@@ -34,3 +38,18 @@ def test_the_question_names_the_title_and_says_what_may_be_destroyed(
     shown = capsys.readouterr().err
     assert "files.remove (Remove a file)" in shown
     assert ("may destroy" in shown) is warns
+
+
+@pytest.mark.parametrize(
+    ("decided", "words"),
+    [
+        ({"log_odds": -9.0}, "needs no tool"),
+        ({"log_odds": 1.0, "tool": "remove"}, "needs the tool remove"),
+        ({"log_odds": 1.0}, "needs a tool"),
+        ({"log_odds": 1.0, "fits": False}, "every tool changes something"),
+        ({"log_odds": -9.0, "fits": False}, "needs no tool"),
+    ],
+)
+async def test_why_a_tool_is_called_or_none(decided: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Display(live=False, verbose=True).show(ToolNeed(threshold=2.0, usage=Usage(), **decided))
+    assert words in capsys.readouterr().err

@@ -274,8 +274,9 @@ class Display:
 
     def _tell_need(self, need: ToolNeed) -> None:
         if self.verbose:
-            key = "needs_no_tool" if not need.needs_tool else "needs_this_tool" if need.tool else "needs_tool"
-            words = self.say(key, odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
+            words = self.say(
+                _decision(need), odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool)
+            )
             self.line("decided", words, style="dim")
         self._wait_for_model()
 
@@ -407,3 +408,10 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     text = visible(json_text(value, indent=None))
     return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}... ({len(text)} characters)"
+
+
+def _decision(need: ToolNeed) -> str:
+    """Return the key of the words for what was decided."""
+    if need.needs_tool:
+        return "needs_this_tool" if need.tool else "needs_tool"
+    return "needs_no_tool" if need.score <= need.threshold else "no_tool_fits"
