@@ -439,7 +439,7 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) 
     assert "<invoke" not in first[0]["content"]
     assert f"reply with a {PromptFormat(dialect=dialect).block} block" in first[-1]["content"]
     assert second[-2] == {"role": "assistant", "content": f"So.\n{said}"}
-    assert second[-1]["content"].startswith(row.results.write([("echo", '{"text": "hi"}', False)]))
+    assert second[-1]["content"].startswith(row.results.write([("echo", '{"text": "hi"}', False)]).text)
 
 
 @pytest.mark.parametrize(

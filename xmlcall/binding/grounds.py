@@ -73,7 +73,9 @@ _CREATES: Final = frozenset(
     {"add", "append", "create", "download", "export", "generate", "make", "new", "save", "upload", "write"}
 )
 _A_VALUE: Final = 24  # bytes of UTF-8, eight letters of Chinese: a request so short may be the value that was asked for
-_DO_ANYTHING: Final = frozenset({"execute", "make", "request", "run"})  # verbs of tools that may look up, too
+# Verbs of tools that may look something up or work it out, too; and those that are hardly ever a noun (`book_search`).
+_DO_ANYTHING: Final = frozenset({"add", "create", "execute", "make", "request", "run", "write"})
+_ONLY_VERBS: Final = frozenset({"buy", "cancel", "delete", "pay", "purchase", "remove", "rename", "reserve", "send", "upload"})
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
@@ -284,6 +286,8 @@ def only_asks_to_find(request: str, tool: Tool) -> bool:
     """
     verb = writing_verb(tool)
     if not verb or verb in _DO_ANYTHING or not _ASKS_TO_FIND.search(request):
+        return False
+    if verb not in _ONLY_VERBS and not (tool.description or "").casefold().startswith(verb):
         return False
     return not (_ASKS_TO_CHANGE.search(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
 
