@@ -71,13 +71,16 @@ class ResultForm:
         Args:
             items: name of the tool, text, and whether the call failed; no text holds a mark of the form.
         """
-        text, replies, is_named = self.frame_open.lstrip(), list[ToolReply](), "{name}" in self.result_open
+        parts, replies, is_named = [self.frame_open.lstrip()], list[ToolReply](), "{name}" in self.result_open
+        size = len(parts[0])
         for name, told, failed in items:
-            text = (text + self._opened(name, failed=failed)).lstrip()
-            end = len(text) + len(told)
-            replies.append(ToolReply(name=name, start=len(text), end=end, is_error=failed, is_named=is_named))
-            text += told + self.result_close
-        return Written(text=(text + self.frame_close).strip(), replies=tuple(replies))
+            opened = self._opened(name, failed=failed)
+            opened = opened if size else opened.lstrip()
+            start = size + len(opened)
+            replies.append(ToolReply(name=name, start=start, end=start + len(told), is_error=failed, is_named=is_named))
+            parts += [opened, told, self.result_close]
+            size = start + len(told) + len(self.result_close)
+        return Written(text="".join([*parts, self.frame_close]).strip(), replies=tuple(replies))
 
     def _opened(self, name: str, *, failed: bool) -> str:
         return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)

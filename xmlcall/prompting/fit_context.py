@@ -406,15 +406,16 @@ class _Shorter:
     def _message(self, message: Message, length: int, cuts: list[Cut]) -> Message:
         if len(message.content) <= length:
             return message
-        whole, text, done, sent = message.content, "", 0, list[ToolReply]()
+        whole, parts, done, size, sent = message.content, list[str](), 0, 0, list[ToolReply]()
         for reply in replies_of(message):
             shorter = reply.text_in(whole)
             if reply.is_ended:
                 shorter = self._head_and_tail(shorter, (reply.is_named and reply.name) or "a tool", length, cuts)
-            text += whole[done : reply.start]
-            sent.append(replace(reply, start=len(text), end=len(text) + len(shorter)))
-            text, done = text + shorter, reply.end
-        text += whole[done:]
+            parts += [whole[done : reply.start], shorter]
+            begun = size + reply.start - done
+            size, done = begun + len(shorter), reply.end
+            sent.append(replace(reply, start=begun, end=size))
+        text = "".join([*parts, whole[done:]])
         return replace(message, content=text, written=Written(text=text, replies=tuple(sent)))
 
     def _head_and_tail(self, text: str, name: str, length: int, cuts: list[Cut]) -> str:

@@ -143,11 +143,12 @@ def ask_tool_need(
     if least is None:
         return None
     need = yield from ask_need(request, server, round(least - leniency(request.messages), 3), catalog, format)
-    words = request.messages[-1].content
-    fitting = Catalog([tool for tool in catalog if not only_asks_to_find(words, tool)])
-    need = replace(need, usage=spent + need.usage, fits=bool(len(fitting)))
-    if not (need.is_sure and need.needs_tool and server.continues):
+    need, words = replace(need, usage=spent + need.usage), request.messages[-1].content
+    if not (need.is_sure and need.needs_tool):
         return need
+    fitting = Catalog([tool for tool in catalog if not only_asks_to_find(words, tool)])
+    if not (len(fitting) and server.continues):
+        return replace(need, fits=bool(len(fitting)))
     tool, choosing = yield from choose_tool(shown or request, server, fitting, format.row)
     return replace(need, usage=need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
