@@ -17,8 +17,8 @@ _USUAL = 100  # examples of Hypothesis's own profile
 _LEAST = 3  # examples of a property in `make test`
 # `make test` tries the same examples at each run, so that it fails only for what was changed. The deep profile tries new ones,
 # except in CI, where a change is judged.
-settings.register_profile("quick", max_examples=_USUAL // 10, derandomize=True)
-settings.register_profile("deep", max_examples=_USUAL, derandomize="CI" in os.environ)
+settings.register_profile("quick", max_examples=_USUAL // 10, derandomize=True, deadline=None)  # a busy machine is no fault
+settings.register_profile("deep", max_examples=_USUAL, derandomize="CI" in os.environ, deadline=None)
 settings.load_profile("quick")  # `--hypothesis-profile` comes later
 
 
