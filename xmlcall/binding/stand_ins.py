@@ -16,7 +16,7 @@ _PLACEHOLDER: Final = re.compile(
     r"|[(（](?:required|optional|必填|可选)[)）]",  # as the prompt describes a parameter
     re.IGNORECASE,
 )
-_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…", re.IGNORECASE)
+_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…|\?{1,9}(?: ?\([^()]{0,60}\))?", re.IGNORECASE)
 _RESULT: Final = re.compile(
     r"\byou (?:find|found|get|got|obtain)\b"
     r"|\b(?:result|output|value|answer)s? (?:of|from|returned|obtained)\b"
