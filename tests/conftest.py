@@ -54,7 +54,7 @@ gc.disable()  # until all tests are collected
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from walking all collected tests again and again: a quarter of the suite's time."""
+    """Keep the collector from walking all collected tests again and again."""
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     gc.enable()
