@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Each process takes a stretch of the suite, so that most modules make their servers once, and who is done first takes over.
-PARALLEL := pytest -n auto --dist worksteal
-# Tests of real programs wait more than they work.
 CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
+# Each process takes a stretch of the suite, so that most modules make their servers once, and who is done first takes over. One
+# more than there are cores, since a fifth of the time is waiting; tests of real programs wait more than they work.
+PARALLEL := pytest -n $(shell expr 1 + $(CORES)) --dist worksteal
 PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
