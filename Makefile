@@ -51,7 +51,7 @@ chat: $(VENV)/.local  ## a conversation with a local model that has the tools of
 	$(BIN)/xmlcall chat
 
 test: export XMLCALL_TEST_SECONDS := build/test-seconds.json
-test: $(VENV)/.dev  ## the test suite, in four minutes on two cores; no model needed
+test: $(VENV)/.dev  ## the test suite, in four to five minutes on two cores; no model needed
 	$(BIN)/python -m $(PARALLEL)
 
 test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what needs real programs (browser, clients, replicas, Ray, engines), and every sweep to its end
