@@ -86,6 +86,20 @@ async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_ba
     assert "(This needs b, and nobody said that." in backend.requests[2].messages[-1].content
 
 
+@pytest.mark.parametrize(("told", "runs"), [("```python\nsum([1, 2, 3])  # 6\n```", False), ("Shall I take 3?", True)])
+async def test_the_numbers_of_the_models_own_code_are_said_by_nobody(told: str, *, runs: bool) -> None:
+    def multiply(a: int, b: int) -> int:
+        """Multiply two numbers."""
+        return a * b
+
+    said = ["Sum a list in Python.", told, "Multiply 12 by a number."]
+    before = [Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(said)]
+    backend = ScriptedBackend([block(("multiply", {"a": 12, "b": 3})), "By which number?"])
+    async with ToolLoop(backend, [LocalHost([multiply])], policy=["*"], repair=ASKS) as loop:
+        events = [event async for event in loop.run(before)]
+    assert any(isinstance(event, CallFinished) for event in events) == runs
+
+
 @pytest.mark.parametrize(("words", "called"), [("Find out if there is a concert.", "home_of"), ("Buy a ticket.", "buy_ticket")])
 async def test_a_tool_that_writes_is_not_chosen_where_only_finding_is_asked_for(words: str, called: str) -> None:
     def buy_ticket(show: str = "") -> str:

@@ -3,8 +3,9 @@
 A call with such a value is told to the model once (`binding.grounds`), and an answer once (`answer_check`): it may know better.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..binding.grounds import Said, asks_for_change, groundless, is_grounded, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource
@@ -16,6 +17,9 @@ from .answer_check import claims_a_deed, found_nothing, repeats, unfounded
 from .turn_setup import Offer, Words
 
 __all__ = ["SaidSoFar"]
+
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # no part of a path, a time or a version
 
 
 class SaidSoFar:
@@ -50,7 +54,7 @@ class SaidSoFar:
         Args:
             own: what it said in earlier turns, as far as it is shown that.
         """
-        self._own, self._bound, self._told = own, [], self._told | self._new
+        self._own, self._bound, self._told = [*map(_without_examples, own)], [], self._told | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
 
     def ran(self, call: ToolCall, result: str, tool: Tool | None) -> None:
@@ -209,6 +213,11 @@ class SaidSoFar:
 
     def _earlier_answers(self) -> list[str]:
         return [message.content for message in self._words.conversation if message.role == "assistant" and message.content]
+
+
+def _without_examples(text: str) -> str:
+    """Leave out the numbers of code that the model wrote: `sum([1, 2, 3])` says 3 to nobody."""
+    return _CODE.sub(lambda code: _NUMBER.sub("", code[0]), text)
 
 
 def _never_runs_unsaid(tool: Tool, offer: Offer) -> bool:
