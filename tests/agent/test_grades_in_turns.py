@@ -89,7 +89,7 @@ async def test_the_budget_follows_from_the_context(length: int | None, is_whole:
 
 
 async def test_the_need_is_asked_without_descriptions_and_the_tool_is_chosen_with_them() -> None:
-    name = [Chunk(text="weather", top_logprobs=(("weather", -0.1), ("filler", -3.0)))]
+    name = [Chunk(text="weather", top_logprobs=(("weather", -0.5), ("filler", -1.0)))]
     told: list[Any] = [
         [Chunk(text="<", top_logprobs=(("<", -0.01),))],
         name,
@@ -99,7 +99,7 @@ async def test_the_need_is_asked_without_descriptions_and_the_tool_is_chosen_wit
     ]
     capabilities = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
     events, backend = await run(told, capabilities=capabilities, call_threshold=0.0, tool_tokens=1500)
-    need, habit, choice, begun = ([message.content for message in request.messages[1:]] for request in backend.requests[:4])
+    need, choice, habit, begun = ([message.content for message in request.messages[1:]] for request in backend.requests[:4])
     assert need == [QUESTION]
     assert habit[0] == "Thanks!"
     assert choice[0] == begun[0] != QUESTION
@@ -119,11 +119,11 @@ async def test_a_begun_call_is_followed_by_none_of_another_tool_that_was_describ
     rest = "".join(f'<invoke name="{tool}">\n<parameter name="{key}">{city}</parameter>\n</invoke>\n' for city, tool, key in more)
     reply = f'<parameter name="city">Bergen</parameter>\n</invoke>\n{rest}</function_calls>'
     capabilities = Capabilities(server="llama.cpp", continues=True, most_logprobs=100)
-    told: list[Any] = [needed, name, name, reply, "Rain."]
+    told: list[Any] = [needed, name, reply, "Rain."]
     options: dict[str, Any] = {"call_threshold": 0.0, "tool_tokens": tool_tokens, "policy": ["local.*"]}
     events, backend = await run(told, capabilities=capabilities, **options)
     assert [event.call.name for event in events if isinstance(event, CallStarted)] == calls
-    assert backend.requests[4].messages[2].content.endswith("</function_calls>")
+    assert backend.requests[3].messages[2].content.endswith("</function_calls>")
 
 
 async def test_nothing_changes_for_the_servers_own_function_calling() -> None:

@@ -17,7 +17,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE
+from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 
@@ -90,8 +90,15 @@ async def test_what_is_asked() -> None:
     backend = Names({"a": 1, "b": 2}, {"a": 2, "b": 1})
     await choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
     said = [[message.content for message in request.messages] for request in backend.requests]
-    assert said == [["Tools.", NEEDS_NONE, BEGUN], ["Tools.", "Hi", "List it.", BEGUN]]
+    assert said == [["Tools.", "Hi", "List it.", BEGUN], ["Tools.", NEEDS_NONE, BEGUN]]
     assert {(request.max_tokens, request.temperature, request.top_logprobs) for request in backend.requests} == {(1, 0.0, 100)}
+
+
+@pytest.mark.parametrize(("share", "asked"), [(PLAIN - 0.01, 2), (PLAIN + 0.01, 1)])
+async def test_habits_of_a_plain_choice_are_not_asked_for(share: float, asked: int) -> None:
+    backend = Names({"a": share, "b": 1 - share}, {"a": 1, "b": 1})
+    chosen, usage = await choose(backend, question(), catalog_of("a", "b"), DIALECT)
+    assert (chosen, len(backend.requests), usage.completion_tokens) == ("a", asked, asked)
 
 
 async def test_habits_are_asked_for_once() -> None:

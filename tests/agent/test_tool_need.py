@@ -674,7 +674,7 @@ TALK = ("Hi", {"role": "assistant", "content": "Hello."})
 
 async def test_the_proxy_begins_a_call_that_is_needed() -> None:
     begun = beginning(DIALECT, "add")
-    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    choosing = [first_token(("echo", 0.3), ("add", 0.7)), first_token(("echo", 0.5), ("add", 0.5))]
     backend = ScriptedBackend([LIKELY, *choosing, add(1, 2).removeprefix(begun)], capabilities=CONTINUES)
     turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
     assert [(call.name, call.arguments) for call in turn.calls] == [("add", {"a": 1, "b": 2})]
@@ -684,7 +684,7 @@ async def test_the_proxy_begins_a_call_that_is_needed() -> None:
 
 async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() -> None:
     copied = add(3, 3).removeprefix(beginning(DIALECT, "add"))
-    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    choosing = [first_token(("echo", 0.3), ("add", 0.7)), first_token(("echo", 0.5), ("add", 0.5))]
     backend = ScriptedBackend([LIKELY, *choosing, copied, "Why did the chicken ..."], capabilities=CONTINUES)
     turn = await ask(backend, body(*TALK, "Tell me a joke."), call_threshold=0.0)
     assert (turn.text, turn.calls, turn.finish_reason) == ("Why did the chicken ...", (), "stop")
@@ -694,7 +694,7 @@ async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() ->
 async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -> None:
     copied = add(3, 3).removeprefix(beginning(DIALECT, "add")).removesuffix("</function_calls>")
     cut = [Chunk(text=copied + '<invoke name="add">\n<parameter name="a">5'), Chunk(finish_reason="length")]
-    choosing = [first_token(("echo", 0.5), ("add", 0.5)), first_token(("echo", 0.1), ("add", 0.9))]
+    choosing = [first_token(("echo", 0.3), ("add", 0.7)), first_token(("echo", 0.5), ("add", 0.5))]
     backend = ScriptedBackend([LIKELY, *choosing, cut, "Why did the chicken ..."], capabilities=CONTINUES)
     turn = await ask(backend, body("Tell me a joke.", max_tokens=80), call_threshold=0.0)
     assert (turn.text, texts(backend)) == ("Why did the chicken ...", [("user", "Tell me a joke.")]), "as without tools"

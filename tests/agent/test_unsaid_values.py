@@ -108,8 +108,7 @@ async def test_a_tool_that_writes_is_not_chosen_where_only_finding_is_asked_for(
 
     first = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
     choice = [Chunk(text="buy", top_logprobs=(("buy", -0.001), ("home", -9.0))), Chunk(finish_reason="length")]
-    habit = [Chunk(text="buy", top_logprobs=(("buy", -0.7), ("home", -0.7))), Chunk(finish_reason="length")]
-    asked: list[Any] = [first] if called == "home_of" else [first, habit, choice]
+    asked: list[Any] = [first] if called == "home_of" else [first, choice]
     backend = ScriptedBackend([*asked, "\n</invoke>\n</function_calls>", "No."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([buy_ticket, home_of])], policy=["*"], call_threshold=0.0) as loop:
         await loop.ask(words)
