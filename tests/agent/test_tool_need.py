@@ -192,6 +192,12 @@ async def test_what_is_asked_alone_begins_in_its_own_way_where_a_cache_would_los
     asked = alone(replace(CONTINUES, server=server), request_of(*said, system="Tools." * 2))
     assert asked.messages[0].content == system + "Tools."
     assert asked.messages[1:] == (Message(role="user", content=said[-1]),)
+    assert asked.aside
+
+
+async def test_a_server_that_keeps_what_is_asked_aside_needs_no_other_beginning() -> None:
+    asked = alone(replace(CONTINUES, server="llama.cpp", keeps_aside=True), request_of("Hi", "Hello." * 9, "1 + 2?"))
+    assert asked.messages[0].content == "Tools."
 
 
 async def test_a_habit_is_asked_about_in_the_same_way() -> None:

@@ -186,6 +186,43 @@ async def test_the_second_turn_takes_the_first_from_the_cache(backend: EmbeddedB
     assert last.usage.cached_tokens > 150
 
 
+def talk(*said: str, system: str = "Answer in one word. " * 20, aside: bool = False) -> CompletionRequest:
+    messages = (Message(role="assistant" if at % 2 else "user", content=text) for at, text in enumerate(said))
+    return CompletionRequest(messages=(Message(role="system", content=system), *messages), max_tokens=1, aside=aside)
+
+
+async def read_anew(backend: EmbeddedBackend, wanted: CompletionRequest) -> int:
+    usage = (await generate(backend, wanted))[-1].usage
+    assert usage is not None
+    return (usage.prompt_tokens or 0) - (usage.cached_tokens or 0)
+
+
+@live
+@in_module_loop
+async def test_what_is_asked_aside_leaves_the_conversation_where_it_is(backend: EmbeddedBackend) -> None:
+    assert backend.capabilities.keeps_aside
+    asked = [
+        talk("Name an animal.", aside=True),
+        talk("Name an animal."),
+        talk("Name " + "a big animal, " * 30, aside=True),
+        talk("Name an animal.", "Cow", "Another."),
+        talk("Thanks.", aside=True),
+        talk("Name an animal.", "Cow", "Another.", "Dog", "One more."),
+    ]
+    read = [await read_anew(backend, each) for each in asked]
+    assert read[0] > 80
+    assert max(read[1], *read[3:]) < 40, "what both begin with is read once, and the conversation stays"
+
+
+@live
+@in_module_loop
+async def test_slots_share_a_context_that_holds_one_of_them(backend: EmbeddedBackend) -> None:
+    long = "word " * (CONTEXT * 3 // 5)
+    for aside in (False, True, False, True):
+        chunks = await generate(backend, talk(long, aside=aside))
+        assert chunks[-1].finish_reason
+
+
 @live
 @in_module_loop
 async def test_closing_a_stream_early_frees_the_slot(backend: EmbeddedBackend) -> None:
@@ -204,17 +241,17 @@ async def test_closing_a_stream_early_frees_the_slot(backend: EmbeddedBackend) -
 async def busy(client: OpenAIBackend) -> bool:
     headers = {"Authorization": f"Bearer {client._api_key}"}
     async with httpx.AsyncClient(headers=headers, trust_env=False) as other:
-        (slot,) = (await other.get(f"http://127.0.0.1:{port_of(client)}/slots")).json()
-    return bool(slot["is_processing"])
+        slots = (await other.get(f"http://127.0.0.1:{port_of(client)}/slots")).json()
+    return any(slot["is_processing"] for slot in slots)
 
 
 @live
 @in_module_loop
 async def test_a_grammar_is_obeyed_and_a_bad_one_is_told(backend: EmbeddedBackend) -> None:
-    chunks = await generate(backend, request("Hi", extra={"grammar": 'root ::= "yes, " "of course"'}))
+    chunks = await generate(backend, request("Hi", grammar='root ::= "yes, " "of course"'))
     assert "".join(chunk.text for chunk in chunks) == "yes, of course"
     with pytest.raises(BackendStatusError, match=r"refused with status 400: .*grammar"):
-        await generate(backend, request("Hi", extra={"grammar": 'root ::= "a'}))
+        await generate(backend, request("Hi", grammar='root ::= "a'))
 
 
 @live
@@ -256,7 +293,7 @@ async def test_a_reply_begins_inside_the_thinking_that_the_template_opened(
     monkeypatch.setattr(xllamacpp, "CommonParams", with_template)
     async with EmbeddedBackend(path, context_length=512) as opened:
         assert opened.capabilities.reasoning_open
-        chunks = await generate(opened, request("Hi", max_tokens=20, extra={"grammar": 'root ::= "hm</think>Hi"'}))
+        chunks = await generate(opened, request("Hi", max_tokens=20, grammar='root ::= "hm</think>Hi"'))
     assert "".join(chunk.text for chunk in chunks) == "hm</think>Hi"
     assert not any(chunk.reasoning for chunk in chunks)
 

@@ -8,9 +8,10 @@ Loading and stopping block, so they run in threads. llama.cpp prints nothing at 
 import asyncio
 import os
 import secrets
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +22,7 @@ from .base import Capabilities, Relayed
 from .context_size import context_for
 from .fingerprint import of_file
 from .openai import OpenAIBackend
+from .slots import SLOTS, Slots
 
 __all__ = ["EmbeddedBackend"]
 
@@ -56,6 +58,8 @@ class EmbeddedBackend:
         self._client: OpenAIBackend | None = None
         self._capabilities = Capabilities(server="llama.cpp")
         self._stack = AsyncExitStack()
+        self._slots: Slots | None = None  # None where this llama.cpp cannot copy from one to another
+        self._folder = ""
 
     @property
     def model(self) -> str:
@@ -72,13 +76,18 @@ class EmbeddedBackend:
         self._name = self._name or path.stem
         key = secrets.token_urlsafe(24)
         async with AsyncExitStack() as stack:
-            server = await asyncio.to_thread(_load, path, self._name, self._context_length, self._threads, key)
+            self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlcall-slots-"))
+            how = _Loading(self._name, self._context_length, self._threads, self._folder)
+            server = await asyncio.to_thread(_load, path, how, key)
             stack.push_async_callback(_stop, [server])
             address = server.listening_address
             del server  # `_stop` holds the last reference
             self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
             told = self._client.capabilities
-            self._capabilities = replace(told, fingerprints=(of_file(path), *told.fingerprints))
+            self._slots = Slots() if await self._copy(0, 1) else None
+            self._capabilities = replace(
+                told, fingerprints=(of_file(path), *told.fingerprints), keeps_aside=self._slots is not None
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -90,7 +99,7 @@ class EmbeddedBackend:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""
-        async with aclosing(self._opened().stream(request)) as chunks:
+        async with aclosing(self._opened().stream(await self._placed(request))) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -99,6 +108,22 @@ class EmbeddedBackend:
         """Pass a request on as it is (see `Relaying`)."""
         async with self._opened().relay(method, path, content) as relayed:
             yield relayed
+
+    async def _placed(self, request: CompletionRequest) -> CompletionRequest:
+        """Send a request to a slot of its kind, with what another one has read of its prompt."""
+        if self._slots is None:
+            return request
+        slot, source = self._slots.place(request)
+        if source is not None:
+            await self._copy(source, slot)
+        return replace(request, extra={**request.extra, "id_slot": slot})
+
+    async def _copy(self, source: int, target: int) -> bool:
+        """Copy what a slot has read to another one; say whether this model can be copied so (with pictures it cannot)."""
+        name = secrets.token_hex(8)
+        copied = await self._opened().copy_slot(source, target, name)
+        await asyncio.to_thread(Path(self._folder, name).unlink, missing_ok=True)
+        return copied
 
     def _opened(self) -> OpenAIBackend:
         if self._client is None:
@@ -118,23 +143,33 @@ def _checked(path: Path) -> Path:
     return path.expanduser()
 
 
-def _load(path: Path, name: str, context_length: int | None, threads: int | None, key: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    name: str
+    context_length: int | None
+    threads: int | None
+    folder: str  # for what is copied between slots
+
+
+def _load(path: Path, how: _Loading, key: str) -> Any:
     """Load the model and start the server; blocks for seconds."""
     try:
         import xllamacpp
     except ImportError as error:
         raise BackendUnavailable(_import_advice(error), backend="embedded") from error
-    context_length = context_length or context_for(path)
+    context_length = how.context_length or context_for(path)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context_length
-    parameters.n_parallel = 1
+    parameters.n_parallel = SLOTS
     parameters.api_keys = [key]
-    if threads is not None:
-        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    if how.threads is not None:
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = how.threads
     # Not essential, and names of parameters change between releases.
     # Without an alias, answers that are passed on would tell clients the path of the file.
-    wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {name}}
+    wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {how.name}}
+    # Slots share one context, keep what they hold, and are copied through a folder.
+    wanted |= {"kv_unified": True, "cache_idle_slots": False, "slot_save_path": f"{how.folder}{os.sep}"}
     for field, value in wanted.items():
         if hasattr(parameters, field):
             setattr(parameters, field, value)

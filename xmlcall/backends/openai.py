@@ -185,6 +185,25 @@ class OpenAIBackend:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
+    async def copy_slot(self, source: int, target: int, filename: str) -> bool:
+        """Copy what llama.cpp keeps of a prompt to another slot.
+
+        Args:
+            source: the slot.
+            target: the other; what it keeps is lost.
+            filename: in the server's folder for such files (`--slot-save-path`).
+
+        Returns:
+            Whether it could (tools/server/README.md of llama.cpp, "POST /slots/{id_slot}").
+        """
+        with self._errors():
+            for slot, action in ((source, "save"), (target, "restore")):
+                path, content = f"{self._root}/slots/{slot}", json_bytes({"filename": filename})
+                status, _ = await self._json("POST", path, content, query=f"action={action}")
+                if status != 200:
+                    return False
+        return True
+
     def _connections(self, kept: int) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
@@ -261,15 +280,19 @@ class OpenAIBackend:
     def _errors(self) -> AbstractContextManager[None]:
         return http_errors(self._server, start=START, seconds=self._timeout)
 
-    def _request(self, method: str, path: str, content: bytes | None = None) -> AbstractAsyncContextManager[httpx2.Response]:
+    def _request(
+        self, method: str, path: str, content: bytes | None = None, *, query: str = ""
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
         if self._client is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        url = self._url.copy_with(path=path)
+        url = self._url.copy_with(path=path, **({"query": query.encode()} if query else {}))
         return self._client.stream(method, url, content=content, headers=json_headers())
 
-    async def _json(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, Any]]:
+    async def _json(
+        self, method: str, path: str, content: bytes | None = None, *, query: str = ""
+    ) -> tuple[int, Mapping[str, Any]]:
         """Ask for a JSON object; `{"message": text}` if something else comes."""
-        async with self._request(method, path, content) as response:
+        async with self._request(method, path, content, query=query) as response:
             body = await self._read(response)
         try:
             data = json.loads(body)

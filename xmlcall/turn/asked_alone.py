@@ -8,8 +8,8 @@ at all. Read in server-context.cpp and server-task.cpp of b11549, and seen with 
 
 So once there is much to lose, what is asked alone begins in another way, with one line feed before the tool prompt. Then the two
 have nothing in common, and the server keeps both. That costs reading the tool prompt once more; it pays when the conversation
-behind the tool prompt is half as long as that, by what it would cost until then. Servers that keep blocks by their contents
-(vLLM, SGLang) need none of this, and those with one place (Ollama) would lose by it.
+behind the tool prompt is half as long as that, by what it would cost until then. A model in this process needs none of this
+(`backends.slots`), nor do servers that keep blocks by their contents (vLLM, SGLang); those with one place (Ollama) would lose by it.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
     if len(last.content) > LONGEST:
         last = replace(last, content=f"{last.content[: LONGEST // 2]}\n...\n{last.content[-LONGEST // 2 :]}")
     if not before or before[0].role != "system":
-        return replace(request, messages=(last,))
+        return replace(request, messages=(last,), aside=True)
     system, *said = before
-    if server.server == "llama.cpp" and _is_much(system, said):
+    if server.server == "llama.cpp" and not server.keeps_aside and _is_much(system, said):
         system = replace(system, content=_APART + system.content)
-    return replace(request, messages=(system, last))
+    return replace(request, messages=(system, last), aside=True)
 
 
 def in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest:

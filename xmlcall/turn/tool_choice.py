@@ -7,8 +7,8 @@ left is called. This is contextual calibration (Zhao et al., 2021, arXiv:2102.09
 unheard of, and a larger model, which chooses well by itself, is made worse.
 
 Where a model is sure of a name, its habit is not asked for: of 116 turns of two models none was decided otherwise where a name had
-0.8 of the probability, 72 of them (benchmarks/results/tools.jsonl). What is asked behind the person's words is a beginning of the
-reply itself, which the server then has read; the habit is another prompt, and costs reading the message anew.
+0.8 of the probability, as in 72 of them (benchmarks/results/tools.jsonl). What is asked behind the person's words is a beginning
+of the reply itself, which the server then has read; the habit is another prompt, and costs reading the message anew.
 """
 
 import math

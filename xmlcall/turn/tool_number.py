@@ -53,7 +53,7 @@ def ask_number(
         return None, Usage()
     tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
     text = format.render("which", tools=tools, request=request.messages[-1].content).strip()
-    asked = replace(request, messages=(Message(role="user", content=text),))
+    asked = replace(request, messages=(Message(role="user", content=text),), aside=True)
     told = yield from ask_first_token(asked, server, keep=keep)
     return number_odds(told.candidates), told.usage
 

@@ -22,6 +22,7 @@ class Capabilities:
         chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
             None if that is not known.
         most_logprobs: how many of the likeliest tokens the server tells.
+        keeps_aside: what is asked aside never takes the place of the conversation in its prompt cache.
         family: the wire format that the model was most likely trained on, by its template or name; "" if nothing tells.
         model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
         fingerprints: by what the model is known again, the surest first (see `fingerprint`); empty if by nothing.
@@ -38,6 +39,7 @@ class Capabilities:
     sees: bool | None = None
     chat_template: bool | None = None
     most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
+    keeps_aside: bool = False
     family: str = ""
     model_file: str = ""
     fingerprints: tuple[str, ...] = ()

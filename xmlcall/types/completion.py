@@ -95,6 +95,7 @@ class CompletionRequest:
         json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
         top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
         progress: whether to tell how far the prompt is read; servers that cannot tell do not.
+        aside: whether it is asked beside the conversation, whose prompt a server should keep; never sent.
         extra: further fields, sent as they are.
     """
 
@@ -107,6 +108,7 @@ class CompletionRequest:
     json_schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
     progress: bool = False
+    aside: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
