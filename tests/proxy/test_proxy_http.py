@@ -128,7 +128,7 @@ JSON, SSE, LINES = "application/json; charset=utf-8", "text/event-stream", "appl
 SPOKEN = b'{"role":"user","content":"\\u00e4\xc3\xa4 <function_calls>"}'
 STRANGE = b' {"model" :"tiny",\r\n\t"messages":[' + SPOKEN + b'] , "n":2,"x": 1.50,"stream":%s}\n'
 PROMPT = b'{"prompt": "Hi",   "model":"tiny", "raw": true, "suffix":"x","stream":%s}'
-# Neither JSON nor UTF-8: nobody looks at what is passed on.
+# Neither JSON nor UTF-8: nobody looks at an answer that is passed on.
 SAID = [b'{"choices": [] }\r\n', b"\xff\xfe", b"data: {\n\n", b": x\n\nevent: y\n", b"\n"]
 
 RELAYED = [
@@ -147,7 +147,7 @@ RELAYED = [
 @pytest.mark.parametrize(("proxy", "stage", "path", "upstream_path", "content"), RELAYED, ids=[f"{r[0]} {r[2]}" for r in RELAYED])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("status", [200, 418])
-def test_what_needs_nothing_passes_byte_for_byte(
+def test_an_answer_that_needs_nothing_passes_byte_for_byte(
     proxy: str, stage: Stage, path: str, upstream_path: str, content: bytes, stream: bool, status: int, proxies: dict[str, str]
 ) -> None:
     content = content.replace(b"%s", b"true" if stream else b"false")
@@ -156,7 +156,9 @@ def test_what_needs_nothing_passes_byte_for_byte(
     upstream = play(stage, FakeOpenAI())
     upstream.answers[upstream_path] = (status, media_type, said)
     response = HTTP.post(proxies[proxy] + path, content=content, headers={"authorization": "Bearer mine", "cookie": "a=b"})
-    assert upstream.seen == [("POST", upstream_path, content)]
+    assert [(method, path, json.loads(sent)) for method, path, sent in upstream.seen] == [
+        ("POST", upstream_path, json.loads(content))
+    ]
     assert (response.status_code, response.headers["content-type"], response.content) == (status, media_type, b"".join(SAID))
     assert not {"authorization", "cookie"} & upstream.headers[0].keys()
 
@@ -174,6 +176,62 @@ def test_of_another_models_name_only_that_changes(
     response = HTTP.post(proxies[proxy] + path, json=asked)
     assert json.loads(upstream.seen[0][2]) == asked | {"model": "tiny"}
     assert response.content == b"".join(SAID)
+
+
+# What other readers of JSON take for the model's name, or for where it is: Go folds names, and of two takes the last.
+OTHER_NAMES = [
+    '"Model": "other"',
+    '"MODEL": "other", "mOdel": ["other"]',
+    '"model": "other"',
+    '"\\u006dodel": "other"',
+    '"\\u004dodel": "other"',
+    '"models": ["other"], "Fallbacks": ["other"], "API_BASE": "http://other"',
+]
+
+
+@pytest.mark.parametrize(("proxy", "stage", "path", "upstream_path", "content"), RELAYED, ids=[f"{r[0]} {r[2]}" for r in RELAYED])
+@pytest.mark.parametrize("other", OTHER_NAMES)
+def test_no_second_name_of_a_model_reaches_the_model_server(
+    proxy: str, stage: Stage, path: str, upstream_path: str, content: bytes, other: str, proxies: dict[str, str]
+) -> None:
+    upstream = play(stage, FakeOpenAI())
+    upstream.answers[upstream_path] = (200, JSON, [b"{}"])
+    asked = content.replace(b"%s", b"false").rstrip()
+    for sent in (asked[:-1] + f", {other}}}".encode(), asked.replace(b"{", f"{{{other},".encode(), 1)):
+        assert HTTP.post(proxies[proxy] + path, content=sent).status_code == 200
+        names = json.loads(upstream.seen[-1][2], object_pairs_hook=lambda pairs: pairs)
+        assert [value for name, value in names if name.casefold() == "model"] == ["tiny"]
+        assert b"other" not in upstream.seen[-1][2]
+
+
+@pytest.mark.parametrize("proxy", ["openai", "native", "ollama"])
+def test_no_second_name_of_a_model_goes_where_tools_are_offered(proxy: str, proxies: dict[str, str]) -> None:
+    path, stage = (OLLAMA_CHAT, OLLAMA) if proxy == "ollama" else (CHAT, OPENAI)
+    upstream = play(stage, FakeOllama() if proxy == "ollama" else FakeOpenAI())
+    asked = {"model": "tiny", "Model": "qwen:72b", "models": ["qwen:72b"], "messages": messages(), "stream": False}
+    for tools in ({"tools": [ADD]}, {"Tools": [ADD]}, {"tool\u017f": [ADD]}):
+        HTTP.post(proxies[proxy] + path, json=asked | tools)
+        assert [b"72b" in sent for _, asked_path, sent in upstream.seen if asked_path == path] == [False]
+        upstream.seen.clear()
+
+
+READ_ONCE = [
+    ({"Stream": False}, {"stream": False}),
+    ({"STREAM": True, "stream": False}, {"stream": False}),
+    ({"optionſ": {"NUM_CTX": 1, "Num_Predict": 2, "mine": 3}}, {"options": {"num_ctx": 1, "num_predict": 2, "mine": 3}}),
+    ({"options": {"num_ctx": 1, "Num_ctx": 2}, "Options": {"num_ctx": 3}}, {"options": {"num_ctx": 1}}),
+    ({"messages": [{"Role": "user", "CONTENT": "Hi"}]}, {"messages": [{"role": "user", "content": "Hi"}]}),
+    ({"OfSomebodyElse": {"Model": 1}}, {"OfSomebodyElse": {"Model": 1}}),
+]
+
+
+@pytest.mark.parametrize(("given", "read"), READ_ONCE)
+def test_a_field_in_other_letters_is_the_field(given: dict[str, Any], read: dict[str, Any], proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama(), api_chat=(200, JSON, [b"{}"]))
+    asked = {"model": "tiny", "messages": messages()}
+    assert HTTP.post(proxies["ollama"] + OLLAMA_CHAT, json=asked | given if "messages" not in given else given).status_code == 200
+    expected = {"model": "tiny"} | read if "messages" in given else asked | read
+    assert json.loads(upstream.seen[-1][2]) == expected
 
 
 def messages(*said: Mapping[str, Any] | str) -> list[dict[str, Any]]:
@@ -810,13 +868,61 @@ def test_ollama_itself_lists_its_models(proxies: dict[str, str]) -> None:
     said = b'{"models" : [ ]}'
     upstream = play(OLLAMA, FakeOllama(), api_version=(200, JSON, [b'{"version":"9"}']), api_tags=(200, JSON, [said]))
     with httpx.Client(base_url=proxies["ollama"]) as client:
-        assert client.get("/api/tags").content == said
+        assert client.get("/api/tags").json() == json.loads(said)
         assert client.get("/api/version").json() == {"version": "9"}
         assert client.get("/api/ps").json() == {"models": []}
         shown = client.post("/api/show", json={"model": "any"}).json()
     assert shown["capabilities"] == ["completion", "tools"]
     assert shown["model_info"]["gemma3.context_length"] == 131072
     assert json.loads(upstream.seen[-1][2]) == {"model": "tiny"}
+
+
+SCRIPT = b"<html><script>alert(1)</script>"
+HTML = "text/html; charset=utf-8"
+ABOUT = ["/api/version", "/api/tags", "/api/ps", "/api/show"]
+
+
+@pytest.mark.parametrize("path", ABOUT)
+@pytest.mark.parametrize("media_type", [HTML, JSON, "image/svg+xml", ""])
+@pytest.mark.parametrize("said", [SCRIPT, b"[]", b'"9"', b'{"version": 9, "models": {}, "x": NaN}', b"\xff", b"[" * 5000, b""])
+def test_what_ollama_says_of_itself_and_is_no_json_is_no_answer(
+    path: str, media_type: str, said: bytes, proxies: dict[str, str]
+) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    upstream.answers[path] = (200, media_type, [said])
+    response = HTTP.request("POST" if path == "/api/show" else "GET", proxies["ollama"] + path, content=b"")
+    assert (response.status_code, response.headers["content-type"]) == (502, "application/json")
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ABOUT)
+@pytest.mark.parametrize(("status", "answers"), [(404, 200), (401, 200), (302, 502), (500, 502)])
+def test_what_ollama_does_not_say_of_itself_is_said_here(path: str, status: int, answers: int, proxies: dict[str, str]) -> None:
+    upstream = play(OLLAMA, FakeOllama())
+    upstream.answers[path] = (status, HTML, [SCRIPT])
+    response = HTTP.request("POST" if path == "/api/show" else "GET", proxies["ollama"] + path, content=b"")
+    assert (response.status_code, response.headers["content-type"]) == (answers, "application/json")
+    assert b"<script" not in response.content
+
+
+@pytest.mark.parametrize("path", ABOUT)
+def test_what_ollama_says_of_itself_has_our_content_type(path: str, proxies: dict[str, str]) -> None:
+    said = {"version": "9", "models": [{"name": "<script>"}], "capabilities": ["completion", "tools"]}
+    upstream = play(OLLAMA, FakeOllama())
+    upstream.answers[path] = (200, HTML, [json.dumps(said).encode()])
+    response = HTTP.request("POST" if path == "/api/show" else "GET", proxies["ollama"] + path, content=b"")
+    assert (response.status_code, response.json()) == (200, said)
+    assert (response.headers["content-type"], response.headers["x-content-type-options"]) == ("application/json", "nosniff")
+
+
+@pytest.mark.parametrize("media_type", [HTML, "image/svg+xml", "text/event-stream, text/html", "application/xhtml+xml", "x"])
+@pytest.mark.parametrize("status", [200, 404])
+def test_no_answer_that_is_passed_on_is_a_page(media_type: str, status: int, proxies: dict[str, str]) -> None:
+    play(OPENAI, FakeOpenAI(), v1_chat_completions=(status, media_type, [SCRIPT]))
+    response = HTTP.post(proxies["openai"] + CHAT, json={"model": "tiny", "messages": messages()})
+    assert (response.status_code, response.content) == (status, SCRIPT)
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("proxy", ["openai", "ollama"])

@@ -114,6 +114,15 @@ def test_a_model_of_others_is_as_one_that_is_not_there(proxy: Proxy, path: str, 
         assert "small'" not in said.replace("got 'small'", "")
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/embeddings", "/v1/messages", "/api/chat", "/api/generate"])
+def test_a_models_name_in_other_letters_is_checked(proxy: Proxy, path: str) -> None:
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "prompt": "Hi", "input": "Hi", "max_tokens": 9}
+    assert proxy.post(path, BOB, Model="large:7b", **asked).status_code == 404
+    proxy.fakes["small"].bodies.clear()
+    proxy.post(path, BOB, model="small", MODEL="large:7b", **asked)
+    assert all(body["model"] == "small-inside" and "MODEL" not in body for body in proxy.fakes["small"].bodies)
+
+
 @pytest.mark.parametrize(("key", "names"), [(ALICE, ["small", "large:7b"]), (BOB, ["small"]), (CAROL, ["large:7b"])])
 def test_lists_hold_what_a_key_may_use(proxy: Proxy, key: str, names: list[str]) -> None:
     assert [each["id"] for each in proxy.get("/v1/models", key).json()["data"]] == names

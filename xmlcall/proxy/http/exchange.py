@@ -56,6 +56,8 @@ _LOGGED: Final = frozenset(
 
 _EVENTS: Final = "text/event-stream"
 _LINES: Final = "application/x-ndjson"
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+_PASSED_ON: Final = (_EVENTS, _LINES, "application/json", "text/plain")
 _ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # of one event
 
 log = logging.getLogger("xmlcall.proxy")
@@ -90,6 +92,11 @@ def _failure(form: Format, error: ApiError) -> bytes:
     """Write an error as an event of a stream that is not ours."""
     text = json.dumps(form.error(error)).encode()
     return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
+
+
+def _inert(media_type: str) -> str:
+    """Return a type under which no browser runs what a model server says: its own, if it is one of those."""
+    return media_type if media_type.partition(";")[0].strip().lower() in _PASSED_ON else "text/plain; charset=utf-8"
 
 
 def _told(error: ApiError) -> str:
@@ -207,7 +214,7 @@ class Exchange:
                     if recording is not None:
                         recording.headed(relayed.status, relayed.media_type)
                     streamed = relayed.media_type.startswith(self._form.media_type)
-                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, relayed.media_type)
+                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, _inert(relayed.media_type))
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
                         said = chunk[-4:] or said
@@ -266,7 +273,7 @@ class Exchange:
         self.status = status
         if media_type.startswith((_EVENTS, _LINES)):
             self.observing.stream_began()
-        own = ((b"content-type", media_type.encode("latin-1", "replace")), *headers, *self._headers)
+        own = ((b"content-type", media_type.encode("latin-1", "replace")), _NO_SNIFFING, *headers, *self._headers)
         await self._say({"type": "http.response.start", "status": status, "headers": list(own)})
 
     async def _body(self, data: bytes, *, more: bool) -> None:

@@ -1,8 +1,8 @@
 """What is answered under which path.
 
-A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Two kinds of requests
-are passed on to that server byte for byte (but for the model's name, if the caller uses another one): those without tools, and
-those with tools where the server's own function calling works. The engine answers all others, in the caller's format.
+A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Requests without tools
+are passed on to that server, written anew from what was read, with our name of the model; its answer comes back byte for byte.
+The engine answers all others, in the caller's format.
 """
 
 import asyncio
@@ -21,13 +21,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from ...backends.base import Relayed, Relaying
+from ...backends.http import json_bytes
+from ...errors import BackendProtocolError
 from ...schema.references import deeper_than
-from ...wire.openai import read_error, read_json
+from ...wire.openai import read_error
 from ..engine.engine import Engine
 from ..formats import ollama_info
 from ..formats.anthropic import MESSAGES, read_count
 from ..formats.contract import ApiError, Format
 from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
+from ..formats.one_reading import one_reading
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
@@ -53,6 +56,7 @@ DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes 
 VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
 PATH_LIMIT: Final = 200  # characters of a path in the log
 SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
+ABOUT_LIMIT: Final = 16 * 1024 * 1024  # bytes of what a model server tells of its models, licenses included
 _UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, where it was not started for embeddings or ranking
 _INVALID: Final = (400, 422, 501)  # of a request; how servers say that they give one answer only
 
@@ -165,14 +169,13 @@ def asking(question: QuestionPath) -> Responder:
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
         observing = exchange.observing
-        content = await _content(request)
-        data = _data(content)
+        data = _data(await _content(request))
         model = caller.model(data.get("model"))
         engine = model.engine
         observing.asked(model.name)
         if recording is not None:
             recording.is_about(model.name)
-        if opened := await _relayed(engine, question, content, data):
+        if opened := await _relayed(engine, question, data):
             if recording is not None:
                 recording.relayed(data, question.form.name)
             passed = relaying(opened, observing, engine.backend.capabilities.server)
@@ -275,7 +278,7 @@ def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[st
 
 
 async def _relayed(
-    engine: Engine, question: QuestionPath, content: bytes, data: Mapping[str, Any]
+    engine: Engine, question: QuestionPath, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed] | None:
     """Return the model server's answer to the same request, if nothing needs to be done with it."""
     backend = engine.backend.inner
@@ -283,9 +286,7 @@ async def _relayed(
         return None
     if question.is_answered and (engine.own or _mentions_tools(data)):
         return None  # also where the server calls functions itself: it may leave a call in the text
-    if data.get("model") != engine.model:
-        content = json.dumps({**data, "model": engine.model}).encode()
-    return engine.backend.relay("POST", question.upstream, content)
+    return engine.backend.relay("POST", question.upstream, json_bytes({**data, "model": engine.model}))
 
 
 def _mentions_tools(data: Mapping[str, Any]) -> bool:
@@ -314,14 +315,31 @@ async def _content(request: Request) -> bytes:
 
 
 def _data(content: bytes) -> Mapping[str, Any]:
+    """Read a body.
+
+    Raises:
+        ApiError: 400, it is no JSON object that is read here.
+    """
+    try:
+        return one_reading(_object(content))
+    except ValueError as error:
+        raise ApiError(str(error)) from None
+
+
+def _object(content: bytes | bytearray) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: it is something else, or too deep.
+    """
     try:
         data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise ApiError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
+        raise ValueError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
     if not isinstance(data, dict):
-        raise ApiError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
+        raise ValueError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
     if deeper_than(DEPTH_LIMIT, data):
-        raise ApiError(f"expected a body of at most {DEPTH_LIMIT} levels")
+        raise ValueError(f"expected a body of at most {DEPTH_LIMIT} levels")
     return data
 
 
@@ -395,16 +413,63 @@ async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
-    """Make what answers one of Ollama's small paths: Ollama itself, if all of it is served."""
+    """Make what answers one of Ollama's small paths: with Ollama's own words, if all of it is served."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
-        content, engine = await _content(request), caller.served.engine
-        if caller.served.takes_any_name and engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
-            await exchange.relay(engine.backend.relay(request.method, path, content))
-        else:
-            await exchange.json(write(caller))
+        await _content(request)
+        engine = caller.served.engine
+        told = await _about(engine, "GET", path) if caller.served.takes_any_name else None
+        await exchange.json(write(caller) if told is None else told)
 
     return answer
+
+
+async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -> dict[str, Any] | None:
+    """Ask an Ollama what it says of itself: JSON that is read and written anew, so that no page of its own has our address.
+
+    Args:
+        engine: of the model.
+        method: of HTTP.
+        path: of it.
+        content: the body.
+
+    Returns:
+        None if the model server is no Ollama, or does not know this path.
+
+    Raises:
+        BackendProtocolError: it says something else.
+    """
+    if engine.wire != "ollama" or not isinstance(engine.backend.inner, Relaying):
+        return None
+    said = bytearray()
+    async with engine.backend.relay(method, path, content) as relayed:
+        if 400 <= relayed.status < 500:
+            return None
+        if relayed.status != 200:
+            raise BackendProtocolError(f"{path}: the model server answered with status {relayed.status}")
+        async for chunk in relayed.chunks:
+            said += chunk
+            if len(said) > ABOUT_LIMIT:
+                raise BackendProtocolError(f"{path}: the model server answered with more than {ABOUT_LIMIT} bytes")
+    try:
+        told = _object(said)
+    except ValueError as error:
+        raise BackendProtocolError(f"{path}: the model server answered with something else than JSON: {error}") from None
+    if path in _SHAPES and not _SHAPES[path](told):
+        raise BackendProtocolError(f"{path}: the model server answered with JSON of another shape")
+    return told
+
+
+def _lists_models(told: Mapping[str, Any]) -> bool:
+    models = told.get("models")
+    return isinstance(models, list) and all(isinstance(model, dict) for model in models)
+
+
+_SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "/api/tags": _lists_models,
+    "/api/ps": _lists_models,
+    "/api/version": lambda told: isinstance(told.get("version"), str),
+}
 
 
 def _tags(caller: Caller) -> dict[str, Any]:
@@ -449,11 +514,8 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     model = caller.model(asked.get("model") or asked.get("name"))
     engine = model.engine
     shown = ollama_info.show(model.name, engine.backend.capabilities.context_length)
-    if engine.wire == "ollama" and isinstance(engine.backend.inner, Relaying):
-        content = json.dumps({"model": engine.model}).encode()
-        async with engine.backend.relay("POST", "/api/show", content) as relayed:
-            body = b"".join([chunk async for chunk in relayed.chunks])
-        shown = ollama_info.with_tools(read_json(body.decode("utf-8", "replace"))) if relayed.status == 200 else shown
+    told = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
+    shown = shown if told is None else ollama_info.with_tools(told)
     await exchange.json(shown)
 
 
