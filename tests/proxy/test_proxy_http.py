@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import ollama
@@ -875,6 +876,50 @@ def test_ollama_itself_lists_its_models(proxies: dict[str, str]) -> None:
     assert shown["capabilities"] == ["completion", "tools"]
     assert shown["model_info"]["gemma3.context_length"] == 131072
     assert json.loads(upstream.seen[-1][2]) == {"model": "tiny"}
+
+
+SMUGGLED = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+UNCLEAR = {
+    "both": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "both, the other way round": b"transfer-encoding: Chunked\r\ncontent-length: 0\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
+    "two lengths in one": b"Content-Length: 5, 0\r\n\r\n",
+    "no number": b"Content-Length: +0\r\n\r\n",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "another coding": b"Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+@pytest.mark.parametrize("path", [CHAT, "/health", "/nowhere"])
+@pytest.mark.parametrize("headers", UNCLEAR.values(), ids=UNCLEAR.keys())
+def test_a_request_without_one_end_is_refused_and_nothing_behind_it_is_read(
+    headers: bytes, path: str, version: bytes, proxies: dict[str, str]
+) -> None:
+    said = raw(
+        proxies["openai"], b"POST " + path.encode() + b" HTTP/" + version + b"\r\nHost: 127.0.0.1\r\n" + headers + SMUGGLED
+    )
+    assert re.match(rb"HTTP/1.1 (400|501) ", said)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in said.lower()
+
+
+def test_a_body_in_chunks_is_no_body_of_http_1_0(proxies: dict[str, str]) -> None:
+    chunks = b"POST /health HTTP/1.0\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n0\r\n\r\n"
+    said = raw(proxies["openai"], chunks + SMUGGLED)
+    assert (said[:13], said.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400 ", 1)
+
+
+def raw(url: str, sent: bytes) -> bytes:
+    """Send bytes, and read what is answered until the connection ends."""
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=SECONDS) as connection:
+        connection.sendall(sent)
+        said = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(65536):
+                said += piece
+        return said
 
 
 SCRIPT = b"<html><script>alert(1)</script>"

@@ -25,6 +25,7 @@ from .http.api_description import description
 from .http.callers import Caller, ServedModels, serving
 from .http.ending import Ending
 from .http.exchange import Exchange
+from .http.framing import OneFraming
 from .http.keys import key_of
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .http.tolerant_paths import TolerantPaths
@@ -135,7 +136,7 @@ def app_of(
             *beside,
         ],
         lifespan=lifespan,
-        middleware=[] if served.engine.strict else [Middleware(TolerantPaths)],
+        middleware=[Middleware(OneFraming), *([] if served.engine.strict else [Middleware(TolerantPaths)])],
         exception_handlers={HTTPException: not_here},
     )
     app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from ..prompting.format import PromptFormat
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
+from ..proxy.http.framing import OneFraming
 from ..turns.recorder import Recorder
 from . import api
 from .access import Door, new_token, port_of
@@ -98,7 +99,11 @@ def app_of_page(page: UiPage) -> Starlette:
     Args:
         page: with its routes.
     """
-    app = Starlette(routes=[*page.routes, Route("/", _to_the_page)], exception_handlers={HTTPException: _error})
+    app = Starlette(
+        routes=[*page.routes, Route("/", _to_the_page)],
+        middleware=[Middleware(OneFraming)],
+        exception_handlers={HTTPException: _error},
+    )
     app.router.redirect_slashes = False
     return app
 
