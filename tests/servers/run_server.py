@@ -24,13 +24,13 @@ class Stage:
 
 
 @contextlib.contextmanager
-def run_server(app: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[str]:
+def run_server(app: Any, lifespan: Literal["on", "off"] = "off", http: Any = "h11") -> Iterator[str]:
     """Serve an ASGI app; gives its address, such as `http://127.0.0.1:40123`."""
     # Of TCP by name: asyncio switches Nagle's algorithm off for no other, and each answer would come 40 ms late.
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         # A graceful stop would wait for streams that a test left open.
-        config = uvicorn.Config(app, http="h11", log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, http=http, log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..errors import UsageError
+from .repeated_lines import counted_lines
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
 
 __all__ = ["STOP_SECONDS", "TELL_SECONDS", "listening", "serve_app", "url_of"]
@@ -73,26 +75,7 @@ async def serve_app(
         grace: seconds that answers under way have after the signal.
         on_over: told when these are over: ends what is still under way.
     """
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:  # ours are below: the end of a server is no failure
-            yield
-
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        http="h11",  # httptools is faster and lets two `Host` headers pass
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        ws="none",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=math.ceil(grace + TELL_SECONDS),
-    )
-    server = Server(config)
+    server = _server(app, listener, grace)
 
     def stop() -> None:
         server.force_exit = server.should_exit
@@ -107,7 +90,39 @@ async def serve_app(
     for each in ends:
         loop.add_signal_handler(each, stop)
     try:
-        await server.serve(sockets=[listener])
+        with counted_lines():
+            await server.serve(sockets=[listener])
     finally:
         for each in ends:
             loop.remove_signal_handler(each)
+
+
+def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn.Server":
+    """Make a server whose signals and queue of connections are ours."""
+    import uvicorn
+
+    from .connections import ACCEPTED_AT_ONCE, Connection
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            listener.listen(BACKLOG)  # asyncio makes the queue as short as what it takes at once
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:  # ours are above: the end of a server is no failure
+            yield
+
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        http=Connection,  # on h11: httptools is faster and lets two `Host` headers pass
+        backlog=ACCEPTED_AT_ONCE,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=math.ceil(grace + TELL_SECONDS),
+    )
+    return Server(config)
