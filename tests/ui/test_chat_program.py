@@ -223,3 +223,30 @@ def test_ending_the_program_while_it_asks(tmp_path: Path) -> None:
 
 def _calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for reply in turn["replies"] for each in reply["calls"]]
+
+
+def test_the_arguments_of_the_browser_open_the_page_once(tmp_path: Path) -> None:
+    """Everybody on a machine can see the arguments of its programs."""
+    browser, given = tmp_path / "browser", tmp_path / "given"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$*" > {given}\n')
+    browser.chmod(0o700)
+    env = environment(tmp_path, {"BROWSER": str(browser), "DISPLAY": ":0"})
+    with (tmp_path / "stderr").open("a") as told:
+        streams = (subprocess.DEVNULL, subprocess.PIPE, told.fileno())
+        process = begin(["ui", "--no-chat", "--port", "0"], streams, home=tmp_path, env=env)
+    assert process.stdout
+    try:
+        printed = process.stdout.readline().strip()
+        end = time.monotonic() + SECONDS
+        while not (given.exists() and given.read_text()) and time.monotonic() < end:
+            time.sleep(0.05)
+        address, secret = given.read_text(), (tmp_path / "records" / "page-secret").read_text()
+        assert address.partition("?")[0] == printed.partition("?")[0]
+        assert printed.partition("token=")[2] not in address
+        assert secret not in address + printed
+        assert [httpx.get(address).status_code for _ in range(2)] == [303, 403]
+        assert [httpx.get(printed).status_code for _ in range(2)] == [303, 303]
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) in (0, 130)
+        process.stdout.close()

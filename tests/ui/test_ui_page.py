@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import json
+import os
 import re
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app
-from xmlcall.ui.access import _POLICY, kept_token
+from xmlcall.ui.access import _POLICY
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import UiPage, app_of_page, page_of
+from xmlcall.ui.entry import CODE_SECONDS, SESSION_SECONDS, Entry, kept_secret
 from xmlcall.ui.streams import change, merged, turn_events
 
 URL = "http://127.0.0.1:8486"
@@ -86,6 +89,14 @@ async def test_without_the_token_nothing_is_shown(page: UiPage, path: str) -> No
         ({"host": "localhost:8486", "origin": "http://localhost:8486"}, 403),  # the cookie is of the other name
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"origin": f"{URL}/"}, 403),
+        ({"origin": URL.replace("http", "https")}, 403),
+        ({"origin": "chrome-extension://aaaabbbbccccddddeeeeffffgggghhhh"}, 403),
+        ({"origin": "moz-extension://9d6c"}, 403),
+        ({"origin": "app://localhost"}, 403),
+        ({"origin": "vscode-webview://x"}, 403),
+        ({"origin": "tauri://127.0.0.1:8486"}, 403),
         ({"origin": "http://127.0.0.1:9999"}, 403),
         ({"host": "evil.example:8486"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
@@ -127,14 +138,111 @@ async def test_no_other_file_is_served(client: httpx.AsyncClient, path: str) -> 
     assert "import" not in answer.text
 
 
-def test_a_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
-    token = kept_token(tmp_path)
-    assert kept_token(tmp_path) == token
-    assert (tmp_path / "page-token").stat().st_mode & 0o777 == 0o600
+def test_what_signs_sessions_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    secret, file = kept_secret(tmp_path), tmp_path / "page-secret"
+    assert kept_secret(tmp_path) == secret
+    assert file.stat().st_mode & 0o777 == 0o600
     for bad in ("", "short", "x" * 40 + " y", "\u4f60" * 40):
-        (tmp_path / "page-token").write_text(bad, encoding="utf-8")
+        file.write_text(bad, encoding="utf-8")
         with pytest.raises(UsageError, match="delete that file"):
-            kept_token(tmp_path)
+            kept_secret(tmp_path)
+
+
+def _readable(file: Path) -> None:
+    file.chmod(0o640)
+
+
+def _linked(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def _fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize("change", [_readable, _linked, _fifo])
+def test_a_secret_that_others_may_know_signs_nothing(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    kept_secret(tmp_path)
+    change(tmp_path / "page-secret")
+    with pytest.raises(UsageError, match="delete that file"):
+        kept_secret(tmp_path)
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+SECRET = "a-secret-that-is-kept-in-a-file-of-records"
+
+
+def session_of(page: UiPage, port: int = 8486) -> dict[str, str]:
+    return {"cookie": f"xmlcall_page_{port}={page.entry.session()}"}
+
+
+def kept_page(recorder: Recorder, url: str = URL) -> UiPage:
+    about = {"version": "0", "model": "tiny"}
+    return page_of(ShownPage(recorder=recorder, about=lambda: about, url=url, instance="one"), Guard(), secret=SECRET)
+
+
+async def test_neither_address_nor_cookie_holds_the_secret_and_the_cookie_not_the_token(recorder: Recorder) -> None:
+    page = kept_page(recorder)
+    async with stranger(page) as browser:
+        answer = await browser.get("/ui/", params={"token": page.token})
+        cookie = answer.headers["set-cookie"]
+        assert f"Max-Age={SESSION_SECONDS};" in cookie
+        assert "Path=/ui;" in cookie
+        assert page.token not in cookie
+        for said in (page.address(URL), page.address_for_once(URL), cookie):
+            assert SECRET not in said
+        for wrong in (SECRET, browser.cookies["xmlcall_page_8486"]):
+            assert (await browser.get("/ui/", params={"token": wrong})).status_code == 403
+
+
+async def test_a_session_is_found_by_the_next_program_on_its_port_and_by_no_other(recorder: Recorder) -> None:
+    page = kept_page(recorder)
+    headers = session_of(page)
+    async with stranger(kept_page(recorder)) as again:
+        assert (await again.get("/ui/api/about", headers=headers)).status_code == 200
+        assert (await again.get("/ui/", params={"token": page.token})).status_code == 403
+    there = kept_page(recorder, "http://127.0.0.1:9000")
+    async with stranger(there) as elsewhere:
+        for port in (8486, 9000):
+            assert (await elsewhere.get("/ui/api/about", headers=session_of(page, port))).status_code == 403
+        assert (await elsewhere.get("/ui/api/about", headers=session_of(there, 9000))).status_code == 200
+
+
+@pytest.mark.parametrize("change", [lambda s: f"9{s}", lambda s: s[:-1], lambda s: f".{s}", lambda s: "", lambda s: s.upper()])
+async def test_a_session_that_was_changed_is_none(page: UiPage, change: Callable[[str], str]) -> None:
+    async with stranger(page) as browser:
+        cookie = f"xmlcall_page_8486={change(page.entry.session())}"
+        assert (await browser.get("/ui/api/about", headers={"cookie": cookie})).status_code == 403
+
+
+def test_a_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, now = Entry(8486), time.time()
+    session = entry.session()
+    monkeypatch.setattr(time, "time", lambda: now + SESSION_SECONDS - 2)
+    assert entry.is_session(session)
+    monkeypatch.setattr(time, "time", lambda: now + SESSION_SECONDS + 1)
+    assert not entry.is_session(session)
+
+
+async def test_the_address_of_a_browser_opens_the_page_once(page: UiPage) -> None:
+    address = page.address_for_once(URL)
+    assert page.token not in address
+    async with stranger(page) as browser:
+        assert (await browser.get(address)).status_code == 303
+        assert (await browser.get("/ui/")).status_code == 200
+    async with stranger(page) as other:
+        assert (await other.get(address)).status_code == 403
+
+
+def test_an_address_of_a_browser_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, now = Entry(8486), time.time()
+    codes = [entry.code(), entry.code()]
+    assert entry.opens(codes[0])
+    monkeypatch.setattr(time, "time", lambda: now + CODE_SECONDS + 1)
+    assert not entry.opens(codes[1])
 
 
 # -- the files ---------------------------------------------------------------------------------------------------------

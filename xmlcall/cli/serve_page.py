@@ -94,10 +94,10 @@ def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRou
         url: of the server.
     """
     from ..records.folder import private_folder
-    from ..ui.access import kept_token
     from ..ui.app import page_routes
+    from ..ui.entry import kept_secret
 
     assert engine.recorder is not None
-    page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url, token=kept_token(private_folder()))
+    page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url, secret=kept_secret(private_folder()))
     complain(f"the page: {page.address(url)} (who has this address sees all requests)")
     return page.routes

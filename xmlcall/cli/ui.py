@@ -84,7 +84,7 @@ async def _ui(options: argparse.Namespace) -> int:
         page = _page(url, Guard(), recorder, recorded, room)
         complain(f"the page: {page.address(url)} (keep it to yourself: whoever has it can do what you can there); Ctrl-C ends it")
         print(page.address(url), flush=True)
-        _open_browser(page.address(url), options)
+        _open_browser(page.address_for_once(url), options)
 
         def stop() -> None:
             recorder.close()
@@ -106,10 +106,10 @@ async def _room(options: argparse.Namespace, recorder: "Recorder") -> AsyncItera
 
 def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "ChatRoom | None") -> "UiPage":
     from ..records.folder import private_folder
-    from ..ui.access import kept_token
     from ..ui.api import ShownPage
     from ..ui.app import facts_of_room, page_of
     from ..ui.asking import routes as asking_routes
+    from ..ui.entry import kept_secret
     from ..ui.recorded import routes as recorded_routes
     from ..ui.recorded import turn_at
 
@@ -132,7 +132,7 @@ def _page(url: str, guard: Any, recorder: "Recorder", recorded: Any, room: "Chat
         from ..ui.chat_routes import routes as chat_routes
 
         more += [*chat_routes(room), *asking_routes(shown, lambda: room.loop.backend)]
-    return page_of(shown, guard, more, token=kept_token(private_folder()))
+    return page_of(shown, guard, more, secret=kept_secret(private_folder()))
 
 
 def _open_browser(address: str, options: argparse.Namespace) -> None:

@@ -1,9 +1,8 @@
-"""Who may see the page: whoever has the token of its address, from a browser on this machine.
+"""Who may see the page: whoever has its address, from a browser on this machine.
 
-The address that is printed holds a token, which is kept for the person's next programs (`kept_token`). The first request with it
-gets a cookie and is sent on to the address without, so that the token stays out of the history and of what the page says of
-itself. The cookie goes to no other site's requests (`SameSite`), no script reads it (`HttpOnly`), and its name has the port, as
-cookies do not tell ports apart.
+The address that is printed holds a token (`entry.py`). The first request with it begins a session and is sent on to the address
+without, so that the token stays out of the history and of what the page says of itself. The session's cookie goes to no other
+site's requests (`SameSite`), no script reads it (`HttpOnly`), and its name has the port, as cookies do not tell ports apart.
 
 A page elsewhere in the same browser is the danger, as for the proxy (`proxy.http.access`): names in `Host` that are not this
 machine's are refused (DNS rebinding), and so is each `Origin` but this server's own. What changes something has to be JSON, which
@@ -13,15 +12,9 @@ Every answer carries a policy by which the browser loads and runs nothing but th
 ever become markup, it could still do nothing.
 """
 
-import hmac
-import os
-import re
-import secrets
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,13 +22,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..proxy.http.access import Guard
-from ..records.folder import FILE_MODE
 from .answers import json_answer
+from .entry import SESSION_SECONDS, Entry
 
-__all__ = ["Door", "kept_token", "new_token", "port_of"]
+__all__ = ["Door", "port_of"]
 
 _POLICY: Final = "; ".join(
     [
@@ -54,34 +46,6 @@ _HEADERS: Final = {
     "cache-control": "no-store",
 }
 _READING: Final = ("GET", "HEAD")
-_BYTES: Final = 24  # of a token, which has more characters
-_TOKEN: Final = re.compile("[A-Za-z0-9_-]+")
-
-
-def new_token() -> str:
-    """Make a token for an address."""
-    return secrets.token_urlsafe(_BYTES)
-
-
-def kept_token(folder: Path) -> str:
-    """Return the token of a person's pages, made the first time: an open page finds a program that was started again.
-
-    Args:
-        folder: that only they can read; without the file `page-token` in it, the next program has another token.
-
-    Raises:
-        UsageError: it cannot be read or written.
-    """
-    path = folder / "page-token"
-    try:
-        with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as file:
-            file.write(new_token())
-        kept = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"expected the token of the page in {path}: {error}; delete that file") from error
-    if len(kept) < _BYTES or not _TOKEN.fullmatch(kept):
-        raise UsageError(f"expected the token of the page in {path}, got something else; delete that file")
-    return kept
 
 
 class Door:
@@ -90,13 +54,11 @@ class Door:
     Args:
         app: of the page.
         guard: of the server; its names are those of the page, its keys and origins are not asked for.
-        token: of the address.
-        port: of the server.
+        entry: what opens the page.
     """
 
-    def __init__(self, app: ASGIApp, *, guard: Guard, token: str, port: int) -> None:
-        self._app, self._guard, self._token = app, guard, token
-        self._cookie = f"xmlcall_page_{port}"
+    def __init__(self, app: ASGIApp, *, guard: Guard, entry: Entry) -> None:
+        self._app, self._guard, self._entry = app, guard, entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or let it through."""
@@ -118,36 +80,35 @@ class Door:
             replace(self._guard, keys=(), origins=(origin,)).check(headers)
         except ApiError as refusal:
             return _refused(refusal.status, refusal.message)
+        if headers.get("origin", origin) != origin:  # the guard lets the origins of desktop programs pass
+            return _refused(403, "expected a request of this page's own")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return _refused(403, "expected a request of this page's own")
         is_read = scope["method"] in _READING
         if is_read and (given := parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")):
             return self._entered(scope["path"], given)
         if not self._is_known(headers.getlist("cookie")):
-            return _refused(403, "open the address that the program printed: it holds a token, which this request lacks")
+            return _refused(403, "open the address that the program printed last: it holds a token, which this request lacks")
         if not is_read and headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _refused(415, "expected Content-Type: application/json")
         return None
 
     def _entered(self, path: str, given: Iterable[str]) -> Response:
-        if not any(self._is_token(each) for each in given):
+        if not any(self._entry.opens(each) for each in given):
             return _refused(403, "this is not the token of this server: the address that it printed last has the right one")
-        answer = RedirectResponse(path, 303)
-        answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/ui")
+        answer, session = RedirectResponse(path, 303), self._entry.session()
+        answer.set_cookie(self._entry.cookie, session, SESSION_SECONDS, httponly=True, samesite="strict", path="/ui")
         return answer
 
     def _is_known(self, cookies: Iterable[str]) -> bool:
         for each in cookies:
             try:
-                found = SimpleCookie(each).get(self._cookie)
+                found = SimpleCookie(each).get(self._entry.cookie)
             except CookieError:
                 continue
-            if found is not None and self._is_token(found.value):
+            if found is not None and self._entry.is_session(found.value):
                 return True
         return False
-
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
 
 def _refused(status: int, message: str) -> Response:

@@ -22,8 +22,9 @@ from ..proxy.http.access import Guard
 from ..proxy.http.framing import OneFraming
 from ..turns.recorder import Recorder
 from . import api
-from .access import Door, new_token, port_of
+from .access import Door, port_of
 from .answers import json_answer
+from .entry import Entry
 
 if TYPE_CHECKING:
     from .chat import ChatRoom
@@ -45,12 +46,17 @@ class UiPage:
     """A page.
 
     Args:
-        token: that its address has to hold.
+        entry: what opens it.
         routes: of it, under `/ui`.
     """
 
-    token: str
+    entry: Entry
     routes: Sequence[BaseRoute]
+
+    @property
+    def token(self) -> str:
+        """What its address has to hold."""
+        return self.entry.token
 
     def address(self, url: str) -> str:
         """Return where the page is opened.
@@ -60,24 +66,32 @@ class UiPage:
         """
         return f"{url}/ui/?token={self.token}"
 
+    def address_for_once(self, url: str) -> str:
+        """Return where the page is opened one time, soon; for the arguments of a program, which everybody can see.
 
-def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, token: str = "") -> UiPage:
+        Args:
+            url: of the server.
+        """
+        return f"{url}/ui/?token={self.entry.code()}"
+
+
+def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, secret: str = "") -> UiPage:
     """Make the page.
 
     Args:
         shown: what it shows.
         guard: of the server.
         more: routes beside those of the running program, under `/api/`; they need not see to who may call.
-        token: of its address; "" for a new one.
+        secret: that signs its sessions; "" for a new one.
     """
-    token = token or new_token()
+    entry = Entry(port_of(shown.url), secret)
     static = _static()
     inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
-    door = Middleware(Door, guard=guard, token=token, port=port_of(shown.url))
-    return UiPage(token=token, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
+    door = Middleware(Door, guard=guard, entry=entry)
+    return UiPage(entry=entry, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
 
 
-def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, token: str = "") -> UiPage:
+def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, secret: str = "") -> UiPage:
     """Make the page of a proxy.
 
     Args:
@@ -85,12 +99,12 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, t
         guard: of it.
         engine: open.
         url: of the server.
-        token: of the page's address; "" for a new one.
+        secret: that signs the page's sessions; "" for a new one.
     """
     from .asking import routes as asking_routes
 
     shown = api.ShownPage(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
-    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), token=token)
+    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), secret=secret)
 
 
 def app_of_page(page: UiPage) -> Starlette:
