@@ -21,6 +21,7 @@ def layer(names: str, below: str) -> None:
 CORE = "errors types loosejson schema tools dialects binding parsing prompting turn wire"
 layer("errors", "")
 layer("toml_file", "errors")
+layer("private_folders", "")
 layer("types", "errors")
 layer("loosejson", "types")
 layer("schema", "errors types")
@@ -32,12 +33,15 @@ layer("prompting", "errors types schema tools dialects")
 layer("turn", "errors types loosejson schema tools dialects binding parsing prompting")
 layer("wire", "errors types")
 # -- I/O --
-layer("records", "errors types")
+layer("records", "errors private_folders types")
 layer("models", "errors")
 layer("profiles", "errors toml_file prompting")
 layer("backends", "errors types dialects models wire")
-layer("hosts", "errors types schema")
-layer("agent", "errors toml_file types schema tools dialects binding parsing prompting turn wire backends hosts")
+layer("hosts", "errors private_folders types schema")
+layer(
+    "agent",
+    "errors toml_file private_folders types schema tools dialects binding parsing prompting turn wire backends hosts",
+)
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")
 layer(

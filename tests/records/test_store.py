@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall import Message, ToolCall, UsageError, XmlcallError
-from xmlcall.records.folder import private_folder
+from xmlcall.records.audit import AuditFile
+from xmlcall.records.folder import audit_path, private_folder, store_path
+from xmlcall.records.folder import folder as records_folder
 from xmlcall.records.in_flight import KeptTask, in_flight
 from xmlcall.records.store import KeptEvent, Store, new_id
+from xmlcall.types.call_note import CallNote
 from xmlcall.types.calls import RawArgument, RawCall
 
 ARGUMENTS = (RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))
@@ -127,15 +131,62 @@ def test_a_later_version_is_left_alone(path: Path) -> None:
         Store(path)
 
 
-def test_the_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "a" / "records"
-    folder.mkdir(parents=True, mode=0o755)
+@contextlib.contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o077, 0o277])
+def test_a_folder_that_is_made_is_closed_to_others(mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a" / "b" / "records"
     monkeypatch.setenv("XMLCALL_RECORDS", str(folder))
-    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "file"))
-    with pytest.raises(UsageError, match=r"expected a folder for records at .*/file: "):
+    with umask(mask):
         private_folder()
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (folder, *folder.parents[:2])} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777, 0o2775])
+def test_a_folder_that_is_there_and_was_chosen_stays_as_it_is(mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("XMLCALL_RECORDS", str(folder))
+    with umask(0), Store(store_path()) as store:
+        store.write("abcd0001", "asked", {}, TALK, model="m")
+        AuditFile(audit_path())(CallNote(moment="denied", call=CALL))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+def test_the_default_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XMLCALL_RECORDS", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    records_folder().mkdir(parents=True, mode=0o755)
+    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["conversations.db", "conversations.db-wal", "audit.jsonl", "page-secret"])
+def test_in_a_file_of_somebody_else_nothing_is_kept(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path))
+    (tmp_path / name).touch(0o666)
+    private_folder()
+    if os.geteuid() == 0:  # whose files are never a stranger's
+        os.chown(tmp_path / name, 1234, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    with pytest.raises(UsageError, match="is somebody else's"):
+        private_folder()
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "records"):
+        monkeypatch.setenv("XMLCALL_RECORDS", str(path))
+        with pytest.raises(UsageError, match=r"expected a folder for records at .*/file"):
+            private_folder()
 
 
 def event(kind: str, **body: object) -> KeptEvent:

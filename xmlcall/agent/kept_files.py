@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ..private_folders import make_private
 from ..prompting.pictures import PICTURES, begins, decoded
 from ..types.calls import AudioContent, Content, EmbeddedResource, ImageContent, ToolResult
 
@@ -73,7 +74,7 @@ def _written(block: Content, folder: Path) -> str:
         return ""
     path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{_ending(getattr(block, 'mime_type', ''), data)}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

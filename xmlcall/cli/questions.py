@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..private_folders import make_private
 from .exits import complain
 from .lines import LineReader, is_interactive
 from .prompt_values import PAUSE
@@ -170,7 +171,7 @@ def _history() -> "History":
 
     path = platformdirs.user_state_path("xmlcall") / "chat_history"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         path.chmod(0o600)
     except OSError as error:

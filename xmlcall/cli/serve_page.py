@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..private_folders import make_private
 from .exits import complain
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _lines_in(folder: Path) -> "LineThread":
     from ..turns.line_thread import LineThread
 
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise UsageError(f"--record {folder}: {error.strerror or error}: expected a folder") from error
     if not os.access(folder, os.W_OK | os.X_OK):

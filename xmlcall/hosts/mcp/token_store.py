@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from ...private_folders import make_private
+
 __all__ = ["MemoryTokens", "SystemTokens", "TokenStore"]
 
 _SERVICE: Final = "xmlcall"
@@ -113,7 +115,7 @@ class SystemTokens:
         """Change the file as a whole: another program reads the old one or the new one, and neither loses a key."""
         from filelock import FileLock
 
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path.parent)
         with FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, mode=0o600):
             texts = self._read()
             yield texts
