@@ -1,11 +1,13 @@
 """The `mcpServers` file: the spellings of many clients, variables, and errors that say where and show no secret."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xmlcall.cli.servers import described
 from xmlcall.errors import UsageError
 from xmlcall.hosts.config import HttpServer, OAuth, StdioServer, load_servers, parse_servers
 
@@ -218,12 +220,38 @@ def test_a_wrong_entry_is_one_clear_error(entry: Any, parts: list[str]) -> None:
     "entry",
     [
         {"command": "x", "args": ["--key", "${TOKEN}"], "env": {"K": "${TOKEN}"}},
+        {"command": "x/${TOKEN}", "args": ["$TOKEN", "--key=${env:TOKEN}"]},
+        {"command": ["x", "${{ secrets.TOKEN }}", "${MISSING | TOKEN}"]},
         {"url": "https://u:${TOKEN}@h/${TOKEN}?key=${TOKEN}", "headers": {"K": "${TOKEN}"}},
     ],
 )
 def test_secrets_do_not_show(entry: dict[str, Any]) -> None:
     server = read(entry)
     assert "s3cret" not in repr(server) + str(server) + server.address
+    if isinstance(server, StdioServer):
+        assert "s3cret" not in described(server)
+        assert "s3cret" in server.command + " ".join(server.args)
+
+
+SHOWN = [
+    ("--key=${TOKEN}", "--key=${TOKEN}"),
+    ("${env:TOKEN}", "${env:TOKEN}"),
+    ("$TOKEN", "$TOKEN"),
+    ("${{ secrets.TOKEN }}", "${{ secrets.TOKEN }}"),
+    ("${TOKEN:-none}", "${TOKEN:-none}"),
+    ("${MISSING | TOKEN}", "${MISSING | TOKEN}"),
+    ("${value:TOKEN}", "TOKEN"),
+    ("a${/}b", "a/b"),
+    ("${workspaceFolder}/${TOKEN}", f"{os.getcwd()}/${{TOKEN}}"),
+    ("plain", "plain"),
+]
+
+
+@pytest.mark.parametrize(("written", "shown"), SHOWN)
+def test_of_an_argument_no_variable_of_the_environment_is_shown(written: str, shown: str) -> None:
+    server = read({"command": "x", "args": [written]})
+    assert isinstance(server, StdioServer)
+    assert server.command_line == ("x", shown)
 
 
 @pytest.mark.parametrize(

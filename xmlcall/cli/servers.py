@@ -47,11 +47,11 @@ def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace, featu
 
 
 def described(server: ServerConfig) -> str:
-    """Say exactly what starting a server runs; the values of its environment are hidden, since secrets belong there."""
+    """Say what starting a server runs; values of its environment and of ours are hidden, since secrets belong there."""
     if not isinstance(server, StdioServer):
         return f"connecting to {visible(server.name)}: {visible(server.address)}"
     environment = "".join(f"{shlex.quote(name)}=*** " for name in server.env)
-    return f"starting {visible(server.name)}: {visible(environment + shlex.join([server.command, *server.args]))}"
+    return f"starting {visible(server.name)}: {visible(environment + shlex.join(server.command_line))}"
 
 
 @asynccontextmanager

@@ -148,7 +148,13 @@ class EntryReader:
             )
         args = tuple(self._expand(value, "args", may_be_bare=not _SPACE.search(value)) for value in self._args())
         cwd = self._path("cwd") if "cwd" in self._entry else None
-        return StdioServer(command=self._path("command"), args=args, env=self._env(), cwd=cwd, **common)
+        command = self._path("command")
+        return StdioServer(command=command, args=args, shown=self._shown(), env=self._env(), cwd=cwd, **common)
+
+    def _shown(self) -> tuple[str, ...]:
+        """Return the command line without what comes out of the environment."""
+        command, *args = (self._variables.shown(text, self._source) for text in (self._entry["command"], *self._args()))
+        return (self._variables.path(command), *args)
 
     def _args(self) -> tuple[str, ...]:
         value = self._entry.get("args", [])

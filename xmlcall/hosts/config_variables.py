@@ -60,6 +60,21 @@ class Variables:
 
         return _VARIABLE.sub(value, text)
 
+    def shown(self, text: str, where: str) -> str:
+        """Replace the variables that editors know; those of the environment stay as they are written, as they may be secrets.
+
+        Args:
+            text: as written; all of its variables are set.
+            where: for messages.
+        """
+
+        def value(match: re.Match[str]) -> str:
+            alternatives = (match["braced"] or "").split(" | ")
+            is_known = all(each.strip().startswith(_OPEN) or each.strip() in _EDITORS for each in alternatives)
+            return self.expand(match[0], where) if is_known else match[0]
+
+        return _VARIABLE.sub(value, text)
+
     def variable(self, name: str, where: str) -> str:
         """Return a variable of the environment.
 
@@ -153,6 +168,7 @@ _EDITORS: Final[dict[str, Callable[[Variables], str]]] = {
     "extensionPath": lambda known: str(known._folder()),
     "__dirname": lambda known: str(known._folder()),
 }
+_OPEN: Final = ("value:", "workspaceFolder:")  # how variables begin that are not of the environment
 # What Claude Code sets for its servers.
 _UNSET: Final[dict[str, Callable[[Variables], str]]] = {
     "CLAUDE_PROJECT_DIR": Variables.workspace,

@@ -36,6 +36,7 @@ class StdioServer(_Server):
         name: for people and for `server__tool` names.
         command: the program; found on the PATH.
         args: its arguments.
+        shown: command and arguments as a message may have them; () if that is how they are.
         env: added to HOME, LOGNAME, PATH, SHELL, TERM and USER; nothing else of our environment reaches the child.
         cwd: working directory, ours if None.
         timeout: seconds for one request.
@@ -47,15 +48,21 @@ class StdioServer(_Server):
         extra: keys that xmlcall does not know, as they were.
     """
 
-    command: str
+    command: str = field(repr=False)
     args: tuple[str, ...] = field(default=(), repr=False)
+    shown: tuple[str, ...] = field(default=(), repr=False, compare=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
         """What a message may show: the command, without arguments."""
-        return self.command
+        return self.command_line[0]
+
+    @property
+    def command_line(self) -> tuple[str, ...]:
+        """What is shown of how it is started: variables of the environment by their names, as their values may be secrets."""
+        return self.shown or (self.command, *self.args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

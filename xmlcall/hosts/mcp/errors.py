@@ -119,13 +119,13 @@ def _http_reason(server: HttpServer, failure: BaseException | None, status: int 
 
 def _start_reason(server: StdioServer, failure: BaseException | None) -> str:
     if is_lost(failure):
-        return f"{server.command!r} ended before the MCP handshake was complete"
+        return f"{server.address!r} ended before the MCP handshake was complete"
     if server.cwd is not None and not os.path.isdir(server.cwd):
         return 'its working directory "cwd" does not exist'
     if isinstance(failure, FileNotFoundError):
-        return f'the command {server.command!r} was not found; install it or correct "command"'
+        return f'the command {server.address!r} was not found; install it or correct "command"'
     why = failure.strerror if isinstance(failure, OSError) and failure.strerror else _detail(failure)
-    return f"the command {server.command!r} cannot be started: {why}"
+    return f"the command {server.address!r} cannot be started: {why}"
 
 
 def left_out_error(server: ServerConfig, deaths: int, seconds: float) -> ToolHostUnavailable:
