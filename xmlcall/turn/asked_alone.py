@@ -9,7 +9,7 @@ at all. Read in server-context.cpp and server-task.cpp of b11549, and seen with 
 So once there is much to lose, what is asked alone begins in another way, with one line feed before the tool prompt. Then the two
 have nothing in common, and the server keeps both. That costs reading the tool prompt once more; it pays when the conversation
 behind the tool prompt is half as long as that, by what it would cost until then. A model in this process needs none of this
-(`backends.slots`), nor do servers that keep blocks by their contents (vLLM, SGLang); those with one place (Ollama) would lose by it.
+(`backends.slots`), nor do servers that keep blocks by their contents (vLLM, SGLang). Those with one place (Ollama) would lose.
 """
 
 from collections.abc import Sequence
