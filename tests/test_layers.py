@@ -22,6 +22,8 @@ CORE = "errors types loosejson schema tools dialects binding parsing prompting t
 layer("errors", "")
 layer("toml_file", "errors")
 layer("private_folders", "")
+layer("invisible", "")
+layer("addresses", "invisible")
 layer("types", "errors")
 layer("loosejson", "types")
 layer("schema", "errors types")
@@ -37,10 +39,10 @@ layer("records", "errors private_folders types")
 layer("models", "errors")
 layer("profiles", "errors toml_file prompting")
 layer("backends", "errors types dialects models wire")
-layer("hosts", "errors private_folders types schema")
+layer("hosts", "errors private_folders invisible addresses types schema")
 layer(
     "agent",
-    "errors toml_file private_folders types schema tools dialects binding parsing prompting turn wire backends hosts",
+    "errors toml_file private_folders invisible addresses types schema tools dialects binding parsing prompting turn wire backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")

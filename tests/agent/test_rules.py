@@ -183,6 +183,46 @@ def test_hosts(address: Any, fits: bool | None) -> None:
     assert host(["example.com", "*.example.com"])(address) is fits
 
 
+LOCAL = [
+    "2130706433",
+    "0x7f.1",
+    "0x7F000001",
+    "127.1",
+    "127.0.1",
+    "127.0.0.1.",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::127.0.0.1]",
+]
+LOCAL += ["0177.0.0.1", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "%31%32%37.0.0.1", "１２７.0.0.1", "127。0。0。1", "017700000001"]
+
+
+@pytest.mark.parametrize("spelling", LOCAL)
+@pytest.mark.parametrize("glob", ["127.0.0.1", "127.*", "0x7f.0.0.1"])
+def test_a_rule_about_an_address_holds_for_each_of_its_spellings(spelling: str, glob: str) -> None:
+    rule: dict[str, Any] = {"tools": ("*",), "where": {"url": (host([glob]),)}}
+    proposal = proposed(url=f"http://{spelling}:80/admin")
+    assert Rules(rules=(Rule(effect="deny", **rule),)).judge(proposal).effect == "deny"
+    assert host([glob])(f"http://{spelling}/") is not False
+
+
+@pytest.mark.parametrize(
+    ("glob", "address", "fits"),
+    [
+        ("[::1]", "http://[0:0:0:0:0:0:0:1]/", True),
+        ("::1", "http://[::1]/", True),
+        ("169.254.169.254", "http://2852039166/latest", True),
+        ("10.0.0.1", "http://012.0.0.1/", None),  # 10.0.0.1 for some, 12.0.0.1 for others
+        ("xn--bcher-kva.example", "http://xn--bcher-kva.example/", True),
+        ("bücher.example", "http://xn--bcher-kva.example/", True),
+        ("127.0.0.1", "http://127.0.0.1.example/", False),
+        ("127.0.0.1", "http://[::1]/", False),
+    ],
+)
+def test_globs_of_addresses(glob: str, address: str, fits: bool | None) -> None:
+    assert host([glob])(address) is fits
+
+
 def test_strings_and_values() -> None:
     assert like(["report-*"])("report-1") is True
     assert like(["report-*"])("Report-1") is False
@@ -190,6 +230,23 @@ def test_strings_and_values() -> None:
     assert like(["*"])(3) is None
     values: list[Any] = [1, True, "a", 1.0, None, {}]
     assert [one_of([1, "a"])(value) for value in values] == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        ([["rm"]], None),
+        ({"mode": "rm"}, None),
+        ([{"a": [{"b": "rm"}]}], None),
+        ([["ls"], {"mode": "ls", "deep": [[1]]}], False),
+        ([[]], False),
+    ],
+)
+def test_a_value_counts_wherever_it_stands(value: Any, fits: bool | None) -> None:
+    assert holds(one_of(["rm", True]), value) is fits
+    rule: dict[str, Any] = {"tools": ("*",), "where": {"mode": (one_of(["rm", True]),)}}
+    denied = Rules(rules=(Rule(effect="deny", **rule),)).judge(proposed(mode=value)).effect == "deny"
+    assert denied is (fits is None)
 
 
 def test_of_a_list_all_items_count() -> None:

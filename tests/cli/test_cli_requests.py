@@ -182,7 +182,7 @@ def test_an_address_with_letters_of_another_script_is_pointed_out(later: str, tm
         ) as terminal:
             shown = type_in(terminal, [("[c]ancel: ", "c\n")])
             assert terminal.end() == 0
-    assert "its host is xn--exmple-4nf.com" in shown
+    assert "it is xn--exmple-4nf.com" in shown
 
 
 def test_a_completion_is_approved_twice(later: str, tmp_path: Path) -> None:

@@ -497,3 +497,17 @@ async def no_tasks_left() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert [task for task in left if not task.done()] == []
+
+
+@pytest.mark.parametrize(
+    ("url", "spelled"),
+    [
+        ("https://example.com/a", "example.com"),
+        ("https://ex\u0430mple.com/a", "xn--exmple-4nf.com"),
+        ("http://2130706433/", "127.0.0.1"),
+        ("http://[::ffff:127.0.0.1]/", "127.0.0.1"),
+        ("http://0x7f.1/", "127.0.0.1"),
+    ],
+)
+def test_the_host_of_an_address_is_told_as_the_network_reads_it(url: str, spelled: str) -> None:
+    assert UrlRequest(server="web", message="", url=url).spelled_host == spelled

@@ -2,7 +2,8 @@
 
 A condition answers yes, no, or that it cannot tell: a relative path, since the folder that the server starts from is not known;
 an address that programs read in different ways. A rule that allows needs a yes. A rule that asks or denies holds unless the
-answer is no. So what cannot be told is never allowed by a condition, and never escapes one.
+answer is no. So what cannot be told is never allowed by a condition, and never escapes one. Hosts are compared in one spelling
+(`addresses`).
 
 Paths are those of this machine, symbolic links followed as they are at this moment. A redirect of an address is not seen.
 """
@@ -10,14 +11,17 @@ Paths are those of this machine, symbolic links followed as they are at this mom
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from ..addresses import host_readings
 
 __all__ = ["CONDITIONS", "Condition", "holds"]
 
 _LONGEST: Final = 10_000  # characters of a value; of a longer one nothing is told
 _PLAIN_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
+_WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address are none
 _ODD_IN_ADDRESS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\@]|[^\x00-\x7f]")
 
 Condition = Callable[[Any], bool | None]
@@ -67,10 +71,12 @@ def host(globs: Sequence[str]) -> Condition:
     Args:
         globs: such as `example.com` or `*.example.com`, in small letters.
     """
+    wanted = [reading for glob in globs for reading in ((glob,) if _WILD.search(glob) else host_readings(glob))]
 
     def fits(value: Any) -> bool | None:
-        found = _host_of(value)
-        return None if found is None else _matches(found, globs)
+        name = _host_of(value)
+        found = set() if name is None else {_matches(reading, wanted) for reading in host_readings(name)}
+        return found.pop() if len(found) == 1 else None
 
     return fits
 
@@ -86,7 +92,7 @@ def _host_of(value: Any) -> str | None:
         return None
     if parts.scheme not in ("http", "https") or not _PLAIN_HOST.fullmatch(name if ":" not in name else f"[{name}]"):
         return None
-    return name.removesuffix(".")
+    return name
 
 
 def like(globs: Sequence[str]) -> Condition:
@@ -114,9 +120,22 @@ def one_of(values: Sequence[Any]) -> Condition:
     """
 
     def fits(value: Any) -> bool | None:
+        if isinstance(value, list | dict):  # which of its values counts is the tool's matter
+            return None if any(fits(each) is not False for each in _members(value)) else False
         return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values)
 
     return fits
+
+
+def _members(value: list[Any] | dict[str, Any]) -> Iterator[Any]:
+    """Yield the values in a list or object, at any depth."""
+    stack: list[Any] = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, list | dict):
+            stack += each.values() if isinstance(each, dict) else each
+        else:
+            yield each
 
 
 CONDITIONS: Final[Mapping[str, Callable[[Sequence[Any]], Condition]]] = {

@@ -14,7 +14,6 @@ Secrets are in no message: what the SDK quotes of answers is cut, and known secr
 """
 
 import asyncio
-import ipaddress
 import shlex
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -33,6 +32,7 @@ from mcp.client.auth.extensions.client_credentials import (
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from pydantic import ValidationError
 
+from ...addresses import is_inside
 from ..config import HttpServer, OAuth
 from .kept_sign_in import KeptSignIn, key_of
 from .loopback import Loopback
@@ -340,18 +340,10 @@ def _check_address(url: httpx2.URL, server: str) -> None:
     ours = httpx2.URL(server)
     if _origin(url) == _origin(ours):
         return
-    if url.scheme != "https" and not (url.scheme == "http" and _is_inside(url.host) and _is_inside(ours.host)):
+    if url.scheme != "https" and not (url.scheme == "http" and is_inside(url.host) and is_inside(ours.host)):
         raise OAuthFlowError(f"it leads to {_origin(url)}, which is neither https nor on this machine")
-    if _is_inside(url.host) and not _is_inside(ours.host):
+    if is_inside(url.host) and not is_inside(ours.host):
         raise OAuthFlowError(f"it leads to {_origin(url)}, an address of the own network")
-
-
-def _is_inside(host: str) -> bool:
-    """Tell whether a host is, by its name alone, this machine or an address of its network."""
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 async def _read_bounded(response: httpx2.Response) -> None:

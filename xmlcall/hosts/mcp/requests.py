@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from ...addresses import host_readings
 from ...types.calls import Message
 from ...types.completion import FinishReason
 
@@ -74,12 +75,9 @@ class UrlRequest:
 
     @property
     def spelled_host(self) -> str:
-        """The host as the network spells it, so that letters of another script show (MCP: warn of look-alike addresses)."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host.encode("idna").decode("ascii")
-        except UnicodeError:
-            return host.encode("ascii", "backslashreplace").decode("ascii")
+        """The host as the network reads it, so that letters of another script and odd numbers show (MCP: warn of look-alikes)."""
+        spelled = host_readings(urlsplit(self.url).hostname or "")[-1]
+        return spelled.encode("ascii", "backslashreplace").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

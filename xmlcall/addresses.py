@@ -1,0 +1,106 @@
+"""Hosts of addresses in one spelling, so that a rule about a host is not passed by in another.
+
+Browsers and resolvers read `2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.1]` and full-width digits as 127.0.0.1 (WHATWG URL,
+host parsing; POSIX, inet_aton). Where programs differ, a host has several readings: `010.0.0.1` is 8.0.0.1 for some and 10.0.0.1
+for others, and an IPv6 address that carries an IPv4 address leads to either. Nothing is looked up.
+"""
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import unquote
+
+from .invisible import INVISIBLE
+
+__all__ = ["host_readings", "is_inside"]
+
+_LONGEST: Final = 1000  # characters of a host; a longer one is compared as it stands
+_DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")
+_NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"})
+
+# IPv6 networks whose addresses carry an IPv4 address, and how many bits stand behind it.
+_CARRIES: Final = (
+    ("::ffff:0:0/96", 0),  # IPv4-mapped (RFC 4291, 2.5.5.2)
+    ("::/96", 0),  # IPv4-compatible (RFC 4291, 2.5.5.1)
+    ("::ffff:0:0:0/96", 0),  # IPv4-translated (RFC 2765)
+    ("64:ff9b::/96", 0),  # NAT64 (RFC 6052)
+    ("64:ff9b:1::/48", 0),  # NAT64 of a network's own (RFC 8215)
+    ("2002::/16", 80),  # 6to4 (RFC 3056)
+)
+_NETWORKS: Final = tuple((ipaddress.IPv6Network(network), behind) for network, behind in _CARRIES)
+
+
+def host_readings(host: str) -> tuple[str, ...]:
+    """Return how programs read a host: a name in small letters, or an address as it is usually written; mostly one reading.
+
+    Args:
+        host: of an address, with or without the brackets of IPv6.
+    """
+    if len(host) > _LONGEST:
+        return (host.lower(),)
+    name = _spelled(host)
+    if ":" in name:
+        return _of_ipv6(name)
+    numbers = [ipaddress.IPv4Address(value) for value in _of_ipv4(name)]
+    return tuple(dict.fromkeys(map(str, numbers))) or (name,)
+
+
+def is_inside(host: str) -> bool:
+    """Say whether a host is, by its name alone, this machine or an address of its network, for some program at least.
+
+    Args:
+        host: of an address.
+    """
+    return any(_is_inside(reading) for reading in host_readings(host))
+
+
+def _is_inside(name: str) -> bool:
+    try:
+        return not ipaddress.ip_address(name).is_global
+    except ValueError:
+        return name in _LOCAL or name.endswith(".localhost")
+
+
+def _spelled(host: str) -> str:
+    """Undo what hides a host's letters: percent signs, full-width forms, invisible characters, capitals, a dot at the end."""
+    name = INVISIBLE.sub("", unicodedata.normalize("NFKC", unquote(unquote(host))).translate(_DOTS)).strip().lower()
+    name = name.removeprefix("[").removesuffix("]").partition("%")[0]  # behind "%" stands the zone of IPv6
+    name = name.removesuffix(".")
+    if name.isascii():
+        return name
+    try:
+        return name.encode("idna").decode("ascii")
+    except UnicodeError:
+        return name
+
+
+def _of_ipv6(name: str) -> tuple[str, ...]:
+    try:
+        address = ipaddress.IPv6Address(name)
+    except ValueError:
+        return (name,)
+    if int(address) <= 1:  # nothing, and this machine
+        return (str(address),)
+    carried = (ipaddress.IPv4Address(int(address) >> behind & 0xFFFFFFFF) for network, behind in _NETWORKS if address in network)
+    return tuple(dict.fromkeys((str(address), *map(str, carried))))
+
+
+def _of_ipv4(name: str) -> Iterator[int]:
+    """Yield the addresses that numbers stand for: one to four of them, the last for all bytes that are left."""
+    parts = name.split(".")
+    if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
+        return
+    for octal in (True, False):
+        *first, last = (_number(part, octal=octal) for part in parts)
+        if all(number < 256 for number in first) and last < 256 ** (5 - len(parts)):
+            yield sum(number << 8 * (3 - place) for place, number in enumerate(first)) + last
+
+
+def _number(part: str, *, octal: bool) -> int:
+    if part[:2] in ("0x", "0X"):
+        return int(part[2:] or "0", 16)
+    is_octal = octal and len(part) > 1 and part[0] == "0" and not {*part} & {"8", "9"}
+    return int(part, 8 if is_octal else 10)
