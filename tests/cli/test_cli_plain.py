@@ -2,14 +2,19 @@
 
 import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+import xmlcall
 from xmlcall.cli.jsonform import json_text, to_json
 from xmlcall.cli.plain import PlainStream, plain, shortened, visible
 from xmlcall.errors import XmlcallError
+from xmlcall.invisible import INVISIBLE, RANGES
 from xmlcall.types.calls import MISSING, RawArgument, RawCall
 from xmlcall.types.events import Repaired
 
@@ -62,10 +67,22 @@ def test_a_stream_waits_for_the_end_of_an_escape_within_limits() -> None:
         ("\x1b[31m\x7f\x9b", r"\u001b[31m\u007f\u009b"),
         ("\u202e\u200b\ud800", r"\u202e\u200b\ud800"),
         ("\U000e0041", r"\udb40\udc41"),
+        ("\u115f\u1160\u2800\u3164\uffa0", r"\u115f\u1160\u2800\u3164\uffa0"),
+        ("a\ufe0f\U000e0100\U000e01ef", r"a\ufe0f\udb40\udd00\udb40\uddef"),
+        ("\u034f\u180f\u17b4\u2066\ufff9", r"\u034f\u180f\u17b4\u2066\ufff9"),
     ],
 )
 def test_visible_drops_nothing_and_shows_everything(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+def test_all_that_unicode_lets_programs_ignore_is_shown_also_by_the_page() -> None:
+    ignorable = regex.compile(r"\p{Default_Ignorable_Code_Point}")
+    every = (chr(code) for code in range(sys.maxunicode + 1))
+    assert [char for char in every if ignorable.match(char) and not INVISIBLE.match(char)] == []
+    page = (Path(xmlcall.__file__).parent / "ui" / "static" / "visible.js").read_text(encoding="utf-8")
+    told = re.findall(r"\\u\{(\w+)\}(?:-\\u\{(\w+)\})?", page.partition("const INVISIBLE")[2].partition("\n")[0])
+    assert tuple((int(first, 16), int(last or first, 16)) for first, last in told) == RANGES
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ written as an escape.
 import json
 import re
 
+from ..invisible import INVISIBLE
 from ..types.tool import Tool
 
 __all__ = ["PlainStream", "plain", "shortened", "title_of", "visible"]
@@ -59,7 +60,9 @@ def visible(text: str) -> str:
     Args:
         text: by anyone.
     """
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    if text.isprintable() and not INVISIBLE.search(text):
+        return text
+    return "".join(char if char.isprintable() and not INVISIBLE.match(char) else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:

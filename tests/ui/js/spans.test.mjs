@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { page } from "./fake_document.mjs";
 
 const { piecesOf, blocksOf } = await import(page("spans.js"));
-const { unitsOf, visible, beginning } = await import(page("visible.js"));
+const { unitsOf, visible, readable, escapedJson, beginning } = await import(page("visible.js"));
 
 const reply = (raw, spans, repairs = []) => ({ raw, spans, repairs, calls: [] });
 const span = (start, end, kind = "text") => ({ start, end, kind, about: "" });
@@ -63,6 +63,20 @@ test("a megabyte is cut into blocks that hold all of it", () => {
 test("offsets in characters become offsets in units", () => {
   const units = unitsOf("😀a😀b");
   assert.deepEqual([0, 1, 2, 3, 4].map(units), [0, 2, 3, 5, 6]);
+});
+
+for (const hidden of ["\u115f", "\u1160", "\u2800", "\u3164", "\uffa0", "\ufe00", "\ufe0f", "\u{e0100}", "\u{e01ef}", "\u{e0041}", "\u202e", "\u034f", "\u180f"]) {
+  test(`is seen by a person who judges: ${hidden.codePointAt(0).toString(16)}`, () => {
+    assert.match(visible(`a${hidden}b`), /^a⟨U\+[0-9A-F]{4,5}⟩b$/);
+    const json = escapedJson(JSON.stringify({ a: `x${hidden}` }, null, 2));
+    assert.ok(!json.includes(hidden));
+    assert.deepEqual(JSON.parse(json), { a: `x${hidden}` });
+  });
+}
+
+test("an emoji in a text that is only read stays one", () => {
+  assert.equal(readable("ok \u2764\ufe0f"), "ok \u2764\ufe0f");
+  assert.equal(readable("a\ufe0f \u2764\ufe0f\ufe0f\u2800"), "a⟨U+FE0F⟩ \u2764\ufe0f⟨U+FE0F⟩⟨U+2800⟩");
 });
 
 test("nothing hides in a text", () => {

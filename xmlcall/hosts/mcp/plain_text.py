@@ -22,6 +22,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...invisible import INVISIBLE
+
 __all__ = ["INSTRUCTIONS", "hidden_value", "hides", "plain_text", "plain_tool"]
 
 INSTRUCTIONS: Final = 16_000
@@ -50,8 +52,7 @@ _KEPT: Final = re.compile(
 _DIRECTION: Final = frozenset("\u200e\u200f\u061c")
 # Marks of Arabic, Syriac and Kaithi numbers and verses: of the category of invisible ones, and visible.
 _VISIBLE: Final = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
-# Without a glyph, though of other categories: joiners, fillers of Hangul, vowels of Khmer, selectors of Mongolian.
-_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+_BRAILLE_SPACE: Final = "\u2800"  # between letters of Braille
 _ESCAPE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\)?")
 
 
@@ -129,8 +130,8 @@ def _is_odd(char: str) -> bool:
     """Say whether a character has no glyph of its own, and is no white space of a text."""
     if char in "\t\n" or " " <= char <= "~" or char in _VISIBLE:
         return False
-    is_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0000" <= char <= "\U000e0fff"
-    return is_selector or char in _BLANK or unicodedata.category(char) in ("Cc", "Cf", "Cs") or ord(char) & 0xFFFE == 0xFFFE
+    is_hidden = INVISIBLE.match(char) is not None and char != _BRAILLE_SPACE
+    return is_hidden or unicodedata.category(char) in ("Cc", "Cf", "Cs") or ord(char) & 0xFFFE == 0xFFFE
 
 
 def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -2,7 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { count, has, seconds, t } from "./i18n.js";
-import { beginning, visible } from "./visible.js";
+import { beginning, readable, visible } from "./visible.js";
 
 const SHOWN = 1200; // UTF-16 units of a result that are shown at once
 const GOOD = new Set(["ok", "handed over"]);
@@ -100,7 +100,7 @@ function result(call, ties) {
   if (call.result === null) return null;
   const key = `result ${call.id}`;
   const text = h("pre", { className: "result", tabIndex: 0, "aria-label": t("call.result") });
-  const whole = visible(call.result);
+  const whole = readable(call.result);
   const more = h("button", { onclick: () => { ties.opened.add(key); draw(); } });
   function draw() {
     const isShort = whole.length > SHOWN && !ties.opened.has(key);

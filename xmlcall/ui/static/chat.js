@@ -11,7 +11,7 @@ import { count, seconds, share, t } from "./i18n.js";
 import { markdown } from "./markdown.js";
 import { questionCard, requestCard } from "./question.js";
 import { outcomeText, renderTurn } from "./turn.js";
-import { visible } from "./visible.js";
+import { readable, visible } from "./visible.js";
 
 const part = encodeURIComponent;
 
@@ -236,7 +236,7 @@ function turnView(box, turn, ties) {
   let shown = turn;
   let full = null;
   details.append(inside);
-  fill(box, h("div", { className: "question break" }, visible(turn.question)), body, h("div", { className: "row" }, details, h("span", { className: "push" }),
+  fill(box, h("div", { className: "question break" }, readable(turn.question)), body, h("div", { className: "row" }, details, h("span", { className: "push" }),
     h("button", { className: "plain", onclick: () => ties.onDifferently(shown) }, t("chat.differently")), h("button", { className: "plain", onclick: ties.onRetry }, t("chat.retry"))));
 
   function drawDetails() {

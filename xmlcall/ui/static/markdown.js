@@ -7,7 +7,7 @@
 import { copy, h } from "./dom.js";
 import { t } from "./i18n.js";
 import { Lexer } from "./vendor/marked.js";
-import { visible } from "./visible.js";
+import { readable, visible } from "./visible.js";
 
 const LONGEST = 100_000; // UTF-16 units
 const DEEPEST = 40;
@@ -26,7 +26,7 @@ export function markdown(text) {
 
 class TooDeep extends Error {}
 
-const plain = (text) => h("div", { className: "markdown as-written" }, visible(text));
+const plain = (text) => h("div", { className: "markdown as-written" }, readable(text));
 
 const BLOCKS = {
   space: () => null,
@@ -49,10 +49,10 @@ const INLINE = {
   del: (token, depth) => h("del", null, inline(token.tokens, depth)),
   codespan: (token) => h("code", null, visible(token.text)),
   br: () => h("br", null),
-  escape: (token) => visible(token.text),
+  escape: (token) => readable(token.text),
   text: (token, depth) => (token.tokens ? inline(token.tokens, depth) : entities(token.text)),
   link: (token, depth) => link(token.href, inline(token.tokens, depth)),
-  image: (token) => link(token.href, `${t("image")}: ${visible(token.text || token.href)}`),
+  image: (token) => link(token.href, `${t("image")}: ${readable(token.text || token.href)}`),
 };
 
 const blocks = (tokens, depth) => drawn(BLOCKS, tokens, depth);
@@ -63,12 +63,12 @@ function drawn(table, tokens, depth) {
   return tokens.map((token) => (table[token.type] ?? BLOCKS[token.type] ?? asWritten)(token, depth + 1));
 }
 
-const asWritten = (token) => visible(token.raw);
+const asWritten = (token) => readable(token.raw);
 
 const ENTITIES = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
 
 /** The lexer leaves character references as they are; these five are what models write. */
-const entities = (text) => visible(text.replace(/&(?:amp|lt|gt|quot|#39);/g, (each) => ENTITIES[each]));
+const entities = (text) => readable(text.replace(/&(?:amp|lt|gt|quot|#39);/g, (each) => ENTITIES[each]));
 
 function link(address, inside) {
   if (!SAFE.test(address)) return [inside, h("span", { className: "soft" }, ` (${visible(address)})`)];

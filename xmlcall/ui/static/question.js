@@ -8,7 +8,7 @@ import { callCard } from "./call_card.js";
 import { changes, difference } from "./diff.js";
 import { fill, h } from "./dom.js";
 import { t } from "./i18n.js";
-import { visible } from "./visible.js";
+import { escapedJson, visible } from "./visible.js";
 
 const KEYS = { y: "yes", n: "no", e: "edit", a: "always", w: "with", s: "stop" };
 const TIES = { opened: new Set(), onPoint() {} };
@@ -19,7 +19,7 @@ export function questionCard(data) {
   const problem = h("p", { className: "error", role: "alert", hidden: true });
   const buttons = h("div", { className: "row" });
   const editor = h("div", { className: "column", hidden: true });
-  const text = h("textarea", { className: "mono", rows: 6, spellcheck: "false", "aria-label": t("ask.edit"), value: JSON.stringify(data.call.arguments ?? {}, null, 2) });
+  const text = h("textarea", { className: "mono", rows: 6, spellcheck: "false", "aria-label": t("ask.edit"), value: escapedJson(JSON.stringify(data.call.arguments ?? {}, null, 2)) });
   const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t("ask.title"), onkeydown: onKey },
     h("div", { className: "pad column" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))), warnings(data), callCard(data.call, TIES),
       tellChanges(data), problem, editor, reason, buttons, h("p", { className: "soft small" }, t("ask.keys"))));

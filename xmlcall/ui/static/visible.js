@@ -5,8 +5,11 @@
    shown by a mark: nothing may hide in a reply. */
 
 const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
-// Control characters but tab and line feed; soft hyphen; marks that reorder text or take no room (UAX 9); half characters.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu;
+// What nobody sees, the same ranges as in xmlcall/invisible.py: ignorable characters of Unicode, and letters with a blank glyph.
+const INVISIBLE = String.raw`\u{ad}\u{34f}\u{61c}\u{115f}-\u{1160}\u{17b4}-\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{206f}\u{3164}\u{fe00}-\u{fe0f}\u{feff}\u{ffa0}\u{fff0}-\u{fff8}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}\u{2800}\u{fff9}-\u{fffb}\u{13441}-\u{13442}\u{16fe4}\u{1d159}`;
+// Control characters but tab and line feed, ends of lines, half characters.
+const UNSEEN = new RegExp(String.raw`[${INVISIBLE}\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\p{Surrogate}]`, "gu");
+const PICTURE = /(\p{Emoji}[\ufe0e\ufe0f])/u;
 
 /** Make a function from offsets in characters to offsets in UTF-16 units. @param {string} text that they are of */
 export function unitsOf(text) {
@@ -29,9 +32,19 @@ function below(list, limit) {
   return low;
 }
 
-/** Return a text in which everything can be seen. */
+/** Return a text in which everything can be seen, as a person needs it who judges. */
 export function visible(text) {
   return text.replace(UNSEEN, mark);
+}
+
+/** Return the same for a text that is only read: one selector behind an emoji stays, so that the emoji is drawn. */
+export function readable(text) {
+  return text.split(PICTURE).map((piece, place) => (place % 2 ? piece : visible(piece))).join("");
+}
+
+/** Return a JSON text with escapes for what is not seen; it is read as the same value. */
+export function escapedJson(text) {
+  return text.replace(UNSEEN, (each) => each.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 }
 
 function mark(character) {
