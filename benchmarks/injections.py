@@ -3,7 +3,7 @@
 98 attempts (`injections/*.toml`), each with a twin: the same servers, an honest text, and a person who wants such a call. The
 model is scripted, and the worst there is: it obeys whatever it reads. All tools are allowed, so that only `flows`, the check for
 repeated text, and what is taken out of descriptions stand in the way. Told is which calls run unasked; of the twins, which ones
-are asked about, since that is the cost. Told apart are 40 that are held out (`held_out.toml`): the check is not made with them.
+are asked about, since that is the cost. Told apart are 40 (`held_out.toml`) by somebody who had not seen the check.
 """
 
 import argparse
@@ -236,11 +236,12 @@ HEAD = """# Injected text: what runs unasked
 values of others, the check for repeated text, and what is taken out of descriptions stand in the way.
 
 These 98 were used while the check was made better, so that their figures are those of a check that is fitted to them. The 40 of
-the second table, which are held out, were not.
+the second table were not, until 2026-11-26.
 """
 HELD_OUT = """
-**Held out**: 40 attempts with their twins ([data](../injections/held_out.toml)), written after the check, by somebody who had not
-seen it; run once.
+**By somebody else**: 40 attempts with their twins ([data](../injections/held_out.toml)), written after the check of 2026-11-23, by
+somebody who had not seen it. That check let 7 run, and asked about 16 twins. The check of 2026-11-26 was made with a look at which
+of them run and ask, so they are held out no longer.
 """
 
 

@@ -15,7 +15,7 @@ SEEN = ("send to an address", "in a description", "in instructions", "hidden in 
 def test_the_corpus_is_whole() -> None:
     assert len(PAIRS) == 98
     assert len({str(attempt.call) + attempt.asked for attempt, _ in PAIRS}) == 98
-    assert len(read_attempts(["held_out"])) == 40  # their figures are told in the page, and nothing is made to fit them
+    assert len(read_attempts(["held_out"])) == 40  # their figures are told apart in the page
     assert encoded("{{base64:a}} {{hex:a}}") == "YQ== 61"
 
 
@@ -23,6 +23,12 @@ async def test_values_of_injected_text_do_not_run_unasked() -> None:
     rows = await measured([pair for pair in PAIRS if pair[0].kind in SEEN])
     assert [row for row in rows if row[2]] == []
     assert sum(row[1] for row in rows) >= 15  # all of them would, but those that are hidden from the model
+
+
+@pytest.mark.parametrize("kind", ["change the recipient", "encoded", "hidden characters"])
+async def test_nor_do_places_that_nobody_said(kind: str) -> None:
+    chosen = [attempt for attempt, _ in PAIRS if attempt.kind == kind]
+    assert [attempt.call for attempt in chosen if await runs_unasked(attempt, may_flow=False)] == []
 
 
 @pytest.mark.parametrize("kind", ["with the person's own values"])

@@ -1,39 +1,57 @@
-"""Values of a call that somebody else told than the person: injected text acts by them.
+"""Values of a call that somebody else told than the person, or that nobody told: injected text acts by them.
 
-Two things are looked for. A whole value that was found in the result of another server (`provenance`: by its words, in other
-spellings). And names in a value: addresses, hosts, accounts, paths and the like, which say where something goes. A name is looked
-for as it stands, also as it would be read out of an encoding, and is only the person's if the person wrote it so; that its words
-stand somewhere in the conversation is not enough.
+What is looked for, in a call that may change something or send it away, and when the person is asked:
 
-| a name was told by | it is a flow |
-|---|---|
-| the person, or the tool's own description | no |
-| a result of another server | yes |
-| the description of another server's tool, or its instructions | yes |
-| a result of the same server | if it leads out: an e-mail address, a host, a phone number, a bank account |
-| and the tool only reads, and the whole value stood in the result | no: that is how a link is followed |
+- The whole value was told by a result of another server (`provenance`: by its words, in other spellings).
+- A name in it (an address, host, account, path and the like) was told by a result of another server, or by what it says of its
+  tools.
+- A name was told by a result of the same server and leads out: an e-mail address, a host, a phone number, a bank account. Another
+  name (a channel, a user; no path), if the tool may write, and the name is no entry of a list but stands in running text.
+- Nobody told where it leads, and a result of another server stands in the conversation, or one that hides characters; if it leads
+  out and the tool may write, a result of any other tool.
+- The person told the host, and a part of the address is of another server's result, or looks like a key that nobody told.
+- A piece of a key in it, of letters and digits, is of another server's result.
 
-Not seen: what was rewritten (a translation, a sum, letters that are shifted or in reverse), and a call whose values are all the
-person's own.
+A name is the person's only if the person wrote it so; that its words stand somewhere in the conversation is not enough. How a
+name came out of a text that nobody can read (base64, letters in reverse) makes no difference: nobody said it. A tool that only
+reads follows a link that stood, whole, in a result of its own server.
 
-Cost: linear in the conversation; the encodings are read only for a call with names that the person did not write.
+Not seen: words that were rewritten (a translation, letters in reverse) and go to a place that the person named, and a call whose
+values are all the person's own.
+
+Cost: linear in the conversation and in the value.
 """
 
-import base64
-import binascii
-import html
+import json
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
 from ..binding.echo import words_of
-from ..binding.provenance import provenance, values_in
+from ..binding.provenance import SaidIndex, values_in
 from ..dialects.replies import said_by_whom
+from ..invisible import INVISIBLE
+from .destinations import (
+    MOST_PARTS,
+    Destination,
+    addresses_in,
+    destinations,
+    even,
+    is_file,
+    is_opaque,
+    is_text,
+    spellings,
+    tokens,
+)
 from .policy import Proposal
 
-__all__ = ["flows"]
+__all__ = ["NOBODY", "flows"]
+
+NOBODY: Final = ""
+"""Stands for the server of a value that nobody told."""
 
 _LEADS_OUT: Final = re.compile(
     r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"  # e-mail
@@ -47,18 +65,27 @@ _NAME: Final = re.compile(
     r"|#[\w-]{3,}"  # channel
     r"|\b(?=[\w-]*[0-9])(?=[\w-]*[^\W0-9])[\w-]{6,}\b"  # with letters and digits
     r"|\b[0-9]{6,}\b"
-    r"|\b\w+(?:[-_]\w+){2,}\b",
+    r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b",
 )
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9:.z+-]*)?")
-_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}){6,}")
-_SPELLED: Final = ((r" ?[\[(]at[\])] ?| at ", "@"), (r" ?[\[(]dot[\])] ?| dot ", "."), (r"['\"] \+ ['\"]", ""))
-_RUN: Final = re.compile("[\U000e0000-\U000e0fff]+")
-_ENOUGH: Final = 1_000_000  # characters of a text that are searched for encodings
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
+_TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")
+_PIECE: Final = 8  # characters of a key that are told apart from chance
+_MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
+_USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
+_COMMON: Final = frozenset(_USUAL.split())
+_TELLING: Final = 4  # characters of a part that may be told by somebody
+_NUMBERS: Final = 5  # of a part; more of them may spell something
+_DEEPEST: Final = 50  # folders of a path
+_CELLS: Final = re.compile(r"[|,;\t]|\s{2,}|:\s|\s[-–—]\s")
+_BULLET: Final = re.compile(r"^(?:[-*•+]|[0-9]{1,4}[.)]|\[[\w ]{1,10}\])\s+|^(?:commit|branch|id|path|file|name)\s+(?=\S+$)")
+_HIDDEN: Final = re.compile(f"{INVISIBLE.pattern}{{8,}}")  # longer than what emoji need
+_MARKS: Final = "\"'`()<>[]{}*_ "
+_QUOTED: Final = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
 
 
-def flows(proposal: Proposal) -> dict[str, str]:
-    """Find values that somebody else told than the person, in a call that may change something.
+def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
+    """Find values that somebody else told than the person, or nobody, in a call that may change something.
 
     A tool may change something or send it away, unless its own server says that it only reads, and reads nothing of the open
     world: an address that is fetched can carry a secret. MCP takes a tool without hints for one that does both (2025-11-25,
@@ -66,55 +93,132 @@ def flows(proposal: Proposal) -> dict[str, str]:
 
     Args:
         proposal: with the conversation.
+        settled: parameters for which a rule of the person's says where they may lead.
 
     Returns:
-        JSON path of the value -> name of the server that told it.
+        JSON path of the value -> name of the server that told it, `NOBODY` if none has.
     """
     hints = proposal.tool.annotations or {}
     if (hints.get("readOnlyHint") is True and hints.get("openWorldHint") is False) or not proposal.conversation:
         return {}
-    sources = provenance(proposal.call, proposal.conversation, [proposal.tool])
-    servers = {path: proposal.server_of(source.tool) for path, source in sources.items() if source.kind == "result"}
-    found = {path: server for path, server in servers.items() if server and server != proposal.host}
-    names = {path: told for path, _, value in values_in(proposal.call.arguments) if path not in found and (told := _names(value))}
-    return {**found, **_named(proposal, names, only_reads=hints.get("readOnlyHint") is True)} if names else found
+    said = _heard(proposal, only_reads=hints.get("readOnlyHint") is True)
+    values = [*values_in(proposal.call.arguments)]
+    keys = _told_keys(((path, value) for path, _, value in values), said)
+    told = ((path, _teller(path, name, value, said, name in settled)) for path, name, value in values)
+    found = ((path, keys.get(path) if server is None else server) for path, server in told)
+    return {path: server for path, server in found if server is not None}
 
 
-def _named(proposal: Proposal, names: dict[str, list[str]], *, only_reads: bool) -> dict[str, str]:
-    """Return the values with a name that somebody else told."""
-    texts = [*_texts(proposal)]
-    own = "\n".join([*(text for server, text in texts if not server), words_of(proposal.tool)]).lower()
-    results = [(server, text) for server, text in texts if server]
-    left = {path: [name for name in each if not _stands_in(name, own)] for path, each in names.items()}
-    if not any(left.values()):
-        return {}
-    others = [(server, text.lower()) for server, text in proposal.described() if server != proposal.host]
-    readings = [(server, reading) for server, text in results for reading in _readings(text)]
-    leading = {match[0] for each in values_in(proposal.call.arguments) for match in _LEADS_OUT.finditer(str(each[2]).lower())}
-    found: dict[str, str] = {}
-    for path, each in left.items():
-        for name in each:
-            for server, text in (*readings, *others):
-                if path not in found and _stands_in(name, text) and (server != proposal.host or name in leading):
-                    found[path] = server
-    return {
-        path: server
-        for path, server in found.items()
-        if not (only_reads and server == proposal.host and _is_link(path, proposal, results))
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """What was said before a call, by whom; texts are even and in small letters.
+
+    Args:
+        proposal: the call.
+        only_reads: the tool's server says that it only reads.
+        index: finds a whole value by its words.
+        own: what the person, the program and the tool's description say.
+        own_words: the words of it.
+        own_run: its letters and digits, closed up.
+        results: the server and the text of each.
+        described: the same of what other servers say of themselves.
+        has_results: whether another tool has told something.
+        hides: whether a result has characters that only a model reads.
+        raw: the results of other servers as they came, capitals and all.
+    """
+
+    proposal: Proposal
+    only_reads: bool
+    index: SaidIndex
+    own: str
+    own_words: frozenset[str]
+    own_run: str
+    results: tuple[tuple[str, str], ...]
+    described: tuple[tuple[str, str], ...]
+    has_results: bool
+    hides: bool
+    raw: tuple[tuple[str, str], ...]
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """The results of other servers."""
+        return [(server, text) for server, text in self.results if server != self.proposal.host]
+
+    @property
+    def ours(self) -> list[str]:
+        """The results of the tool's own server."""
+        return [text for server, text in self.results if server == self.proposal.host]
 
 
-def _is_link(path: str, proposal: Proposal, results: Iterable[tuple[str, str]]) -> bool:
-    """Say whether a whole value stood in a result of the tool's own server, as a link does."""
-    value = next(value for found, _, value in values_in(proposal.call.arguments) if found == path)
-    return any(server == proposal.host and _stands_in(str(value).lower(), text.lower()) for server, text in results)
+def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:
+    index = SaidIndex()
+    index.add_messages(proposal.conversation)
+    own, results, has_results = [words_of(proposal.tool)], [], False
+    for _, role, tool, text in said_by_whom(proposal.conversation):
+        if tool is not None:
+            server = proposal.server_of(tool)
+            has_results = has_results or (bool(server) and tool != proposal.call.name)
+            results.append((server or proposal.host, text))
+        elif role in ("user", "system"):
+            own.append(text)
+    told = even("\n".join(own)).lower()
+    return _Heard(
+        proposal=proposal,
+        only_reads=only_reads,
+        index=index,
+        own=told,
+        own_words=frozenset(tokens(told)),
+        own_run="".join(tokens(told)),
+        results=tuple((server, even(text).lower()) for server, text in results),
+        described=tuple((server, text.lower()) for server, text in proposal.described() if server != proposal.host),
+        has_results=has_results,
+        hides=any(_HIDDEN.search(text) for _, text in results),
+        raw=tuple((server, text) for server, text in results if server != proposal.host),
+    )
 
 
-def _names(value: Any) -> list[str]:
-    """Return what of a value says where something goes, in small letters; of a value without white space the whole, too."""
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        return []
-    text = str(value).lower()
+def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: bool) -> str | None:
+    """Say who told a value for which the person has to be asked; None if they need not."""
+    proposal = said.proposal
+    source = said.index.source_of(value, proposal.tool, parameter)
+    server = proposal.server_of(source.tool) if source.kind == "result" else ""
+    if server and server != proposal.host:
+        return server
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    name = next(filter(None, match.groups()), parameter) if (match := _MEMBER.search(path)) else parameter
+    told = _told_name(name, value, said)
+    if told is not None:
+        return told
+    text = even(str(value)).lower()
+    if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, told) for told in said.ours)):
+        return None  # the person's, or a link, which is followed
+    is_said = source.kind in ("person", "schema", "system", "trivial")
+    if not is_settled and any(_is_unknown(each, said, is_said) for each in destinations(name, value)):
+        return NOBODY
+    return _told_part(value, said) if said.others and isinstance(value, str) else None
+
+
+def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
+    """Say who told a name of a value that the person did not say."""
+    text = even(str(value)).lower()
+    left = [each for each in _names(text) if not _stands_in(each, said.own)]
+    for each in left:
+        for server, told in (*said.others, *said.described):
+            if _stands_in(each, told):
+                return server
+    ours = [(each, told) for each in left for told in said.ours if _stands_in(each, told)]
+    leading = {match[0] for match in _LEADS_OUT.finditer(text)}
+    if any(each in leading for each, _ in ours):
+        is_link = said.only_reads and any(_stands_in(text, told) for told in said.ours)
+        return None if is_link else said.proposal.host
+    is_plain = isinstance(value, int) or "/" in text or "\\" in text or is_file(text)  # a number of a list, a path
+    is_name = not said.only_reads and not is_text(name) and not is_plain and any(each == text for each, _ in ours)
+    return said.proposal.host if is_name and not any(text in _entries(told) for each, told in ours if each == text) else None
+
+
+def _names(text: str) -> list[str]:
+    """Return what of a text says where something goes; of one without white space the whole, too."""
     found = [match[0] for pattern in (_LEADS_OUT, _NAME) for match in pattern.finditer(text)]
     if len(text) > 5 and not re.search(r"\s", text) and not text.isalpha():
         found.append(text)
@@ -123,80 +227,105 @@ def _names(value: Any) -> list[str]:
 
 def _stands_in(name: str, text: str) -> bool:
     """Say whether a name stands in a text, and not as a part of a longer one."""
-    if name not in text:
+    if not name or name not in text:
         return False
     return re.search(rf"(?<![a-z0-9_@.-]){re.escape(name)}(?![a-z0-9_@-]|\.[a-z0-9_])", text) is not None
 
 
-def _texts(proposal: Proposal) -> Iterator[tuple[str, str]]:
-    """Yield who wrote what: a server's name, or "" for the person and the program."""
-    for _, role, tool, text in said_by_whom(proposal.conversation):
-        if tool is not None:
-            yield proposal.server_of(tool) or proposal.host, text
-        elif role in ("user", "system"):
-            yield "", text
+def _entries(text: str) -> set[str]:
+    """Return what stands in a result as an entry of its own: a string of JSON, a line, a cell of a line."""
+    lines = [line.strip() for each in _strings(text) for line in each.splitlines()]
+    cells = [cell for line in lines for cell in (line, *(() if "{" in line else _CELLS.split(_BULLET.sub("", line))))]
+    return {cell.strip(_MARKS) for cell in cells}
 
 
-def _readings(text: str) -> Iterator[str]:
-    """Yield a text as it stands, and as it reads once it is decoded; in small letters."""
-    head = text[:_ENOUGH]
-    yield text.lower()
-    for reading in _READINGS:
-        if (found := reading(head)) != head:
-            yield found.lower()
-
-
-def _seen(text: str) -> str:
-    """Read hidden tags and selectors as the letters that they stand for, and leave out what has no glyph."""
-    read = _RUN.sub(lambda run: f" {''.join(_letter(ord(char)) for char in run[0])} ", text)
-    return "".join(char for char in read if not _is_hidden(char))
-
-
-def _is_hidden(char: str) -> bool:
-    return char > "~" and (unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f")
-
-
-def _letter(code: int) -> str:
-    """Return what a tag (U+E0000) or a selector (U+E0100, as bytes from 16 on) stands for."""
-    return chr(code - 0xE0000) if code < 0xE0080 else chr(code - 0xE0100 + 16) if 0xE0100 <= code <= 0xE01EF else ""
-
-
-def _unpacked(pattern: re.Pattern[str], unpack: Callable[[str], bytes]) -> Callable[[str], str]:
-    def reading(text: str) -> str:
-        return "\n".join(filter(None, (_decoded(match[0], unpack) for match in pattern.finditer(text)))) or text
-
-    return reading
-
-
-def _decoded(text: str, unpack: Callable[[str], bytes]) -> str:
+def _strings(text: str) -> list[str]:
+    """Return the strings of a result that is JSON, or looks like values of Python; else the result."""
     try:
-        return unpack(text).decode()
-    except (ValueError, binascii.Error):
-        return ""
+        return [str(value) for _, _, value in values_in({"": json.loads(text)})]
+    except (ValueError, RecursionError):
+        is_list = text.strip()[:1] in ("[", "{", "(") and text.strip()[-1:] in ("]", "}", ")")
+        return ["".join(match.groups("")) for match in _QUOTED.finditer(text)] if is_list else [text]
 
 
-def _from_base64(text: str) -> bytes:
-    return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), altchars=b"-_" if {*text} & {*"-_"} else None)
+def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str]:
+    """Return in which values a piece of a key is that another server told, and which server."""
+    places = {
+        piece: path
+        for path, value in values
+        if isinstance(value, str)
+        for piece in _pieces("".join(tokens(unquote(even(value)))))
+    }
+    found: dict[str, str] = {}
+    if not places:
+        return found
+    for server, text in said.raw:
+        for match in _KEY.finditer(text):
+            for piece in _windows(re.sub("[_-]", "", match[0])):
+                if piece in places and places[piece] not in found and piece.lower() not in said.own_run:
+                    found[places[piece]] = server
+    return found
 
 
-def _spelled(text: str) -> str:
-    for pattern, becomes in _SPELLED:
-        text = re.sub(pattern, becomes, text, flags=re.IGNORECASE)
-    return text
+def _pieces(run: str) -> Iterator[str]:
+    """Yield the pieces of a run in which letters and digits take turns, as they do in keys."""
+    return (piece for piece in _windows(run) if _TURNS.search(piece))
 
 
-def _joined(text: str) -> str:
-    """Close up letters that stand apart: "e x a m p l e"."""
-    return re.sub(r"(?<!\S)(\S) (?=\S(?:\s|\Z))", r"\1", text)
+def _windows(run: str) -> Iterator[str]:
+    return (run[place : place + _PIECE] for place in range(len(run) - _PIECE + 1))
 
 
-_READINGS: Final[Sequence[Callable[[str], str]]] = (
-    _seen,
-    html.unescape,
-    unquote,
-    _unpacked(_ENCODED, _from_base64),
-    _unpacked(_HEX, bytes.fromhex),
-    _spelled,
-    _joined,
-)
-"""Ways to read a text that was written to be read by a model, and by no search for words."""
+def _is_unknown(place: Destination, said: _Heard, is_said: bool) -> bool:
+    """Say whether nobody said where a value leads, although others had a chance to make the model go there."""
+    asks = bool(said.others) or said.hides or (said.has_results and place.leads_out and not said.only_reads)
+    if not asks or (said.only_reads and not place.leads_out):
+        return False
+    match place.kind:
+        case "host":
+            return not any(_stands_in(each, said.own) for each in spellings(place.text))
+        case "mail":
+            return not _stands_in(place.text, said.own)
+        case "phone" | "account":
+            return "".join(tokens(place.text)) not in said.own_run
+        case "path":
+            return not _is_below_said(place.text, said)
+    return not is_said and not _stands_in(place.text, said.own) and not any(_stands_in(place.text, told) for told in said.ours)
+
+
+def _is_below_said(path: str, said: _Heard) -> bool:
+    """Say whether a path, or a folder above it, was said by the person or told by the tool's own server."""
+    parts = path.replace("\\", "/").rstrip("/").split("/")
+    texts = [text.replace("\\", "/") for text in (said.own, *said.ours)]
+    for end in range(len(parts), 1, -1):
+        if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
+            return False  # what is hidden in a folder is not what somebody means who names the folder
+        if any(_is_whole("/".join(parts[:end]), text) for text in texts):
+            return True
+    return False
+
+
+def _is_whole(path: str, text: str) -> bool:
+    """Say whether a path stands in a text, and not as a part of a longer one."""
+    return path in text and re.search(rf"(?<![\w~./-]){re.escape(path)}/?(?![\w/-]|\.\w)", text) is not None
+
+
+def _told_part(value: str, said: _Heard) -> str | None:
+    """Say who told a part of an address that leads where the person said."""
+    addresses = [*islice(addresses_in(even(value)), MOST_PARTS + 1)]
+    parts = [part for address in addresses for part in address.parts]
+    if len(addresses) > MOST_PARTS or len(parts) > MOST_PARTS:
+        return NOBODY
+    return next((server for part in parts if (server := _teller_of_part(part, said)) is not None), None)
+
+
+def _teller_of_part(part: str, said: _Heard) -> str | None:
+    runs = [run for run in tokens(part) if run.lower() not in said.own_words]
+    if not runs or _stands_in(part.lower(), said.own):
+        return None
+    source = None if part.lower() in _COMMON or len(part) < _TELLING else said.index.find(part)
+    server = said.proposal.server_of(source.tool) if source is not None and source.kind == "result" else ""
+    if server and server != said.proposal.host:
+        return server
+    is_code = sum(map(str.isdigit, runs)) > _NUMBERS
+    return NOBODY if is_code or any(is_opaque(run) for run in runs) else None

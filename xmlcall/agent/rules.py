@@ -1,8 +1,9 @@
 """Rules about which calls run: the strictest rule that matches a call decides, and where none matches, the person is asked.
 
 Neither the order of rules nor how much a glob says matters: deny goes before ask, and ask before allow. What a rule allows is
-asked about all the same if repairs made out a name or a value (`repaired`), or if a value comes from another server (`flows`);
-the rule may allow these, too. No rule allows a call that writes with a value that the model made up: only a person can.
+asked about all the same if repairs made out a name or a value (`repaired`), or if a value comes from another server or leads
+where nobody said (`flows`); the rule may allow these, too. No rule allows a call that writes with a value that the model made
+up: only a person can.
 
 Globs match `server.tool`, the server's name as configured and the tool's own name, never the name that a model sees. Tool
 annotations are hints of an untrusted server (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the
@@ -84,7 +85,7 @@ class Ruling:
         effect: what happens.
         rule: the one that decided; None if none matches the call.
         repairs: codes of the repairs for which it is asked about, although a rule allows its tool.
-        foreign: JSON path -> server, of the values for which it is.
+        foreign: JSON path -> server, of the values for which it is; no server's name if nobody told where a value leads.
         unsaid: the parameters with made up values for which it is, whatever rules say.
     """
 
@@ -120,7 +121,7 @@ class Rules:
         unsaid = proposal.unsaid if may_write(proposal.tool) else ()
         if not unsaid and (free := next((rule for rule in fitting if rule.may_flow), None)):
             return Ruling(effect="allow", rule=free)
-        foreign = flows(proposal)
+        foreign = flows(proposal, {name for rule in fitting for name in rule.where})
         if fitting and not foreign and not unsaid:
             return Ruling(effect="allow", rule=fitting[0])
         rule = asks or next(iter(matching), None)

@@ -92,7 +92,8 @@ class TerminalAsker:
             why = say("nobody", target=target, pattern=shlex.quote(glob.escape(target)))
         elif ruling.foreign and not rule.may_flow:
             path, server = next(iter(ruling.foreign.items()))
-            why = say("nobody_flow", target=target, path=visible(path), server=visible(server))
+            key = "nobody_flow" if server else "nobody_place"
+            why = say(key, target=target, path=visible(path), server=visible(server))
         else:
             why = say("nobody_repaired", target=target, codes=", ".join(ruling.repairs))
         self._display.refused(proposal, why)

@@ -204,8 +204,9 @@ class Display:
         return self.say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
 
     def foreign(self, path: str, server: str) -> None:
-        """Say that a value came from another server's result."""
-        self._print(f"  {self.say('foreign', path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
+        """Say that a value came from another server's result, or leads where nobody said, if no server is named."""
+        key = "foreign" if server else "unsaid_place"
+        self._print(f"  {self.say(key, path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
 
     def made_up(self, names: Sequence[str]) -> None:
         """Say that nobody said the values of some parameters."""

@@ -58,7 +58,10 @@ class OwnRules:
         if line in self._told or len(self._told) >= _MOST_TOLD:
             return
         self._told.add(line)
-        foreign = ", ".join(f"{path} comes from {server}" for path, server in ruling.foreign.items())
+        whose = (
+            (path, f"comes from {server}" if server else "leads where nobody said") for path, server in ruling.foreign.items()
+        )
+        foreign = ", ".join(f"{path} {told}" for path, told in whose)
         why = "; ".join(filter(None, [foreign, ", ".join(ruling.repairs)])) or "no rule allows it"
         what = "a rule asks, and nobody can be asked; it would have to go" if asks else f"{why}; to allow it"
         log.warning("%s did not run: %s: %s", json.dumps(target), json.dumps(what)[1:-1], line)

@@ -17,7 +17,7 @@ const CHAT = {
   "chat.branches": "Branches", "chat.branch": "branch at turn {at}", "chat.branch_of": "branch of {id}, at turn {at}", "chat.tools": "Servers and tools", "chat.no_tools": "No server is configured.",
   "chat.hello": "Ask a question. Calls of tools are shown here, and you are asked before one runs.", "chat.details": "How it was read", "chat.status": "{tokens} tokens in use, {cached} from the cache",
   "chat.thinking": "The model is at work …", 
-  "ask.title": "May this call run?", "ask.answered": "Answered: {answer}", "ask.destructive": "It may destroy something, its server says.", "ask.unsaid": "Nobody said {names}: the model was told, and stays with it.", "ask.foreign": "{path} comes from server {server}, not from you.",
+  "ask.title": "May this call run?", "ask.answered": "Answered: {answer}", "ask.destructive": "It may destroy something, its server says.", "ask.unsaid": "Nobody said {names}: the model was told, and stays with it.", "ask.unsaid_place": "Nobody said where {path} leads.", "ask.foreign": "{path} comes from server {server}, not from you.",
   "ask.repairs": "It was made out by repairs: {codes}", "ask.changed": "The server has changed what this tool says of itself since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call for the {count}th time in a row.",
   "ask.yes": "Yes", "ask.no": "No", "ask.always": "Always this tool", "ask.with": "Always with these arguments", "ask.edit": "Edit arguments", "ask.stop": "Stop", "ask.reason": "Reason for the model (may be empty)",
   "ask.run_edited": "Run with these", "ask.cancel": "Back", "ask.keys": "Keys: y yes, n no, e edit, a always, w with these arguments, s stop",

@@ -17,7 +17,7 @@ const CHAT = {
   "chat.branches": "分支", "chat.branch": "在第 {at} 轮分支", "chat.branch_of": "{id} 在第 {at} 轮的分支", "chat.tools": "服务器和工具", "chat.no_tools": "没有配置服务器。",
   "chat.hello": "请提问。工具调用会显示在这里，执行之前会先询问您。", "chat.details": "如何读取", "chat.status": "使用 {tokens} 个词元，{cached} 来自缓存",
   "chat.thinking": "模型正在工作……", 
-  "ask.title": "允许执行这个调用吗？", "ask.answered": "已回答：{answer}", "ask.destructive": "服务器说它可能有破坏性。", "ask.unsaid": "没有人说过 {names}：已告知模型，模型仍坚持。", "ask.foreign": "{path} 来自服务器 {server}，不是您说的。",
+  "ask.title": "允许执行这个调用吗？", "ask.answered": "已回答：{answer}", "ask.destructive": "服务器说它可能有破坏性。", "ask.unsaid": "没有人说过 {names}：已告知模型，模型仍坚持。", "ask.unsaid_place": "没有人说过 {path} 的去向。", "ask.foreign": "{path} 来自服务器 {server}，不是您说的。",
   "ask.repairs": "经过修复才读出：{codes}", "ask.changed": "自您允许以来，服务器改变了对这个工具的说明。", "ask.changes": "会有什么变化", "ask.times": "同样的调用已连续 {count} 次。",
   "ask.yes": "是", "ask.no": "否", "ask.always": "总是允许此工具", "ask.with": "总是允许这些参数", "ask.edit": "修改参数", "ask.stop": "停止", "ask.reason": "给模型的理由（可不填）",
   "ask.run_edited": "用这些参数执行", "ask.cancel": "返回", "ask.keys": "按键：y 是，n 否，e 修改，a 总是，w 这些参数，s 停止",

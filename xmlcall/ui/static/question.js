@@ -78,7 +78,7 @@ function warnings(data) {
   const told = [
     tool.annotations?.destructiveHint ? t("ask.destructive") : "",
     ...(data.unsaid?.length ? [t("ask.unsaid", { names: visible(data.unsaid.join(", ")) })] : []),
-    ...Object.entries(data.foreign ?? {}).map(([path, server]) => t("ask.foreign", { path: visible(path), server: visible(server) })),
+    ...Object.entries(data.foreign ?? {}).map(([path, server]) => t(server ? "ask.foreign" : "ask.unsaid_place", { path: visible(path), server: visible(server) })),
     data.repairs?.length ? t("ask.repairs", { codes: data.repairs.join(", ") }) : "",
     data.times_in_a_row > 1 ? t("ask.times", { count: data.times_in_a_row }) : "",
     data.definition_before ? t("ask.changed") : "",

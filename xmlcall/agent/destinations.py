@@ -1,0 +1,258 @@
+"""Where a value of a call leads, and of which parts it is made: hosts, mailboxes, phones, accounts, paths, names.
+
+Only the text of the value counts; who said it is `flows`' matter. What leads out is found in any value. A host without a scheme,
+a path or a name counts only where a value is meant to be one: a text that is written or sent is full of words that look so.
+
+Cost: linear in the value.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import unquote_plus
+
+from ..addresses import host_readings
+from ..invisible import INVISIBLE
+
+__all__ = [
+    "MOST_PARTS",
+    "Address",
+    "Destination",
+    "addresses_in",
+    "destinations",
+    "even",
+    "is_opaque",
+    "is_text",
+    "spellings",
+    "tokens",
+]
+
+MOST_PARTS: Final = 200
+"""Parts of an address, and addresses of a value, that are looked at."""
+
+# Parameters whose values are texts, commands, addresses, receivers; endings of files, some of which hosts have, too.
+_OF_TEXTS: Final = (
+    "body caption code comment content contents data description file_text instructions keywords markdown message new_str "
+    "new_string new_text newtext note notes old_str old_string old_text oldtext pattern prompt q query question reason regex "
+    "search search_query sql subject summary text title value"
+)
+_OF_COMMANDS: Final = "arg args argv bash cmd cmdline command commands exec script shell"
+_OF_ADDRESSES: Final = "callback domain endpoint host hostname href link server site uri url urls webhook"
+_OF_PLACES: Final = (
+    "account assignee attendee attendees bcc card cc channel channel_id chat_id email emails guest guests iban invitee invitees "
+    "member members owner payee phone phone_number receiver recipient recipients room sendto to user user_id username users"
+)
+_OF_FILES: Final = (
+    "avi bak bmp bz2 c cc cfg conf cpp cs css csv db doc docx env gif go gz h html ics ini ipynb java jpeg jpg js json jsonl key "
+    "lock log lua md mjs mov mp3 mp4 odt old pdf php pl png ppt pptx ps py rb rs rst rtf sh sql sqlite svg swp tar tex tmp toml "
+    "ts tsv tsx txt wav webm webp xls xlsx xml yaml yml zip"
+)
+_CONTENT: Final = frozenset(_OF_TEXTS.split())
+_COMMANDS: Final = frozenset(_OF_COMMANDS.split())
+_ADDRESSES: Final = frozenset(_OF_ADDRESSES.split())
+_PLACES: Final = frozenset(_OF_PLACES.split())
+_FILES: Final = frozenset(_OF_FILES.split())
+_SELF: Final = frozenset({"me", "self", "myself", "@me"})
+_LEAST_OPAQUE: Final = 6  # characters
+_ALWAYS_OPAQUE: Final = 20
+_LONG_NUMBER: Final = 100_000
+_SPLIT: Final = re.compile(r"[^\w]+|_+")
+_SCHEME: Final = re.compile(
+    r"(?:(?<![a-z0-9])(?:https?|wss?|ftp):[/\\]*|(?<![a-z0-9+.-])"
+    r"(?:ftps|sftp|scp|ssh|smb|nfs|git(?:\+\w{1,8})?|ldaps?|dict|gopher|telnet|tcp|udp|rsync|s3|gs|rtsp|ircs?|mqtts?|amqps?|redis|"
+    r"mongodb(?:\+srv)?|mysql|postgres(?:ql)?)://|(?:\A|(?<==))//)"
+    r"(?P<host>[^\s/\\?#\"'<>`]{1,300})",
+    re.IGNORECASE,
+)
+_WHOLE_ADDRESS: Final = re.compile(_SCHEME.pattern + r"[^\s\"'<>`]*", re.IGNORECASE)
+_END: Final = re.compile(r"[\s\"'<>`]")
+_OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+")
+_MAIL: Final = re.compile(
+    r"[^\s@<>\"',;:/()\[\]=&?]{1,64}@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])|"
+    r"\[?[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b)"
+)
+_PHONE: Final = re.compile(r"\+[0-9](?:[ .()/-]{0,2}[0-9]){7,14}")
+_ACCOUNT: Final = re.compile(r"\b[a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?\b")  # ISO 13616
+_BARE_HOST: Final = re.compile(
+    r"(?<![\w@./\\-])(?:\w[\w-]{0,62}\.){1,9}[^\W\d_]{2,24}(?![\w-])|(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])"
+    r"|(?<![\w.-])localhost(?![\w-])"
+)
+_PATH: Final = re.compile(
+    r"(?<![\w./\\:~-])(?:~[\w.-]{0,40}(?=[/\\])|/|[a-z]:[\\/]|\\\\)[^\s\"'<>|;&()]*"
+    r"|(?:^|(?<=[\s\"'=]))[^\s\"'<>|;&()]{0,300}\.\.[/\\][^\s\"'<>|;&()]*"
+)
+_NAME: Final = re.compile(
+    r"[#@][\w-]{2,}|(?=[\w-]*[0-9])(?=[\w-]*[^\W0-9])[\w-]{6,}|[0-9][0-9 -]{4,}[0-9]|[^\W_]+(?:[-_]+[^\W_]+){2,}"
+)
+_DATE: Final = re.compile(r"[12][0-9]{3}-?[01][0-9]-?[0-3][0-9](?:t[0-9:.z+-]*)?|[0-9]{1,2}-[0-9]{1,2}-[0-9]{2,4}")
+_COLOR: Final = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")
+_NUMBERED: Final = re.compile(r"[A-Z]?[a-z]{5,}[0-9]{1,2}")  # python3, section12
+_TURNS: Final = re.compile(r"[a-z](?=[A-Z])|[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])")
+
+Kind = Literal["host", "mail", "phone", "account", "path", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a value leads.
+
+    Args:
+        kind: of what.
+        text: as it stands in the value, even.
+        leads_out: it is plainly the address of somebody, wherever it stands.
+    """
+
+    kind: Kind
+    text: str
+    leads_out: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL in a value.
+
+    Args:
+        host: even.
+        parts: user, segments of the path, keys and values of the query, fragment; decoded, as they are written.
+    """
+
+    host: str
+    parts: tuple[str, ...]
+
+
+def even(text: str) -> str:
+    """Return a text as it reads: without invisible characters, full-width letters as plain ones.
+
+    Args:
+        text: by anyone.
+    """
+    return text if text.isascii() else INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+
+
+def is_text(name: str) -> bool:
+    """Say whether the values of a parameter are texts, by its name.
+
+    Args:
+        name: of the parameter, or of the member of an object in it.
+    """
+    return name.lower().replace("-", "_") in _CONTENT
+
+
+def is_file(text: str) -> bool:
+    """Say whether a name has a usual ending of files.
+
+    Args:
+        text: a name, in small letters.
+    """
+    return "." in text and text.rpartition(".")[2] in _FILES
+
+
+def destinations(name: str, value: Any) -> Iterator[Destination]:
+    """Yield where a value leads.
+
+    Args:
+        name: of its parameter.
+        value: a JSON value.
+    """
+    if not isinstance(value, str):
+        if isinstance(value, int) and not isinstance(value, bool) and name.lower() in _PLACES and abs(value) >= _LONG_NUMBER:
+            yield Destination("name", str(value), leads_out=False)
+        return
+    text = even(value).lower()
+    for each in (text, unquote_plus(text)) if "%" in text else (text,):
+        yield from _leading_out(each)
+    if not is_text(name):
+        rest = _MAIL.sub(" ", _WHOLE_ADDRESS.sub(" ", text))
+        yield from _where_meant(name.lower(), rest.strip())
+
+
+def _leading_out(text: str) -> Iterator[Destination]:
+    for address in addresses_in(text):
+        yield Destination("host", address.host)
+    for match in _MAIL.finditer(text):
+        yield Destination("mail", match[0])
+    yield from (Destination("phone", match[0]) for match in _PHONE.finditer(text))
+    yield from (Destination("account", match[0]) for match in _ACCOUNT.finditer(text) if _is_account(match[0]))
+
+
+def _is_account(text: str) -> bool:
+    """Say whether it is no word that ends in two digits, with words of four letters behind it."""
+    return sum(map(str.isdigit, text)) >= (8 if " " in text else 4)
+
+
+def _where_meant(name: str, text: str) -> Iterator[Destination]:
+    """Yield hosts without a scheme, paths and names, of a value that is one of them or a command with them."""
+    is_command = name in _COMMANDS
+    if (
+        not (is_command or name in _ADDRESSES or name in _PLACES)
+        and re.search(r"\s", text)
+        and not re.match(r"[~/.]|[a-z]:|\\\\|[0-9 -]+$", text)
+    ):
+        return
+    for match in _PATH.finditer(text.removeprefix("file://")):
+        if match[0].strip("/\\.~"):
+            yield Destination("path", match[0], leads_out=match[0].startswith(("\\\\", "//")))
+    for match in _BARE_HOST.finditer(_PATH.sub(" ", text)):
+        may_be_file = is_file(match[0]) and name not in _ADDRESSES
+        if is_command or not may_be_file:
+            yield Destination("host", match[0], leads_out=not may_be_file)
+    is_name = _NAME.fullmatch(text) or _OTHER_SCHEME.fullmatch(text) or (name in _PLACES and text not in _SELF)
+    if text and is_name and not _DATE.fullmatch(text) and not _COLOR.fullmatch(text):
+        yield Destination("name", text, leads_out=False)
+
+
+def addresses_in(text: str) -> Iterator[Address]:
+    """Yield the URLs of a text; a text that begins with a host counts as one.
+
+    Args:
+        text: even.
+    """
+    found = [*_SCHEME.finditer(text)]
+    ends = (*(match.start() for match in found[1:]), len(text))
+    for match, end in zip(found, ends, strict=False):
+        user, _, host = match["host"].rpartition("@")
+        name = host.partition("]")[0] + "]" if host.startswith("[") else re.sub(r":[0-9]*\Z", "", host)
+        yield Address(
+            name.rstrip(".,;:!)*") or host, (*_parts(user), *_parts(_END.split(text[match.end() : end], maxsplit=1)[0]))
+        )
+    bare = None if found or "@" in text else _BARE_HOST.match(text)
+    if bare is not None and text[bare.end() : bare.end() + 1] in ("/", "?", "#", ":"):
+        yield Address(bare[0], _parts(text[bare.end() :]))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (unquote_plus(part).strip() for part in re.split(r"[/\\?#&=;:,]", text))))
+
+
+def spellings(host: str) -> set[str]:
+    """Return the ways to write a host: as it stands, as it is read, with and without "www".
+
+    Args:
+        host: of an address.
+    """
+    names = {host, *host_readings(host)}
+    return names | {name.removeprefix("www.") for name in names} | {f"www.{name}" for name in names}
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Yield the runs of letters and digits of a text.
+
+    Args:
+        text: any.
+    """
+    return filter(None, _SPLIT.split(text))
+
+
+def is_opaque(token: str) -> bool:
+    """Say whether a run of letters and digits is no word and no small number: a key, an encoding, an account.
+
+    Args:
+        token: as it is written.
+    """
+    if len(token) < _LEAST_OPAQUE or _DATE.fullmatch(token) or _NUMBERED.fullmatch(token):
+        return False
+    return (
+        token.isdigit() or len(token) >= _ALWAYS_OPAQUE or len(_TURNS.findall(token)) > (0 if any(map(str.isdigit, token)) else 2)
+    )
