@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from xmlcall.agent.conditions import below, holds, host, like, one_of
 from xmlcall.agent.policy import Proposal
 from xmlcall.agent.policy_file import load_rules, own_file, read_rules
 from xmlcall.agent.repaired import MADE_OUT, ONLY_MARKS, made_out
-from xmlcall.agent.rules import Rule, Rules, ruled
+from xmlcall.agent.rules import Rule, Rules, glob_of, ruled
 from xmlcall.errors import REPAIRS
 
 
@@ -56,6 +57,44 @@ DECIDED = [
 def test_the_strictest_rule_that_matches_decides(text: str, effect: str, tmp_path: Path) -> None:
     proposal = proposed(path="/notes/a.txt", content="hello")
     assert rules(tmp_path, text).judge(proposal).effect == effect
+
+
+@pytest.mark.parametrize(
+    ("glob", "server", "tool", "allows", "denies"),
+    [
+        ("web.internal.*", "web.internal", "read", True, True),
+        ("web.internal.*", "web", "internal.read", False, True),  # in doubt it is denied, and not allowed
+        ("web.internal.read", "web", "internal.read", False, True),
+        ("web.internal[.]read", "web", "internal.read", True, True),
+        ("web.internal[.]read", "web.internal", "read", False, True),
+        ("web.*", "web", "internal.read", True, True),
+        ("web.*", "web.internal", "read", False, True),
+        ("time.*", "time.evil", "now", False, True),
+        ("time.evil.*", "time", "evil.now", False, True),
+        ("*.now", "time.evil", "now", True, True),
+        ("*.delete_*", "disk", "x.delete_all", False, True),
+        ("*", "time.evil", "now", True, True),
+        ("t*", "time", "now", True, True),
+        ("x.*", "time", "now", False, False),
+    ],
+)
+def test_names_of_servers_and_tools_are_matched_apart(glob: str, server: str, tool: str, allows: bool, denies: bool) -> None:
+    proposal = replace(proposed(), host=server, host_tool=tool)
+    effects = [Rules(rules=(Rule(effect=effect, tools=(glob,)),)).judge(proposal).effect for effect in ("allow", "deny")]
+    assert effects == ["allow" if allows else "ask", "deny" if denies else "ask"]
+    assert Rules(rules=(Rule(effect="allow", tools=(glob,)),)).may_allow(server, tool) is allows
+
+
+@given(
+    st.text(alphabet="a.[]*?b", min_size=1),
+    st.text(alphabet="a.[*?b", min_size=1),
+    st.text(alphabet="a.b"),
+    st.text(alphabet="a.b"),
+)
+def test_the_glob_that_is_proposed_matches_its_tool_alone(server: str, tool: str, other: str, third: str) -> None:
+    rule = Rule(effect="allow", tools=(glob_of(server, tool),))
+    assert rule.names(server, tool)
+    assert rule.names(other, third) is ((other, third) == (server, tool))
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,18 @@ asked about all the same if repairs made out a name or a value (`repaired`), or 
 where nobody said (`flows`); the rule may allow these, too. No rule allows a call that writes with a value that the model made
 up: only a person can.
 
-Globs match `server.tool`, the server's name as configured and the tool's own name, never the name that a model sees. Tool
-annotations are hints of an untrusted server (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the
-question of `flows`.
+Globs match the server's name as configured and the tool's own name, never the name that a model sees. The last dot of a glob
+parts the two, so that `web.internal.*` is about the server `web.internal`; a dot of a tool's name is written `[.]`. A rule that
+asks or denies also holds where the names fit with another dot between them. Tool annotations are hints of an untrusted server (MCP
+2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the question of `flows`.
 """
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from glob import escape
+from typing import Final, Literal
 
 from ..tools.effects import may_write
 from .conditions import Condition, holds
@@ -21,9 +24,38 @@ from .flows import flows
 from .policy import Decision, Policy, Proposal
 from .repaired import made_out
 
-__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "allowing", "ruled"]
+__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "allowing", "glob_of", "parted", "ruled"]
 
 Effect = Literal["allow", "ask", "deny"]
+
+
+_PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at the last dot that is in no brackets
+
+
+def parted(glob: str) -> tuple[str, str] | None:
+    """Return what a glob says of the server and of the tool; None if no dot parts them.
+
+    Args:
+        glob: over `server.tool`.
+    """
+    found = _PARTED.fullmatch(glob)
+    return (found[1], found[2]) if found else None
+
+
+def glob_of(server: str, tool: str) -> str:
+    """Write the glob that matches one tool.
+
+    Args:
+        server: its name.
+        tool: the tool's own name there.
+    """
+    return f"{escape(server)}.{escape(tool).replace('.', '[.]')}"
+
+
+def _fits(glob: str, server: str, tool: str, *, is_strict: bool) -> bool:
+    parts = parted(glob)
+    fits = parts is not None and fnmatch.fnmatchcase(server, parts[0]) and fnmatch.fnmatchcase(tool, parts[1])
+    return fits or ((parts is None or not is_strict) and fnmatch.fnmatchcase(f"{server}.{tool}", glob))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +84,14 @@ class Rule:
         shown = f"{self.effect} {', '.join(self.tools[:3])}{', ...' if len(self.tools) > 3 else ''}"
         return f"{shown} ({self.source})" if self.source else shown
 
-    def names(self, target: str) -> bool:
+    def names(self, server: str, tool: str) -> bool:
         """Say whether a glob matches a tool.
 
         Args:
-            target: `server.tool`.
+            server: its name.
+            tool: the tool's own name there.
         """
-        return any(fnmatch.fnmatchcase(target, glob) for glob in self.tools)
+        return any(_fits(glob, server, tool, is_strict=self.effect == "allow") for glob in self.tools)
 
     def matches(self, proposal: Proposal) -> bool:
         """Say whether the rule is about a call; in doubt one that allows is not, and others are.
@@ -66,7 +99,7 @@ class Rule:
         Args:
             proposal: the call.
         """
-        if not self.names(proposal.target):
+        if not self.names(proposal.host, proposal.host_tool):
             return False
         arguments, doubtful = proposal.call.arguments, self.effect != "allow"
         fits = [
@@ -127,22 +160,25 @@ class Rules:
         rule = asks or next(iter(matching), None)
         return Ruling(effect="ask", rule=rule, repairs=repairs, foreign=foreign, unsaid=unsaid)
 
-    def about(self, target: str) -> tuple[Rule, ...]:
+    def about(self, server: str, tool: str) -> tuple[Rule, ...]:
         """Return the rules that name a tool, the strictest first.
 
         Args:
-            target: `server.tool`.
+            server: its name.
+            tool: the tool's own name there.
         """
         order = ("deny", "ask", "allow")
-        return tuple(sorted((rule for rule in self.rules if rule.names(target)), key=lambda rule: order.index(rule.effect)))
+        found = (rule for rule in self.rules if rule.names(server, tool))
+        return tuple(sorted(found, key=lambda rule: order.index(rule.effect)))
 
-    def may_allow(self, target: str) -> bool:
+    def may_allow(self, server: str, tool: str) -> bool:
         """Say whether a call of a tool may run unasked: a rule allows one, and none is strict about all of them.
 
         Args:
-            target: `server.tool`.
+            server: its name.
+            tool: the tool's own name there.
         """
-        about = self.about(target)
+        about = self.about(server, tool)
         return any(rule.effect == "allow" for rule in about) and all(rule.effect == "allow" or rule.where for rule in about)
 
     def only(self, effects: Iterable[Effect]) -> "Rules":

@@ -4,7 +4,6 @@ The call is shown in full, with everything unprintable written out. Only a termi
 anywhere. What was typed before the question appeared is thrown away, so that it does not answer the question.
 """
 
-import glob
 import json
 import shlex
 import sys
@@ -14,7 +13,7 @@ from typing import Final
 from ..agent.asking_person import Choice, PersonAnswer, Question, Stopped, read_arguments
 from ..agent.policy import Proposal
 from ..agent.policy_file import own_file
-from ..agent.rules import Rule, Ruling
+from ..agent.rules import Rule, Ruling, glob_of
 from .display import Display
 from .lines import LineReader, forget_typed, is_interactive
 from .plain import visible
@@ -89,7 +88,7 @@ class TerminalAsker:
             self._display.refused(proposal, say("nobody_rule", target=target, rule=visible(rule.name)))
             return
         if rule is None:
-            why = say("nobody", target=target, pattern=shlex.quote(glob.escape(target)))
+            why = say("nobody", target=target, pattern=shlex.quote(glob_of(proposal.host, proposal.host_tool)))
         elif ruling.foreign and not rule.may_flow:
             path, server = next(iter(ruling.foreign.items()))
             key = "nobody_flow" if server else "nobody_place"
@@ -98,7 +97,10 @@ class TerminalAsker:
             why = say("nobody_repaired", target=target, codes=", ".join(ruling.repairs))
         self._display.refused(proposal, why)
         more = {**({"flow": "allow"} if ruling.foreign else {}), **({"repaired": True} if ruling.repairs else {})}
-        self._display.line("", f"{say('or_in_file', file=visible(str(own_file())))}\n{_as_toml(target, more)}")
+        self._display.line(
+            "",
+            f"{say('or_in_file', file=visible(str(own_file())))}\n{_as_toml(glob_of(proposal.host, proposal.host_tool), more)}",
+        )
 
     async def _show(self, question: Question) -> None:
         self._display.proposal(question.proposal)
@@ -145,9 +147,9 @@ class TerminalAsker:
         return PersonAnswer(choice="no")
 
 
-def _as_toml(target: str, more: Mapping[str, object]) -> str:
+def _as_toml(glob: str, more: Mapping[str, object]) -> str:
     """Write the rule that allows a tool, as it can be put behind a file of rules."""
     import tomli_w
 
-    rows = tomli_w.dumps({"allow": glob.escape(target), **more}).strip().split("\n")
+    rows = tomli_w.dumps({"allow": glob, **more}).strip().split("\n")
     return "\n".join(f"  {visible(row)}" for row in ("[[rule]]", *rows))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..agent.policy import Proposal
 from ..agent.policy_file import load_rules, own_file
-from ..agent.rules import Rules
+from ..agent.rules import Rules, parted
 from ..errors import UsageError
 from ..types.calls import RawCall, Tool, ToolCall
 from .exits import OK
@@ -49,8 +49,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _proposal(target: str, text: str) -> Proposal:
-    server, dot, name = target.partition(".")
-    if not (server and dot and name):
+    server, name = (part.replace("[.]", ".") for part in parted(target) or ("", ""))
+    if not (server and name):
         raise UsageError(f"expected a tool as SERVER.TOOL, got {target[:80]!r}")
     try:
         arguments: Any = json.loads(text)
@@ -66,7 +66,7 @@ def _explained(rules: Rules, proposal: Proposal) -> list[str]:
     """Return what happens, and each rule about the tool."""
     ruling = rules.judge(proposal)
     lines = [f"{ruling.effect}: {visible(ruling.rule.name) if ruling.rule else 'no rule matches'}"]
-    for rule in rules.about(proposal.target):
+    for rule in rules.about(proposal.host, proposal.host_tool):
         fits = "matches" if rule.matches(proposal) else f"does not match: where {', '.join(rule.where)}"
         lines.append(f"  {visible(rule.name)}: {visible(fits)}")
     return lines

@@ -4,14 +4,13 @@ What rules would ask about is denied. The model and the log are told the line th
 can decide about it once. The log tells each line once: a model may try for ever.
 """
 
-import glob
 import json
 import logging
 import shlex
 from typing import Final
 
 from ...agent.policy import Decision, Proposal
-from ...agent.rules import Rules, Ruling
+from ...agent.rules import Rules, Ruling, glob_of
 from ...prompting.format import PromptFormat
 from ...prompting.results import denial
 
@@ -41,7 +40,7 @@ class OwnRules:
             server: its name.
             tool: the tool's own name there.
         """
-        return self._rules.may_allow(f"{server}.{tool}")
+        return self._rules.may_allow(server, tool)
 
     async def __call__(self, proposal: Proposal) -> Decision:
         """Decide about a call (see `Policy`)."""
@@ -49,7 +48,7 @@ class OwnRules:
         if ruling.effect != "ask" and ruling.rule is not None:
             return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
         asks = ruling.rule is not None and ruling.rule.effect == "ask"
-        line = ruling.rule.name if asks and ruling.rule else _allowing(proposal.target, ruling)
+        line = ruling.rule.name if asks and ruling.rule else _allowing(proposal, ruling)
         self._tell(proposal.target, line, ruling, asks=asks)
         reason = denial("nobody_rule" if asks else "nobody", self._format, why=line)
         return Decision(allowed=False, reason=reason, by="nobody to ask")
@@ -67,9 +66,10 @@ class OwnRules:
         log.warning("%s did not run: %s: %s", json.dumps(target), json.dumps(what)[1:-1], line)
 
 
-def _allowing(target: str, ruling: Ruling) -> str:
+def _allowing(proposal: Proposal, ruling: Ruling) -> str:
     """Write what would allow a call: an option, or where more has to be said, a rule of a file."""
+    glob = json.dumps(glob_of(proposal.host, proposal.host_tool))
     if not ruling.foreign and not ruling.repairs:
-        return f"--allow {shlex.quote(json.dumps(glob.escape(target))[1:-1])}"
+        return f"--allow {shlex.quote(glob[1:-1])}"
     more = [*(['flow = "allow"'] if ruling.foreign else []), *(["repaired = true"] if ruling.repairs else [])]
-    return "\n  ".join(["[[rule]]", f"allow = {json.dumps(glob.escape(target))}", *more])
+    return "\n  ".join(["[[rule]]", f"allow = {glob}", *more])
