@@ -109,6 +109,18 @@ async def test_globs_match_the_server_and_read_resource(allowed: list[str], runs
     assert any(isinstance(event, CallDenied) for event in events) is not runs
 
 
+@pytest.mark.parametrize(("changed_to", "runs"), [("library", True), ("other", False)])
+async def test_a_server_that_a_person_puts_into_the_arguments_is_judged_too(changed_to: str, runs: bool) -> None:
+    async def edits(proposal: Proposal) -> Decision:
+        given = {"server": changed_to, "uri": "note://today"}
+        return Decision(allowed=proposal.host == "library", arguments=given, by="person")
+
+    reply = call("read_resource", server="library", uri="note://today")
+    events, _ = await run([reply, "Done."], [Shelf((), name="library"), Shelf((), name="other")], policy=edits)
+    assert any(isinstance(event, CallStarted) for event in events) is runs
+    assert any(isinstance(event, CallDenied) for event in events) is not runs
+
+
 @pytest.mark.parametrize("flows", [True, False])
 async def test_what_was_read_may_not_flow_to_another_server(flows: bool) -> None:
     sent: list[str] = []

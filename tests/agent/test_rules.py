@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from xmlcall import RawCall, Repair, Tool, ToolCall, UsageError
 from xmlcall.agent.conditions import below, holds, host, like, one_of
-from xmlcall.agent.policy import Proposal
+from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.policy_file import load_rules, own_file, read_rules
 from xmlcall.agent.repaired import MADE_OUT, ONLY_MARKS, made_out
-from xmlcall.agent.rules import Rule, Rules, glob_of, ruled
+from xmlcall.agent.rules import Effect, Rule, Rules, glob_of, ruled
 from xmlcall.errors import REPAIRS
 
 
@@ -127,6 +127,17 @@ async def test_a_decision_names_its_rule(tmp_path: Path) -> None:
     assert (wrote.allowed, wrote.by) == (False, "deny files.write_*, mail.* (xmlcall.toml, rule 1)")
     assert (read.allowed, read.by) == (True, "allow files.read_* (xmlcall.toml)")
     assert (other.allowed, other.by) == (False, "no rule")
+
+
+@pytest.mark.parametrize(("path", "by"), [("/notes/a", "person"), ("/secret/a", "deny files.*"), ("/asked/a", "ask files.*")])
+async def test_arguments_that_a_policy_changes_are_held_against_the_rules(path: str, by: str) -> None:
+    async def edits(proposal: Proposal) -> Decision:
+        return Decision(allowed=True, arguments={"path": path}, by="person")
+
+    effects: tuple[tuple[Effect, str], ...] = (("deny", "/secret"), ("ask", "/asked"))
+    strict = (Rule(effect=effect, tools=("files.*",), where={"path": (below([folder]),)}) for effect, folder in effects)
+    decision = await ruled(Rules(rules=tuple(strict)), edits)(proposed(path="/notes/b"))
+    assert (decision.allowed, decision.by) == (by == "person", by)
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------------

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_stage import Stage, call, staged
 
 from xmlcall import LocalHost
-from xmlcall.agent.rules import Rule, Rules
+from xmlcall.agent.conditions import one_of
+from xmlcall.agent.rules import Effect, Rule, Rules
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.types.completion import Chunk, CompletionRequest
 from xmlcall.types.tool import Tool
 
 RAN: list[Any] = []
@@ -231,4 +235,104 @@ async def test_the_difference_of_a_write_is_shown() -> None:
             {"kind": "added", "text": "three"},
         ]
         await stage.answer("yes")
+        await stage.over(turn)
+
+
+class Meanwhile(ScriptedBackend):
+    """A model during whose third reply something happens."""
+
+    happens: Callable[[], None]
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        if len(self.requests) == 2:
+            self.happens()
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+@pytest.mark.parametrize("when", ["while the model writes", "while the person reads the question"])
+async def test_a_tool_that_changes_in_the_step_is_asked_about(when: str) -> None:
+    host = Changing([send], name="other")
+
+    def swap() -> None:
+        host.words = f"{host.words} And to everybody."
+        host.changed.set()
+
+    backend = Meanwhile([call("send", text="a"), "1", call("send", text="b"), "2"])
+    backend.happens = swap if when == "while the model writes" else int  # type: ignore[assignment]
+    async with staged([], hosts=[host], backend=backend) as stage:
+        conversation, turn, _ = await asked(stage)
+        await stage.answer("always" if when == "while the model writes" else "with")
+        await stage.over(turn)
+        RAN.clear()
+        _, turn, question = await asked(stage, "Again", conversation)
+        if when == "while the person reads the question":
+            swap()
+            await stage.answer("yes")
+            question = await stage.question()
+        assert "to everybody" in question["definition_now"]
+        await stage.answer("no")
+        await stage.over(turn)
+        assert RAN == []
+
+
+def of_text(effect: Effect, *texts: str) -> Rule:
+    return Rule(effect=effect, tools=("local.send",), where={"text": (one_of(texts),)})
+
+
+@pytest.mark.parametrize(
+    ("rule", "answers", "ran", "by"),
+    [
+        (of_text("deny", "secret"), [], [], "deny local.send"),
+        (of_text("ask", "secret"), [("yes", {})], [("secret", 1)], "person"),
+        (of_text("ask", "secret"), [("no", {})], [], "person"),
+        (of_text("ask", "secret"), [("edit", {"arguments": {"text": "hello"}})], [("hello", 1)], "person"),
+        (of_text("ask", "secret", "hi"), [], [("secret", 1)], "person"),  # they were asked under this rule
+        (of_text("deny", "other"), [], [("secret", 1)], "person"),
+    ],
+)
+async def test_arguments_that_the_person_changes_are_held_against_the_rules(
+    rule: Rule, answers: list[tuple[str, dict[str, Any]]], ran: list[tuple[str, int]], by: str
+) -> None:
+    async with staged([call("send", text="hi"), "Done."], [send], rules=Rules(rules=(rule,))) as stage:
+        _, turn, _ = await asked(stage)
+        await stage.answer("edit", arguments={"text": "secret"})
+        for answer, more in answers:
+            assert (await stage.question())["call"]["arguments"] == {"text": "secret"}
+            await stage.answer(answer, **more)
+        made = only_call(await stage.over(turn))
+        assert (RAN, made["by"]) == (ran, by)
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return "one\ntwo"
+
+
+def write_file(path: str, content: str) -> str:
+    """Write a file."""
+    return path
+
+
+class Reading(LocalHost):
+    """A server whose read tool says that it reads."""
+
+    async def tools(self) -> tuple[Tool, ...]:
+        return tuple(replace(tool, annotations={"readOnlyHint": tool.name == "read_file"}) for tool in self._tools)
+
+
+async def test_the_read_for_a_question_is_in_the_audit(tmp_path: Path) -> None:
+    rules = Rules(rules=(Rule(effect="allow", tools=("files.read_file",), source="test"),))
+    hosts, path = [Reading([read_file, write_file], name="files")], tmp_path / "audit.jsonl"
+    replies = [call("write_file", path="a.txt", content="one\n2"), "Done."]
+    async with staged(replies, hosts=hosts, rules=rules, audit=path) as stage:
+        _, turn, question = await asked(stage, "Write 2 to a.txt")
+        assert question["changes"]
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [(each["event"], each["tool"], each["by"]) for each in lines] == [
+            (event, "read_file", "allow files.read_file (test)") for event in ("starts", "ended")
+        ]
+        assert lines[0]["arguments"] == {"path": "a.txt"}
+        assert lines[0]["call"] != question["call"]["id"]
+        await stage.answer("no")
         await stage.over(turn)

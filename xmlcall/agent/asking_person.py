@@ -7,7 +7,7 @@ them; arguments that they change have to fit the tool as the model's had to. How
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from ..errors import XmlcallError
@@ -133,14 +133,14 @@ def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
     """Make the policy for a call that comes again and again: each time the person is asked; None if there is nobody.
 
     Args:
-        rules: of the session; what they deny is not asked about.
+        rules: of the session; what they deny is not asked about, and what they allow is.
         asker: where to ask.
     """
     if not asker.is_there():
         return None
 
     async def ask(proposal: Proposal) -> Decision:
-        return await _Asking(rules.only(["deny"]), asker)(proposal)  # a new one, which has no answer from before
+        return await _Asking(rules.only(["deny", "ask"]), asker)(proposal)  # a new one, which has no answer from before
 
     return ask
 
@@ -194,7 +194,23 @@ class _Asking:
             reason = denial("unsaid", PromptFormat(lang=self._asker.lang), why=names) if names else ""
             return Decision(allowed=False, reason=reason, by="nobody to ask")
         question = Question(proposal=proposal, ruling=ruling, definition=definition, approved=approved, rules=self._rules)
-        return self._decided(await self._asker.ask(question), question)
+        return await self._asked(question)
+
+    async def _asked(self, question: Question) -> Decision:
+        """Ask; what the person changes in the arguments is held against the rules, and asked about if one of them asks."""
+        answer = await self._asker.ask(question)
+        if answer.choice != "edit" or answer.arguments is None:
+            return self._decided(answer, question)
+        proposal = question.proposal
+        edited = replace(proposal, call=replace(proposal.call, arguments=dict(answer.arguments), repairs=()))
+        rule = self._rules.stricter(proposal, answer.arguments)
+        if rule is None:
+            return Decision(allowed=True, arguments=answer.arguments, by=_PERSON)
+        if rule.effect == "deny":
+            self._asker.tell_denied(edited, rule)
+            return Decision(allowed=False, by=rule.name)
+        decision = await self._asked(replace(question, proposal=edited, ruling=Ruling(effect="ask", rule=rule)))
+        return replace(decision, arguments=decision.arguments or answer.arguments) if decision.allowed else decision
 
     def _decided(self, answer: PersonAnswer, question: Question) -> Decision:
         proposal, choice = question.proposal, answer.choice
@@ -204,8 +220,6 @@ class _Asking:
             kind = "said_no" if choice == "no" else "no_answer"
             reason = denial(kind, PromptFormat(lang=self._asker.lang), why=answer.reason)
             return Decision(allowed=False, reason=reason, by=_PERSON if choice == "no" else "nobody answered")
-        if choice == "edit":
-            return Decision(allowed=True, arguments=answer.arguments, by=_PERSON)
         if choice in ("always", "with"):
             self._always[_key(proposal, any_arguments=choice == "always")] = question.definition
         return Decision(allowed=True, by=_PERSON)

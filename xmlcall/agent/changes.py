@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..errors import ToolHostError
 from ..prompting.results import result_text
+from ..types.calls import RawCall, ToolCall
 from .policy import Proposal
 from .rules import Rules
 from .shown_files import shown_before
@@ -82,12 +83,13 @@ async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
         given = {key: value for key, value in arguments.items() if key in properties and key != text}
         if name not in _READERS or path not in given or {*tool.input_schema.get("required", ())} - given.keys():
             continue
-        call = replace(proposal.call, name=tool.name, arguments=given)
-        reading = replace(proposal, call=call, tool=tool, host_tool=name)
-        if (tool.annotations or {}).get("readOnlyHint") is not True or rules.judge(reading).effect != "allow":
+        raw = RawCall(index=0, name=tool.name)
+        call = ToolCall(id=f"{proposal.call.id}_before", name=tool.name, arguments=given, raw=raw)
+        ruling = rules.judge(replace(proposal, call=call, tool=tool, host_tool=name))
+        if (tool.annotations or {}).get("readOnlyHint") is not True or ruling.effect != "allow" or ruling.rule is None:
             continue
         try:
-            result = await proposal.run_beside(tool.name, given, _SECONDS)
+            result = await proposal.run_beside(call, ruling.rule.name, _SECONDS)
         except ToolHostError:
             return []
         return [] if result.is_error else difference(result_text(result), arguments[text])

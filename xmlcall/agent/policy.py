@@ -12,10 +12,10 @@ from ..types.calls import Message, Tool, ToolCall, ToolResult
 __all__ = ["Decision", "Policy", "Proposal"]
 
 
-RunBeside = Callable[[str, Mapping[str, Any], float | None], Awaitable[ToolResult]]
+RunBeside = Callable[[ToolCall, str, float | None], Awaitable[ToolResult]]
 
 
-async def _cannot_run(name: str, arguments: Mapping[str, Any], timeout: float | None) -> ToolResult:
+async def _cannot_run(call: ToolCall, by: str, timeout: float | None) -> ToolResult:
     return ToolResult.error("")
 
 
@@ -33,7 +33,8 @@ class Proposal:
         server_of: name of a tool, as offered, or "" where a result does not name its tool -> its server's name; "" for none.
         described: gives what servers say of themselves and of their tools, each text with the server's name.
         beside: the tools of the same server as offered, by their own names.
-        run_beside: runs one of them, by its offered name, without asking: a policy may have to see more before it decides.
+        run_beside: runs one of them, without asking: a policy may have to see more before it decides. It takes the call, by the
+            tool's offered name, what allows it, for the record, and seconds.
         unsaid: parameters whose values nobody said (`binding.grounds`), although the model was told.
     """
 

@@ -7,8 +7,8 @@ up: only a person can.
 
 Globs match the server's name as configured and the tool's own name, never the name that a model sees. The last dot of a glob
 parts the two, so that `web.internal.*` is about the server `web.internal`; a dot of a tool's name is written `[.]`. A rule that
-asks or denies also holds where the names fit with another dot between them. Tool annotations are hints of an untrusted server (MCP
-2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the question of `flows`.
+asks or denies also holds where the names fit with another dot between them. Tool annotations are hints of an untrusted server
+(MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the question of `flows`.
 """
 
 import fnmatch
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from glob import escape
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..tools.effects import may_write
 from .conditions import Condition, holds
@@ -160,6 +160,18 @@ class Rules:
         rule = asks or next(iter(matching), None)
         return Ruling(effect="ask", rule=rule, repairs=repairs, foreign=foreign, unsaid=unsaid)
 
+    def stricter(self, proposal: Proposal, arguments: Mapping[str, Any]) -> Rule | None:
+        """Return a rule that forbids other arguments of a call, or asks about them and not about the model's; None for none.
+
+        Args:
+            proposal: the call as the model made it.
+            arguments: of a person or a policy, in place of the model's.
+        """
+        edited = replace(proposal, call=replace(proposal.call, arguments=dict(arguments), repairs=()))
+        matching = [rule for rule in self.rules if rule.effect != "allow" and rule.matches(edited)]
+        denies = next((rule for rule in matching if rule.effect == "deny"), None)
+        return denies or next((rule for rule in matching if not rule.matches(proposal)), None)
+
     def about(self, server: str, tool: str) -> tuple[Rule, ...]:
         """Return the rules that name a tool, the strictest first.
 
@@ -210,13 +222,16 @@ def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
 
     Args:
         rules: asked first.
-        otherwise: asked about what is to be asked about; by default it is denied.
+        otherwise: asked about what is to be asked about; by default it is denied. Arguments that it changes are held against the
+            rules that deny and ask, too.
     """
 
     async def decide(proposal: Proposal) -> Decision:
         ruling = rules.judge(proposal)
         if ruling.effect == "ask" or ruling.rule is None:
-            return await otherwise(proposal)
+            decision = await otherwise(proposal)
+            stricter = decision.arguments is not None and rules.stricter(proposal, decision.arguments)
+            return Decision(allowed=False, by=stricter.name) if stricter else decision
         return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
 
     return decide

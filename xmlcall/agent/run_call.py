@@ -37,6 +37,9 @@ UNKNOWN: Final = "(unknown)"
 CALLER: Final = "(the caller)"
 """Stands for a server's name where the caller has run a tool."""
 
+_SHOWN: Final = "to show a person what another call would change"  # why a call runs that no model made
+_MOST_CHANGES: Final = 3  # of what a server says of a tool, while a call of it is judged
+
 NOTHING: Final = Catalog(())
 
 
@@ -108,24 +111,22 @@ class Calling:
         return replace(note, moment="ended", host=OURS, by="", result=event.result, seconds=0.0)
 
     async def _run(self, action: Run) -> AsyncGenerator[LoopEvent]:
-        call, tool, conversation = action.call, action.tool, action.conversation
+        call, conversation = action.call, action.conversation
         own = self.own.get(call.name)
         place = self.router.find(call.name)
         if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
             yield self._gone(call)
             return
-        proposal = self._proposal(action, own)
-        host, host_tool = proposal.host, proposal.host_tool
-        decision = await self._decide(proposal)
+        proposal, decision = await self._judged(action, own)
+        tool, host, host_tool = proposal.tool, proposal.host, proposal.host_tool
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now
             yield self._gone(call)
             return
         note = ""
         if decision.allowed and decision.arguments is not None:
             call, note = self._changed(call, decision.arguments)
-            problem = misfit(call.arguments, tool.name, self.catalog)
+            decision = await self._with_changes(replace(action, call=call), own, proposal, decision)
             host, host_tool = self._place(call, own)
-            decision = replace(decision, allowed=not problem, reason=problem)
         if not decision.allowed:
             yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format), by=decision.by)
             return
@@ -134,6 +135,35 @@ class Calling:
         async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
                 yield _with_note(event, note)
+
+    async def _judged(self, action: Run, own: OwnTool | None) -> tuple[Proposal, Decision]:
+        """Ask the policy about a call, with the tool as its server describes it by now; again if that changes meanwhile."""
+        tool = action.tool if own else await self._described_now(action.tool)
+        for _ in range(_MOST_CHANGES):
+            proposal = self._proposal(replace(action, tool=tool), own)
+            decision = await self._decide(proposal)
+            now = tool if own or not decision.allowed else await self._described_now(action.tool)
+            if now == tool:
+                return proposal, decision
+            tool = now
+        return proposal, Decision(allowed=False, by="the tool changes")
+
+    async def _with_changes(self, action: Run, own: OwnTool | None, before: Proposal, decision: Decision) -> Decision:
+        """Decide about a call whose arguments the policy has changed: they have to fit; one of another server is judged anew."""
+        if problem := misfit(action.call.arguments, action.tool.name, self.catalog):
+            return replace(decision, allowed=False, reason=problem)
+        proposal = self._proposal(action, own)
+        if proposal.host == before.host:
+            return decision
+        decision = await self._decide(proposal)  # tools of ours act on the server that an argument names
+        return replace(decision, allowed=decision.allowed and decision.arguments is None)
+
+    async def _described_now(self, tool: Tool) -> Tool:
+        """Return a tool as its server describes it by now: the person may have allowed another one."""
+        if self.router.find(tool.name) is None:
+            return tool
+        now = await self.router.rewritten(tool.name)
+        return tool if now is None else Catalog([now]).get(tool.name) or tool
 
     def _proposal(self, action: Run, own: OwnTool | None) -> Proposal:
         host, host_tool = self._place(action.call, own)
@@ -147,9 +177,24 @@ class Calling:
             server_of=self._server_of,
             described=self._described,
             beside=self._beside(host),
-            run_beside=self.router.call,
+            run_beside=self._run_beside,
             unsaid=action.unsaid,
         )
+
+    async def _run_beside(self, call: ToolCall, by: str, timeout: float | None) -> ToolResult:
+        """Run a call that a policy wants to see the result of; it is noted as any other."""
+        events = self._read(call, by, timeout)
+        if self.audit is not None:
+            events = audited(events, self.audit, self.router, self.catalog.get(call.name), ())
+        async with aclosing(events):
+            *_, finished = [event async for event in events]
+        assert isinstance(finished, CallFinished)
+        return finished.result
+
+    async def _read(self, call: ToolCall, by: str, timeout: float | None) -> AsyncGenerator[LoopEvent]:
+        host, host_tool = self._place(call, None)
+        yield CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_SHOWN)
+        yield CallFinished(call=call, result=await self.router.call(call.name, call.arguments, timeout))
 
     def _gone(self, call: ToolCall) -> CallFinished:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))

@@ -72,6 +72,7 @@ class Router:
         self._members = tuple(Member(host, self._changed) for host in hosts)
         self._patience = patience
         self._origins: dict[str, tuple[Host, str]] = {}
+        self._listed: dict[str, Tool] = {}  # as their hosts described them then
         self._told: set[str] = set()
         self._off: set[str] = set()
         self._tools_off: set[tuple[str, str]] = set()
@@ -209,6 +210,7 @@ class Router:
         found = [(each.host, tool) for each in on for tool in each.tools if (each.host.name, tool.name) not in self._tools_off]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
         self._origins = {name: (host, tool.name) for name, (host, tool) in zip(names, found, strict=True)}
+        self._listed = {name: tool for name, (_, tool) in zip(names, found, strict=True)}
         return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))
 
     def origin(self, name: str) -> tuple[Host, str]:
@@ -228,6 +230,23 @@ class Router:
     def find(self, name: str) -> tuple[Host, str] | None:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
         return self._origins.get(name)
+
+    async def rewritten(self, name: str) -> Tool | None:
+        """Return a tool whose server describes it otherwise by now than when `tools()` offered it; None if it does not.
+
+        If its server has said that its tools changed, it is asked for them; what `tools()` offered stays as it is.
+
+        Args:
+            name: as listed by `tools()`.
+        """
+        host, own_name = self.origin(name)
+        member = next(each for each in self._members if each.host is host)
+        member.ask()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await member.settled.wait()
+        now = next((tool for tool in member.tools if tool.name == own_name), None)
+        return None if now is None or now == self._listed[name] else replace(now, name=name)
 
     async def call(
         self,

@@ -106,10 +106,11 @@ async def _changes(question: Question) -> dict[str, Any]:
 
 
 def _call(turn: TurnBuilder | None, proposal: Proposal) -> CallRecord:
-    """Return the record of a call, with its place in the reply and where its values came from."""
+    """Return the record of a call, with its place in the reply and where its values came from, unless it was changed."""
     call = proposal.call
     replies = turn.record().replies if turn else ()
-    found = (each for reply in reversed(replies) for each in reply.calls if each.id == call.id)
+    records = (each for reply in reversed(replies) for each in reply.calls if each.id == call.id)
+    found = (each for each in records if each.arguments == dict(call.arguments))
     own = CallRecord(id=call.id, index=call.raw.index, name=call.name, text=call.raw.text, arguments=dict(call.arguments))
     return next(found, own)
 
