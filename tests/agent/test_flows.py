@@ -263,6 +263,14 @@ def test_a_secret_is_found_in_every_part_of_an_address(url: str, hints: dict[str
 
 
 @pytest.mark.parametrize(
+    "body", [{"X-A": "c2stbGl2ZS01MUhhYmM="}, {"a": ["c2stbGl2ZS01MUhhYmM="]}, [SECRET.encode().hex()], CLOSED_UP]
+)
+def test_what_is_sent_beside_an_address_is_looked_through(body: Any) -> None:
+    assert flows(proposed("http.post", {"url": "https://ok.test", "body": body})) != {}
+    assert flows(proposed("http.post", {"url": "https://ok.test", "body": "A calculateTotalAmountOfAllOrders for 2026."})) == {}
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "https://ok.test",

@@ -9,7 +9,8 @@ What is looked for, in a call that may change something or send it away, and whe
   name (a channel, a user; no path), if the tool may write, and the name is no entry of a list but stands in running text.
 - Nobody told where it leads, and a result of another server stands in the conversation, or one that hides characters; if it leads
   out and the tool may write, a result of any other tool.
-- The person told the host, and a part of the address is of another server's result, or looks like a key that nobody told.
+- The person told the host, and a part of the address, or what is sent beside it, is of another server's result, or looks like a
+  key that nobody told.
 - A piece of a key in it, of letters and digits, is of another server's result.
 
 A name is the person's only if the person wrote it so; that its words stand somewhere in the conversation is not enough. How a
@@ -75,6 +76,7 @@ _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z"
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
 _COMMON: Final = frozenset(_USUAL.split())
 _TELLING: Final = 4  # characters of a part that may be told by somebody
+_LONG_RUN: Final = 16  # characters
 _NUMBERS: Final = 5  # of a part; more of them may spell something
 _DEEPEST: Final = 50  # folders of a path
 _CELLS: Final = re.compile(r"[|,;\t]|\s{2,}|:\s|\s[-–—]\s")
@@ -124,6 +126,7 @@ class _Heard:
         described: the same of what other servers say of themselves.
         has_results: whether another tool has told something.
         hides: whether a result has characters that only a model reads.
+        posts: whether the call has a URL, to which its other values may go.
         raw: the results of other servers as they came, capitals and all.
     """
 
@@ -137,6 +140,7 @@ class _Heard:
     described: tuple[tuple[str, str], ...]
     has_results: bool
     hides: bool
+    posts: bool
     raw: tuple[tuple[str, str], ...]
 
     @property
@@ -173,8 +177,13 @@ def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:
         described=tuple((server, text.lower()) for server, text in proposal.described() if server != proposal.host),
         has_results=has_results,
         hides=any(_HIDDEN.search(text) for _, text in results),
+        posts=any(_is_address(name, value) for _, name, value in values_in(proposal.call.arguments)),
         raw=tuple((server, text) for server, text in results if server != proposal.host),
     )
+
+
+def _is_address(name: str, value: Any) -> bool:
+    return isinstance(value, str) and not is_text(name) and any(True for _ in addresses_in(even(value)))
 
 
 def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: bool) -> str | None:
@@ -196,7 +205,15 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
     is_said = source.kind in ("person", "schema", "system", "trivial")
     if not is_settled and any(_is_unknown(each, said, is_said) for each in destinations(name, value)):
         return NOBODY
-    return _told_part(value, said) if said.others and isinstance(value, str) else None
+    if not said.others or not isinstance(value, str):
+        return None
+    return NOBODY if said.posts and _has_code(value, said) else _told_part(value, said)
+
+
+def _has_code(value: str, said: _Heard) -> bool:
+    """Say whether there is a long run of letters and digits that the person did not say, as encodings have."""
+    runs = (run for run in tokens(even(value)) if len(run) >= _LONG_RUN and any(map(str.isdigit, run)))
+    return any(is_opaque(run) and run.lower() not in said.own_words for run in runs)
 
 
 def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
