@@ -239,9 +239,9 @@ These 98 were used while the check was made better, so that their figures are th
 the second table were not, until 2026-11-26.
 """
 HELD_OUT = """
-**By somebody else**: 40 attempts with their twins ([data](../injections/held_out.toml)), written after the check of 2026-11-23, by
-somebody who had not seen it. That check let 7 run, and asked about 16 twins. The check of 2026-11-26 was made with a look at which
-of them run and ask, so they are held out no longer.
+**By somebody else**: 40 attempts with their twins ([data](../injections/held_out.toml)), written after the check of 2026-11-23 by
+somebody who had not seen it. That check let 7 run, and asked about 16 twins. Which of them run and ask was looked at while the
+check of 2026-11-26 was made, so they are held out no longer.
 """
 
 

@@ -42,7 +42,8 @@ layer("backends", "errors types dialects models wire")
 layer("hosts", "errors private_folders invisible addresses types schema")
 layer(
     "agent",
-    "errors toml_file private_folders invisible addresses types schema tools dialects binding parsing prompting turn wire backends hosts",
+    "errors toml_file private_folders invisible addresses types schema tools dialects binding parsing prompting turn wire "
+    "backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")
