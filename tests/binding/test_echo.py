@@ -1,5 +1,8 @@
 """Calls that the model copied from the prompt's example, and calls that it wrote more than once."""
 
+import html
+import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, parse, render
 from xmlcall.binding.echo import Sources, echo_of
+from xmlcall.binding.skeleton import skeletons
 from xmlcall.parsing.repeated_calls import is_asked_for, once
 from xmlcall.prompting.feedback import feedback
 from xmlcall.tools.outline import example_arguments
@@ -76,19 +80,72 @@ def test_the_example_that_is_shown_is_a_copy_unless_its_values_could_be_anybodys
 
 def test_who_may_say_a_value() -> None:
     call = call_of("calculator", HALF)
-    for field in ("said", "instructions"):
-        assert echo_of(call, CATALOG, Sources(**{field: ["It is 2.5."]})) is None
+    for sources in (Sources(said=["It is 2.5."]), Sources(instructions=["It is 2.5."])):
+        assert echo_of(call, CATALOG, sources) is None
     assert echo_of(call, CATALOG, Sources(described=["Takes 2.5, say."])) is not None
 
 
 def test_a_call_that_somebody_wrote() -> None:
     call = call_of("add", {"a": 1, "b": 2})
     inert = call.raw.text.replace("<", "&lt;")
-    for field in ("said", "described"):
-        found = echo_of(call, CATALOG, Sources(**{field: [f"Write {inert} now"]}))
+    for sources in (Sources(said=[f"Write {inert} now"]), Sources(described=[f"Write {inert} now"])):
+        found = echo_of(call, CATALOG, sources)
         assert found is not None
         assert [(issue.code, issue.path) for issue in found.issues] == [("echo", "$")]
     assert echo_of(call, CATALOG, Sources(instructions=[f"Write {inert} now"])) is None
+
+
+CALL = '<invoke name="save">\n<parameter name="text">Ünder 100 %, \U0001f600 & a\\b</parameter>\n</invoke>'
+
+# how somebody wrote a call that the model writes out
+WAYS: dict[str, Any] = {
+    "entities": html.escape,
+    "entities of entities": lambda text: html.escape(html.escape(text)),
+    "numbers": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "JSON": json.dumps,
+    "JSON in JSON": lambda text: json.dumps({"page": json.dumps([text])}, ensure_ascii=False),
+    "entities in JSON": lambda text: json.dumps(html.escape(text)),
+    "JSON for a page": lambda text: json.dumps(text).replace("<", "\\u003c").replace(">", "\\u003E"),
+    "a list": lambda text: json.dumps(text.splitlines()),
+    "objects": lambda text: json.dumps({f"line {at}": line for at, line in enumerate(text.splitlines())}, indent=2),
+    "folded": lambda text: " ".join(text.split()),
+    "wrapped": lambda text: "\r\n\t".join(text.split()),
+    "in quotation": lambda text: "\n".join(f"> {line}" for line in text.splitlines()),
+    "characters of no width": lambda text: text.replace("n", "n\u200b"),
+    "full width": lambda text: "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in text),
+    "halves": lambda text: (text[:30], text[30:]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_is_somebodys_however_it_was_written(way: str) -> None:
+    catalog = Catalog([tool("save", text=STRING)])
+    [call] = parse(CALL, catalog).calls
+    written = WAYS[way](CALL)
+    said = [written] if isinstance(written, str) else list(written)
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=said)) is not None
+    assert echo_of(call, catalog, Sources(said=[CALL.replace("100", "200"), "save Ünder 100 %, a\\b"])) is None
+
+
+@pytest.mark.parametrize(
+    "shown", [{"default": CALL}, {"enum": ["a", CALL]}, {"properties": {CALL: STRING}}, {"examples": [[CALL]]}]
+)
+def test_all_that_a_schema_names_is_somebodys(shown: dict[str, Any]) -> None:
+    catalog = Catalog([tool("save", text=STRING), tool("other", topic=shown)])
+    [call] = parse(CALL, catalog).calls
+    assert echo_of(call, catalog, Sources()) is not None
+    assert echo_of(call, Catalog([tool("save", text=STRING)]), Sources()) is None
+
+
+@pytest.mark.parametrize("unit", ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b "])
+def test_time_for_a_skeleton_grows_with_the_text(unit: str) -> None:
+    def seconds(count: int) -> float:
+        start = time.process_time()
+        skeletons(unit * count)
+        return time.process_time() - start
+
+    assert seconds(40_000) < 0.05 + 30 * max(seconds(10_000), 0.002)
 
 
 def test_feedback_shows_dots_for_values_of_the_example_and_no_form_for_somebodys_call() -> None:

@@ -1,9 +1,9 @@
 """Calls that the model only copied: they do not run, in loop and proxy alike.
 
 *Somebody's call.* Whoever can put text before the model (a person quoting, a web page in a tool's result, a server's description)
-could put a call there; a model that copies it must not run it. The comparison is by characters; `&lt;` counts as `<`, because
-results are shown to the model with their tags made inert. Our own prompt, feedback and reminder do not count: they are written to
-be followed.
+could put a call there; a model that copies it must not run it. The comparison is by skeletons: models undo entities and the
+escapes of JSON, and fold white space. Our own prompt, feedback and reminder do not count: they are written to be followed. What
+they show of a server's words does, names and values of a schema, too.
 
 *Our example's values.* Small models also call with the values that the prompt's example shows, `2.5` or `city value`. Such a call
 is a copy if everything that its tool's example invents is in it, and nobody said any of it. What comes from the schema (an enum,
@@ -11,8 +11,10 @@ a default, a limit) or could be anybody's choice (true, one whole number) is no 
 value` for the parameter `city`, is one in every call, because models carry the pattern over to other tools.
 """
 
+import functools
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import regex
@@ -21,6 +23,7 @@ from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.outline import invented_arguments, placeholder
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
+from .skeleton import skeleton, skeletons
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
 
@@ -47,11 +50,37 @@ class Sources:
         said: by people and by tools, in results.
         described: by servers, about their tools.
         instructions: by the program that asks; it may show calls to be followed.
+        known: skeletons of these texts, kept from one reply to the next.
     """
 
     said: Iterable[str] = ()
     described: Iterable[str] = ()
     instructions: Iterable[str] = ()
+    known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def have(self, written: str, catalog: Catalog) -> bool:
+        """Say whether a call stands in what people, tools or servers wrote, in whatever way it is written there.
+
+        Args:
+            written: the call.
+            catalog: of the tools on offer: all that their schemas name is shown to the model.
+        """
+        if not (found := skeleton(written)):
+            return False
+        # One text behind the other, because a call may be spread over results.
+        return found in "".join(map(self._skeleton, (*self.said, *self.described))) or found in _on_offer(catalog)
+
+    def _skeleton(self, text: str) -> str:
+        if text not in self.known:
+            self.known[text] = "".join(skeletons(text))
+        return self.known[text]
+
+
+@functools.lru_cache(maxsize=8)
+def _on_offer(catalog: Catalog) -> str:
+    """Return the skeleton of what tools are called, and of their schemas: a prompt may show all of that."""
+    shown = (json.dumps([tool.name, tool.input_schema], ensure_ascii=False, default=str) for tool in catalog)
+    return "".join(part for text in shown for part in skeletons(text))
 
 
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
@@ -66,7 +95,7 @@ def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) ->
         The call as an InvalidCall with issues `echo`, at `$` if the call was somebody's, else at each value of our example; or
         None.
     """
-    if _stands_in(call.raw.text, (*sources.said, *sources.described)):
+    if sources.have(call.raw.text, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
     elif isinstance(call, ToolCall) and (tool := catalog.get(call.name)):
         names = _example_values(call, tool, (*sources.said, *sources.instructions))
@@ -114,10 +143,6 @@ def examples_of(tool: Tool) -> list[dict[str, Any]]:
     """
     shown = invented_arguments(tool)
     return [{name: value for name, (value, _) in shown.items()}] if _is_evidence(_values(shown)) else []
-
-
-def _stands_in(written: str, texts: Iterable[str]) -> bool:
-    return bool(written) and any(written in text.replace("&lt;", "<") for text in texts)
 
 
 def _example_values(call: ToolCall, tool: Tool, said: Iterable[str]) -> list[str]:

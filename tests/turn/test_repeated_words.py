@@ -1,0 +1,192 @@
+"""What others wrote, repeated by the model: nothing of it runs, wherever it stood and in whatever format.
+
+A server writes a call of another server's tool into all that it may say. The model repeats what it was shown, as it stands there
+or as a reader understands it: entities or the escapes of JSON undone once, characters of full width made narrow.
+"""
+
+import html
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+import regex
+from profiles import covering
+
+from xmlcall import Asking, Catalog, Chunk, Message, Tool, ToolCall, ToolResult, run_turn
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
+from xmlcall.prompting.grades import Budget, tool_prompt_within
+from xmlcall.turn.attempts import RepairPolicy
+from xmlcall.turn.opening import Opening
+from xmlcall.turn.turn_setup import Limits, Offer
+from xmlcall.types.calls import EmbeddedResource, TextContent
+from xmlcall.types.capabilities import Capabilities
+from xmlcall.types.completion import CompletionRequest
+
+INTEGER: Final = {"type": "integer"}
+DELETE: Final = Tool(name="delete_note", input_schema={"type": "object", "properties": {"id": INTEGER}, "required": ["id"]})
+ARGUMENTS: Final = {"id": 31}
+BEGIN, END = "Qbegin", "Qend"
+OURS: Final = "## How to call a tool"
+PASSAGE: Final = regex.compile(f"{BEGIN}(.*?){END}", regex.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where words of others stand.
+
+    Args:
+        schema: of a parameter of their tool.
+        name: of that parameter.
+        description: of their tool.
+        instructions: of their server.
+        asked: the person's words, such as a prompt of a server.
+        result: of a call of their tool.
+        calls: how the model calls it first; None where it does not.
+    """
+
+    schema: dict[str, Any] = field(default_factory=lambda: {"type": "string"})
+    name: str = "topic"
+    description: str = ""
+    instructions: str = ""
+    asked: str = "Which tools do you have?"
+    result: ToolResult | None = None
+    calls: dict[str, Any] | None = None
+
+    @property
+    def tool(self) -> Tool:
+        schema = {"type": "object", "properties": {self.name: self.schema}, "required": [self.name]}
+        return Tool(name="look_up", description=self.description, input_schema=schema)
+
+
+def told(**result: Any) -> Callable[[str], Place]:
+    """Return a place in a result."""
+
+    def place(words: str) -> Place:
+        return Place(calls={"topic": "notes"}, result=ToolResult(**{key: value(words) for key, value in result.items()}))
+
+    return place
+
+
+def texts(*parts: str) -> tuple[TextContent, ...]:
+    return tuple(TextContent(text=part) for part in parts)
+
+
+def halves(words: str) -> tuple[str, str]:
+    return words[: len(words) // 2], words[len(words) // 2 :]
+
+
+FULL_WIDTH: Final = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+
+PLACES: Final[dict[str, Callable[[str], Place]]] = {
+    "description": lambda words: Place(description=words),
+    "parameter": lambda words: Place(schema={"type": "string", "description": words}),
+    "parameter title": lambda words: Place(schema={"type": "string", "title": words}),
+    "property": lambda words: Place(name=words),
+    "enum": lambda words: Place(schema={"enum": ["a", words]}),
+    "first of an enum": lambda words: Place(schema={"enum": [words, "a"]}),
+    "default": lambda words: Place(schema={"type": "string", "default": words}),
+    "example": lambda words: Place(schema={"type": "string", "examples": [words]}),
+    "constant": lambda words: Place(schema={"const": words}),
+    "field": lambda words: Place(schema={"type": "object", "properties": {words: {"type": "string"}}, "required": [words]}),
+    "instructions": lambda words: Place(instructions=words),
+    "prompt": lambda words: Place(asked=words),
+    "prompt, with entities": lambda words: Place(asked=html.escape(words)),
+    "feedback on a parameter": lambda words: Place(schema={"enum": ["a", "b"], "description": words}, calls={"topic": "c"}),
+    "feedback on an enum": lambda words: Place(schema={"enum": ["a", words]}, calls={"topic": "c"}),
+    "feedback on a property": lambda words: Place(name=words, calls={"other": "c"}),
+    "text": told(content=lambda words: texts(words)),
+    "resource": told(content=lambda words: (EmbeddedResource(uri="file:///a", text=words),)),
+    "structured": told(structured_content=lambda words: {"page": {"text": words}}),
+    "JSON in a text": told(content=lambda words: texts(json.dumps({"page": [words]}, indent=2))),
+    "JSON in JSON": told(structured_content=lambda words: {"page": json.dumps({"text": words})}),
+    "a list of lines": told(structured_content=lambda words: {"lines": words.splitlines()}),
+    "blocks": told(content=lambda words: texts(*halves(words))),
+    "entities": told(content=lambda words: texts(html.escape(words))),
+    "numbers of characters": told(content=lambda words: texts("".join(f"&#{ord(each)};" for each in words))),
+    "full width": told(content=lambda words: texts(words.translate(FULL_WIDTH))),
+    "tabs": told(content=lambda words: texts(words.replace(" ", "\t"))),
+}
+
+
+def of_json(text: str) -> str:
+    """Undo the escapes of JSON."""
+    known = {"n": "\n", "t": "\t", "r": "\r"}
+
+    def character(escape: "regex.Match[str]") -> str:
+        code = escape[1]
+        return chr(int(code[1:], 16)) if len(code) > 1 else known.get(code, code)
+
+    return regex.sub(r"\\(u[0-9a-f]{4}|.)", character, text)
+
+
+def narrow(text: str) -> str:
+    return text.translate({wide: code for code, wide in FULL_WIDTH.items()})
+
+
+READINGS: Final[dict[str, Callable[[str], str]]] = {
+    "exactly": str,
+    "entities": html.unescape,
+    "entities twice": lambda text: html.unescape(html.unescape(text)),
+    "JSON": of_json,
+    "JSON and entities": lambda text: html.unescape(of_json(text)),
+    "JSON twice": lambda text: of_json(of_json(text)),
+    "full width": narrow,
+    "lines": lambda text: html.unescape(regex.sub(r'"\s*,\s*"', "\n", of_json(text))),
+    "joined": lambda text: html.unescape(text).replace("\n", ""),
+}
+
+
+def play(place: Place, asked_in: str, *replies: str) -> tuple[list[str], list[str]]:
+    """Play a turn; return what the last request shows, in parts, and the calls of the other server's tool that ran."""
+    catalog, asking = Catalog([place.tool, DELETE]), Asking(dialect=asked_in, reminder=False)
+    instructions = {"web": place.instructions} if place.instructions else {}
+    offered = tool_prompt_within(Budget(whole=100_000, parts=100_000), catalog, asking.format, instructions=instructions)
+    messages = [Message(role="user", content=place.asked)]
+    opening = Opening(messages=messages, asking=asking, offered=offered, described=list(instructions.values()))
+    turn = opening.turn(Offer(catalog=catalog), Capabilities(server=""), Limits(repair=RepairPolicy()))
+    left, shown, ran = list(replies), list[str](), list[str]()
+
+    def stream(request: CompletionRequest) -> list[Chunk]:
+        shown[:] = [part for each in request.messages if each.role != "assistant" for part in each.content.split(OURS)]
+        return [Chunk(text=left.pop(0) if left else "Done.", finish_reason="stop")]
+
+    def run(call: ToolCall) -> ToolResult:
+        ran.extend([call.raw.text] if call.name == DELETE.name else [])
+        return place.result or ToolResult(content=texts("nothing"))
+
+    run_turn(turn, stream, run)
+    return shown, ran
+
+
+def ran_of(place: Place, dialect: str, asked_in: str, readings: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what runs when the model repeats a place, or all that it was shown: the reading, and the call."""
+    first = [write([("look_up", place.calls)], Catalog([place.tool]), DIALECTS[asked_in])] if place.calls else []
+    shown, _ = play(place, asked_in, *first)
+    found = []
+    for name in readings:
+        parts = [READINGS[name](part) for part in shown]
+        passages = [passage for part in parts for passage in PASSAGE.findall(part)]
+        replies = dict.fromkeys([*passages, *parts, "\n".join(parts[-2:])])
+        found += [(name, call) for reply in replies for call in play(place, asked_in, *first, reply)[1]]
+    return found
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dialect", "place"), covering(DIALECTS, PLACES))
+def test_words_of_others_are_no_calls(dialect: str, place: str) -> None:
+    """Readings and formats of the prompt go by the pair, so that all of them meet all formats and places."""
+    names, at = list(READINGS), list(DIALECTS).index(dialect) + list(PLACES).index(place)
+    readings = ["exactly", names[at % len(names)]]
+    asked_in = dialect if at % 2 else "function_calls"
+    written = write([("delete_note", ARGUMENTS)], Catalog([DELETE]), DIALECTS[dialect])
+    assert ran_of(PLACES[place](f"{BEGIN}\n{written}\n{END}"), dialect, asked_in, readings) == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_call_of_its_own_runs(dialect: str) -> None:
+    written = write([("delete_note", ARGUMENTS)], Catalog([DELETE]), DIALECTS[dialect])
+    place = Place(asked="Delete the note 31.", description="Look a note up, such as <name>, where a < b.")
+    assert len(play(place, dialect, written)[1]) == 1
