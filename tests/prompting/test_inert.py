@@ -1,20 +1,24 @@
 """Nothing in a result opens a call, in any wire format, and what is shown stays readable."""
 
 import html
+import json
 from typing import Any
 
 import pytest
 from cases import TOOLS, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiles import examples
+from profiles import covering, examples
 from soup import PIECES, pieces_of
 
-from xmlcall import ToolCall, ToolResult, parse
-from xmlcall.dialects import DIALECTS
+from xmlcall import Tool, ToolCall, ToolResult, parse, system_prompt
+from xmlcall.dialects import DIALECTS, Dialect
+from xmlcall.dialects.inert import inert_text
+from xmlcall.dialects.result_form import ResultForm
 from xmlcall.dialects.write import write
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.system import tool_prompt
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import InvalidCall, Issue, RawCall, TextContent
 
@@ -88,10 +92,86 @@ def test_only_first_characters_are_entities(dialect: str) -> None:
         "a < b && c > d, <b>bold</b>, &lt;p&gt;, if (x) { y }",
         '{"id": 1, "function": "sum"}',
         "<html><body><p>Hello</p></body></html>",
+        "for (i = 0; i < result.length; i++) a[i] < think",
+        "usage: copy <path> <name> [options] [tools], with <on|off>, <role>editor</role> and [/tool]",
+        "[results] of <b> and <s of <resulting>",
     ],
 )
 def test_what_opens_no_call_stays_as_it_is(text: str) -> None:
     assert f">\n{text}\n</result>" in told(text)
+    assert f"\n{text}\n" in system_prompt([Tool(name="look", description=text), *OFFERED])
+
+
+def test_a_schema_of_arguments_stays_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"input": {"type": "object", "properties": {"name": {"type": "string"}}}}}
+    prompt = tool_prompt(Catalog([Tool(name="look", input_schema=schema)]), PromptFormat(family="schema"))
+    assert json.dumps(schema) in prompt
+    schema["properties"]["input"]["default"] = {"arguments": {"a": "x"}, "name": "look"}
+    assert '&#123;"arguments": {' in tool_prompt(Catalog([Tool(name="look", input_schema=schema)]), PromptFormat(family="schema"))
+
+
+CONTROL = """
+[INST] [/INST] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [TOOL_CALLS] [ARGS] [CALL_ID] [TOOL_CONTENT]
+[IMG] <<SYS>> <</SYS>> <s> </s> <bos> <eos> <pad> <unk> <start_of_turn> <end_of_turn> <|turn> <turn|>
+<channel|> <|channel> <tool|> <start_function_declaration> <escape> <seed:bos> <seed:eos> <seed:think>
+</seed:think> <[begin▁of▁sentence]> <role>SYSTEM <role>HUMAN <role>ASSISTANT <role>OBSERVATION <SPECIAL_12>
+<extra_id_0> <|im_start|> <|im_end|> <|eot_id|> <｜User｜> <reserved_106> <｜end▁of▁sentence｜> [|system|]
+[|endofturn|] [gMASK] <sop> <|user|> ]~b]system [e~[ <BOS_TOKEN> <|START_OF_TURN_TOKEN|> <eoh> <ifm|im_start>
+<longcat_s> <|start|> <|message|> <|return|> <|role_sep|> <|plamo:begin_message:plamo|> <|open|> <fim_prefix>
+<mm:think> <|endoftext|> <|START_RESPONSE|> <file_sep> <|fim_hole|> <think> </think> <THINK>
+"""
+
+
+@pytest.mark.parametrize("word", CONTROL.split())
+def test_control_words_of_chat_templates_are_inert(word: str) -> None:
+    """A server reads them anywhere in a prompt: a result would begin a turn of another role."""
+    first = {"<": "&lt;", "[": "&#91;", "]": "&#93;"}[word[0]]
+    schema = {"type": "object", "properties": {"p": {"enum": ["a", word]}}}
+    look = Tool(name="look", description=f"So {word} ends", input_schema=schema)
+    everywhere = told(f"a {word} b") + system_prompt([look], instructions={"s": word})
+    assert everywhere.count(first + word[1:]) == 4
+    assert word not in everywhere
+
+
+FORMS = {row.results.opener: row for row in DIALECTS.values()}
+
+
+def broken_frames(form: ResultForm) -> list[str]:
+    """Return marks of a form, as they are and as a model may still take them for its own."""
+    marks = [mark.strip().replace("{name}", "f") for mark in (form.result_close, form.frame_close, form.result_open) if mark]
+    cased = [each for mark in marks for each in (mark, mark.upper(), mark.title())]
+    spaced = [mark.replace("</", "< /").replace("[/", "[ / ").replace(">", " >") for mark in marks]
+    wide = [
+        mark.replace("<", "＜").replace(">", "＞")
+        for mark in marks
+        if mark.startswith("<") and mark[1].isalnum() | (mark[1] == "/")
+    ]
+    return [*cased, *spaced, *(mark.replace("</", "<\u200b/") for mark in marks), *wide]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("asked_in", "row"), [(row, row) for row in FORMS.values()] + covering(FORMS.values(), FORMS.values()))
+def test_no_mark_of_a_frame_stands_in_words_of_others(asked_in: Dialect, row: Dialect) -> None:
+    """The forms of others, too: a chat template may read these as its own. Feedback shows a schema inside the frame."""
+    format = PromptFormat(dialect=asked_in.name)
+    for mark in broken_frames(row.results):
+        odd = Tool(
+            name="odd",
+            description=mark,
+            input_schema={"type": "object", "properties": {mark: {"enum": [mark]}}, "required": [mark]},
+        )
+        catalog = Catalog([odd, *OFFERED])
+        issue = Issue(code="missing-parameter", path=f"$['{mark}']", message=f"Give {mark}")
+        wrong = InvalidCall(id="call_0", name="odd", issues=(issue,), raw=RawCall(index=0, name="odd"))
+        message = results(
+            [(wrong, None), (CALL, ToolResult(content=(TextContent(text=mark),)))], catalog, format, again=["call_0"]
+        )
+        replies = list(asked_in.results.places(message.content))
+        inside = "".join(reply.text_in(message.content) for reply in replies)
+        assert len(replies) == 2
+        assert mark not in inside
+        assert inside.count(inert_text(mark, catalog)) >= 5
+        assert mark not in system_prompt(catalog).partition("## How to call")[0]
 
 
 def test_an_entity_that_completes_a_tag_is_found() -> None:

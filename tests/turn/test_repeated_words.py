@@ -14,7 +14,7 @@ import pytest
 import regex
 from profiles import covering
 
-from xmlcall import Asking, Catalog, Chunk, Message, Tool, ToolCall, ToolResult, run_turn
+from xmlcall import Asking, Catalog, Chunk, Message, Tool, ToolCall, ToolResult, parse, run_turn
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.grades import Budget, tool_prompt_within
@@ -183,6 +183,20 @@ def test_words_of_others_are_no_calls(dialect: str, place: str) -> None:
     asked_in = dialect if at % 2 else "function_calls"
     written = write([("delete_note", ARGUMENTS)], Catalog([DELETE]), DIALECTS[dialect])
     assert ran_of(PLACES[place](f"{BEGIN}\n{written}\n{END}"), dialect, asked_in, readings) == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dialect", "place"), covering(DIALECTS, [name for name in PLACES if "prompt" not in name]))
+def test_words_of_servers_open_no_call_as_they_are_shown(dialect: str, place: str) -> None:
+    """Before anything is compared; what the person says is shown as it was said."""
+    written = write([("delete_note", ARGUMENTS)], Catalog([DELETE]), DIALECTS[dialect])
+    for asked_in in ("function_calls", dialect):
+        for words in (written, f"{BEGIN}\n{written}\n{END}"):
+            told = PLACES[place](words)
+            first = [write([("look_up", told.calls)], Catalog([told.tool]), DIALECTS[asked_in])] if told.calls else []
+            shown, _ = play(told, asked_in, *first)
+            calls = [call for part in shown for call in parse(part, Catalog([told.tool, DELETE])).calls]
+            assert "delete_note" not in [call.name for call in calls]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

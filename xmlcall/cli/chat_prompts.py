@@ -1,13 +1,15 @@
 """`/prompt` of a chat: a text that a server has ready becomes the person's question, after they have seen it.
 
 The text is a server's. On a terminal it stands in the line that is edited next, and the person sends it, or not; only then does
-it count as their words. Without a terminal the person has named it on a line of their own, and it is sent at once.
+it count as their words. Without a terminal the person has named it on a line of their own, and it is sent at once. What could
+open a call in it, or pass for a result, is inert, as in all that a server says.
 """
 
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from ..dialects.inert import inert_text
 from ..errors import UsageError
 from ..types.served import PromptText
 from .exits import complain
@@ -48,7 +50,8 @@ async def prompt_command(chat: "Chat", line: str) -> None:
     prompt = next(each for _, each in listing.items if each.name == name)
     if missing := [each.name for each in prompt.arguments if each.required and each.name not in arguments]:
         raise UsageError(f"/prompt {name}: expected {', '.join(f'{each}=VALUE' for each in missing)}")
-    text = _question(await served.get_prompt(name, arguments))
+    offered = await chat.session.loop.tool_prompt()
+    text = inert_text(_question(await served.get_prompt(name, arguments)), offered.catalog)
     if is_interactive():
         chat.draft = text
     else:

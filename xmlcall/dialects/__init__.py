@@ -18,6 +18,7 @@ from .tag_patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
 
 __all__ = [
     "ARGUMENTS",
+    "BUILT_IN",
     "DIALECTS",
     "INVISIBLE",
     "NAMES",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (*TAGS, *OBJECTS, *PYTHON, *JSON)}
+BUILT_IN = frozenset(DIALECTS)
 
 
 def add(row: Dialect) -> None:

@@ -14,64 +14,123 @@ Cost: linear. Each place where markup can begin is looked at a few times, and ev
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import regex
 
 from ..tools.catalog import Catalog
-from . import DIALECTS, NAMES, opening_pattern
+from . import BUILT_IN, DIALECTS, INVISIBLE, NAMES, opening_pattern
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_names import tag_names
+from .tag_patterns import SPACE
 
-__all__ = ["FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
+__all__ = ["CONTROL_TAGS", "CONTROL_WORDS", "FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
 
 FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
-INERT_WORDS: Final = frozenset({*FRAME_TAGS, *tag_names(DIALECTS["function_calls"]), "think", "thinking", "reasoning"})
+_FORMS: Final = tuple(dict.fromkeys([OWN_RESULTS, *(row.results for row in DIALECTS.values())]))
+
+INERT_WORDS: Final = frozenset(
+    {*(word for form in _FORMS for word in form.tag_words("<")), *tag_names(DIALECTS["function_calls"])}
+    | {"think", "thinking", "reasoning"}
+)
 """Names of the tags that are made inert in somebody else's words; those of chat templates are, too."""
 
-_INERT = regex.compile(
-    rf"<(?=/?(?:{'|'.join(sorted(INERT_WORDS))})\b"
-    r"|[|\uff5c]|/?s>|(?:start|end)_of_turn>)"
+CONTROL_TAGS: Final = (
+    *("s>", "bos>", "eos>", "pad>", "unk>", "bos_token>", "eos_token>"),
+    *("BOS_TOKEN>", "EOS_TOKEN>", "PAD_TOKEN>", "EOP_TOKEN>", "MASK_TOKEN>"),  # Command
+    *("start_of_turn>", "end_of_turn>", "start_of_image>", "end_of_image>", "image_soft_token>"),  # Gemma
+    *("turn|>", "channel|>", "tool|>", "tool_call|>", "tool_response|>", "think|>", "image|>", "audio|>", "video|>"),  # Gemma 4
+    *("start_function_", "end_function_", "escape>"),  # FunctionGemma
+    *("seed:", "[begin", "[end", "[PAD"),  # Seed
+    *("role>SYSTEM", "role>HUMAN", "role>USER", "role>ASSISTANT", "role>OBSERVATION", "role>TOOL"),  # Ling
+    *("<SYS>>", "</SYS>>"),  # Llama 2
+    *("SPECIAL_", "extra_id_"),  # Nemotron
+    *("sop>", "eop>", "eod>", "eoh>", "eoa>"),  # GLM, InternLM
+    *("longcat_", "ifm|", "mm:", "reserved_", "fim_", "file_sep>"),  # LongCat, K2 Horizon, MiniMax M3, Baichuan, StarCoder
 )
+"""What follows the `<` or `</` of control words of chat templates, besides `|`."""
+
+CONTROL_WORDS: Final = (
+    *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),  # Mistral
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]"),
+    *("[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[AUDIO]", "[BEGIN_AUDIO]"),
+    *("[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[TRANSCRIBE]"),
+    *("[gMASK]", "[sMASK]", "[MASK]"),  # GLM
+    *("[|system|]", "[|user|]", "[|assistant|]", "[|tool|]", "[|endofturn|]"),  # EXAONE
+    *("]~b]", "]~!b[", "[e~[", "]<]"),  # MiniMax
+)
+"""Other control words of chat templates, as they are written."""
+
+_GAP: Final = rf"[\s{INVISIBLE}]{{0,8}}"
+_END: Final = r"(?:\s{0,8}>|\s{1,8}\w{1,32}\s{0,8}=\s{0,8}[\"'])"  # of an opener: `if (a < result)` is none
+_TAGS, _WORDS = ("|".join(map(regex.escape, words)) for words in (CONTROL_TAGS, CONTROL_WORDS))
+_CONTROL: Final = regex.compile(rf"<(?=[|\uff5c]|/?(?:{_TAGS}))|(?=(?:{_WORDS}))[\[\]]")
+
+_TOOL_TAG: Final = regex.compile(rf"<(?=/?{SPACE}([^<>]{{1,200}}?){SPACE}/?>)")
 
 _ENTITIES: Final = {"<": "&lt;", "&": "&amp;"}
 _BRACKETS: Final = regex.compile(r"[{\[]")
+_VALUE: Final = regex.compile(r":\s{0,32}([\"'])([^\"'\s]{1,200}+)\1")
 _NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"]*)\"|'([^']*)')|\[\s*([\w.\-]+)\()\Z")
 
 
-def inert_frame(text: str) -> str:
-    """Make the tags of our own prompt inert in somebody else's words, and those of chat templates.
+def inert_frame(text: str, form: ResultForm = OWN_RESULTS) -> str:
+    """Make the tags of our own prompt inert in somebody else's words, the marks of results, and those of chat templates.
 
     Args:
         text: shown to a model.
+        form: in which results go back, if that is of no wire format known here.
     """
-    return _INERT.sub("&lt;", text)
+    return _frames(form).sub(_entity, _CONTROL.sub(_entity, text))
 
 
-def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS) -> str:
-    """Make everything inert that could be read as a call, in any wire format, the tags of `inert_frame`, and those of a form.
+def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, is_whole: bool = False) -> str:
+    """Make everything inert that could be read as a call, in any wire format, and what `inert_frame` does.
 
     Args:
         text: of a tool, a server or a person.
         catalog: what is offered.
         form: in which results go back.
+        is_whole: nobody else's words follow, in which a call could go on: a JSON schema of `arguments` stays as it is.
     """
-    text = _completed().sub("&amp;lt;", _openers(tuple(catalog.names())).sub(_entity, text))
-    text = inert_frame(_without_bare_calls(text, lambda name: not len(catalog) or catalog.meant_by(name) is not None))
-    return _marks(form).sub(_entity, text) if form is not OWN_RESULTS else text
+    text = _openers(tuple(DIALECTS), _names_for_others(catalog)).sub(_entity, text)
+    text = _completed().sub("&amp;lt;", text)
+    text = _TOOL_TAG.sub(lambda found: "&lt;" if found[1] in catalog else "<", text)
 
+    def declared(name: str) -> bool:
+        return not len(catalog) or catalog.meant_by(name) is not None
 
-@functools.cache
-def _marks(form: ResultForm) -> "regex.Pattern[str]":
-    words = "|".join(sorted(map(regex.escape, form.tag_words())))
-    return regex.compile(rf"[<\[](?=[/|\uff5c]*+(?:{words})\b)", regex.IGNORECASE)
+    return inert_frame(_without_bare_calls(text, declared, is_whole=is_whole), form)
 
 
 @functools.lru_cache(maxsize=64)
-def _openers(names: tuple[str, ...]) -> "regex.Pattern[str]":
+def _frames(form: ResultForm) -> "regex.Pattern[str]":
+    """Return the pattern of what may be a tag of a frame, in any case and with gaps: a model may take it for one, too."""
+    tags = _alternation({*INERT_WORDS, *form.tag_words("<")})
+    marks = _alternation({word for each in (*_FORMS, form) for word in each.tag_words("[")})
+    opener = rf"[{INVISIBLE}]{{0,4}}(?:{tags})\b|{_GAP}(?:{tags})(?={_END})"
+    firsts = "".join(sorted({word[0] for word in (*INERT_WORDS, *form.tag_words("<"))}))
+    begin = rf"[<\uff1c](?=[\s/{INVISIBLE}{regex.escape(firsts)}])"  # most are refused by what follows them
+    return regex.compile(rf"(?i){begin}(?={_GAP}/{_GAP}(?:{tags})\b|{opener})|\[(?={_GAP}/?{_GAP}(?:{marks})\b)")
+
+
+def _alternation(words: Iterable[str]) -> str:
+    return "|".join(sorted(map(regex.escape, words))) or "(?!)"
+
+
+@functools.lru_cache(maxsize=64)
+def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> "regex.Pattern[str]":
     return opening_pattern(DIALECTS.values(), names)
+
+
+def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
+    """Return the names of the tools if formats of other packages are read, which may have them in any mark.
+
+    Of our own formats tags have them, which `_TOOL_TAG` finds however many tools there are, and marks that are inert anyway.
+    """
+    return catalog.names() if DIALECTS.keys() > BUILT_IN else ()
 
 
 def _entity(found: "regex.Match[str]") -> str:
@@ -85,20 +144,28 @@ def _completed() -> "regex.Pattern[str]":
     return regex.compile(rf"(?=(?:{'|'.join(tags)}))&lt;")
 
 
-def _without_bare_calls(text: str, declared: Callable[[str], bool]) -> str:
+def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> str:
     """Write the bracket of what may be a call as an entity; where arguments come first, its name is not known yet."""
-    parts, done = [], 0
+    parts, done, last = [], 0, None if is_whole else len(text)
     for bracket in _BRACKETS.finditer(text):
         at = bracket.start()
-        if (opener := _bare_openers().match(text, at)) and _may_be_call(opener[0], declared):
+        if not (opener := _bare_openers().match(text, at)):
+            continue
+        if name := _NAME_AT_END.search(opener[0]):
+            is_call = declared(name[1] or name[2] or name[3])
+        else:
+            last = _last_name(text, declared) if last is None else last
+            is_call = at < last
+        if is_call:
             parts += [text[done:at], f"&#{ord(bracket[0])};"]
             done = at + 1
     return "".join([*parts, text[done:]])
 
 
-def _may_be_call(opener: str, declared: Callable[[str], bool]) -> bool:
-    name = _NAME_AT_END.search(opener)
-    return name is None or declared(name[1] or name[2] or name[3])
+def _last_name(text: str, declared: Callable[[str], bool]) -> int:
+    """Return where the last value begins that may be a tool's name; -1 if there is none."""
+    values = ((found.start(), found[2]) for found in _VALUE.finditer(text))
+    return max((start for start, value in values if "\\" in value or declared(value)), default=-1)
 
 
 @functools.cache

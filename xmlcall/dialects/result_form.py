@@ -25,7 +25,7 @@ from ..types.conversation import ToolReply, Written
 
 __all__ = ["BRACKETS", "ERROR_WORDS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm"]
 
-_TAG: Final = regex.compile(r"[<\[][/|\uff5c]*+(\w[\w:\-]*+)")
+_TAG: Final = regex.compile(r"([<\[])/?+([/|\uff5c]*+)(\w[\w:\-]*+)")
 _LONGEST_NAME: Final = 200  # characters
 
 ERROR_WORDS: Final = {"en": "Error:", "zh": "错误："}
@@ -104,10 +104,14 @@ class ResultForm:
                 is_ended=end >= 0,
             )
 
-    def tag_words(self) -> frozenset[str]:
-        """Return the names of the marks."""
+    def tag_words(self, bracket: str = "") -> frozenset[str]:
+        """Return the names of the marks.
+
+        Args:
+            bracket: `<` or `[`, for the names that stand right behind it or its slash; "" for all.
+        """
         written = f"{self.frame_open} {self.result_open} {self.error_open} {self.result_close} {self.frame_close}"
-        return frozenset(_TAG.findall(written))
+        return frozenset(name for begin, bar, name in _TAG.findall(written) if not bracket or (begin == bracket and not bar))
 
 
 def _trimmed(text: str, start: int, end: int) -> int:

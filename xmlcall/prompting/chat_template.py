@@ -25,7 +25,7 @@ from typing import Any, Final
 import regex
 
 from ..dialects import DIALECTS, Body, Dialect
-from ..dialects.inert import INERT_WORDS
+from ..dialects.inert import CONTROL_TAGS, CONTROL_WORDS, INERT_WORDS
 from ..errors import UsageError
 from ..schema.validation import RANGES
 from ..types.calls import Tool
@@ -152,11 +152,12 @@ def _marks(row: Dialect) -> dict[str, Any]:
     heads = {head for head in heads if any(map(str.isalnum, head))}
     words = {found[1].lower() for head in heads if (found := _WORD.match(head))}
     forms = {word for word in row.results.tag_words() if word.isascii()}
-    others = {head for head in heads if not head.startswith("<")}
-    others |= {f"[{slash}{word}" for word in forms for slash in ("", "/")}
+    others = {head for head in (*heads, *CONTROL_WORDS) if not head.startswith("<")}
+    others |= {f"[{slash}{word}" for word in row.results.tag_words("[") for slash in ("", "/")}
+    others = {head for head in others if not any(head != each and head.startswith(each) for each in others)}
     return {
-        "words": _by_first(INERT_WORDS),
         "call_words": _by_first({*INERT_WORDS, *words, *(word.lower() for word in forms), "tool", "tools"}),
+        "control_tags": CONTROL_TAGS,
         "marks": sorted({*heads, "<![CDATA[", "<param", "</param"}),
         "other_heads": [[head, _entity(head)] for head in sorted(others)],
     }

@@ -72,7 +72,7 @@ def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, fail
     """Return a result as it is written; a form without a mark for errors gets a word."""
     if failed and not format.row.results.error_open:
         text = f"{ERROR_WORDS[format.lang]} {text}"
-    return inert_frame(call.name), text, failed
+    return inert_frame(call.name, format.row.results), text, failed
 
 
 def _told(
@@ -112,10 +112,9 @@ def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again:
     parameters = parameters_of(tool) if tool else ()
     names = [part.name for part in parameters]
     sentences = (_sentence(issue, call, names, format) for issue in call.issues)
-    lines = [inert_text(sentence, catalog, format.row.results) for sentence in sentences]
-    return format.render(
-        "feedback", issues=lines, tool=tool, parameters=parameters, rules=rules_for(tool) if tool else (), again=again
-    ).strip()
+    rules = rules_for(tool) if tool else ()
+    text = format.render("feedback", issues=list(sentences), tool=tool, parameters=parameters, rules=rules, again=again)
+    return inert_text(text.strip(), catalog, format.row.results)
 
 
 def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: PromptFormat) -> str:
@@ -130,10 +129,19 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
     calls = list(calls)
     unsaid = _unsaid(calls)
     shown = [] if is_native or unsaid else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
-    example = write(shown, catalog, format.row) if shown else ""
+    example = _example(shown, catalog, format) if shown else ""
     request = inert_text(_shown(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return format.render("retry", request=request, example=example, has_dots=has_dots, is_native=is_native, unsaid=unsaid).strip()
+    return format.render(
+        "retry", request=request, example=example, has_dots=has_dots, is_native=is_native, unsaid=unsaid, catalog=catalog
+    ).strip()
+
+
+def _example(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, format: PromptFormat) -> str:
+    """Write calls as they should look; the values are the model's own, but the names of parameters are a server's words."""
+    form = format.row.results
+    shown = [(name, {inert_text(key, catalog, form): value for key, value in arguments.items()}) for name, arguments in calls]
+    return write(shown, catalog, format.row)
 
 
 def _unsaid(calls: Iterable[InvalidCall]) -> list[str]:
@@ -148,7 +156,8 @@ def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: Promp
     found = (_MEMBER.match(path) for path in paths)
     open_names = {match[1] or match[2] for match in found if match}
     arguments = {name: _DOTS if name in open_names else value for name, value in call.arguments.items()}
-    return format.render("waiting", name=call.name, example=write([(call.name, arguments)], catalog, format.row)).strip()
+    example = _example([(call.name, arguments)], catalog, format)
+    return format.render("waiting", name=call.name, example=example, catalog=catalog).strip()
 
 
 def _shown(request: str) -> str:

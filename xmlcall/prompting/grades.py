@@ -27,7 +27,6 @@ from typing import Any, Final, Literal
 
 import regex
 
-from ..dialects.inert import inert_frame
 from ..tools.catalog import Catalog
 from ..tools.outline import parameters_of
 from ..tools.ranking import Ranking
@@ -133,7 +132,7 @@ class ToolPrompt:
             else:
                 continue
             left -= size
-        return self.format.render("fitting", tools=described(whole), lines=brief).strip() if whole or brief else ""
+        return self._rendered("fitting", whole, lines=brief).strip() if whole or brief else ""
 
     def describe(self, arguments: Mapping[str, Any]) -> str:
         """Answer a call of our own tool: whole descriptions of tools by their names, or of those that words fit best.
@@ -146,14 +145,17 @@ class ToolPrompt:
         unknown = [name for name, tool in zip(wanted, known, strict=True) if tool is None]
         others = self._ranking.best(" ".join(unknown), FITTING) if unknown else ()
         tools = {tool.name: tool for tool in (*known, *map(self.catalog.get, others)) if tool is not None}
-        return self.format.render("described", tools=described(tools.values()), unknown=unknown).strip()
+        return self._rendered("described", tools.values(), unknown=unknown).strip()
 
     @functools.cached_property
     def _ranking(self) -> Ranking:
         return Ranking(tool for tool in self.catalog if tool.name != self.own)
 
     def _described(self, tools: Iterable[Tool]) -> str:
-        return self.format.render("fitting", tools=described(tools), lines=[])
+        return self._rendered("fitting", tools, lines=[])
+
+    def _rendered(self, name: str, tools: Iterable[Tool], **values: Any) -> str:
+        return self.format.render(name, tools=described(tools), catalog=self.catalog, **values)
 
 
 def tool_prompt_within(
@@ -180,6 +182,7 @@ def tool_prompt_within(
             "system",
             grade=grade,
             tools=[],
+            catalog=offered,
             count=len(catalog),
             listed=listed,
             left_out=left_out,
@@ -259,8 +262,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return somebody else's words on one line, without tags of our own."""
-    return inert_frame(" ".join(text.split()))
+    return " ".join(text.split())
 
 
 _LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import regex
 
+from ..dialects.inert import inert_text
 from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.outline import example_arguments, parameters_of, rules_for
@@ -75,7 +76,8 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
     """
     catalog = Catalog.of(tools)
     example = example_call(catalog, format)
-    return format.render("system", grade="whole", tools=described(catalog), example=example, instructions=instructions or {})
+    shown = {"tools": described(catalog), "catalog": catalog, "instructions": instructions or {}}
+    return format.render("system", grade="whole", example=example, **shown)
 
 
 def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
@@ -95,8 +97,17 @@ def example_call(catalog: Catalog, format: PromptFormat) -> str:
         format: how the model is spoken to.
     """
     unsaid = format.shows.unsaid
-    calls = [(tool.name, example_arguments(tool, unsaid=unsaid)) for tool in list(catalog)[:1]]
+    calls = [(tool.name, _inert(example_arguments(tool, unsaid=unsaid), catalog)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)
+
+
+def _inert(value: Any, catalog: Catalog) -> Any:
+    """Make the words of a schema inert that stand in an example, of whatever shape."""
+    if isinstance(value, str):
+        return inert_text(value, catalog)
+    if isinstance(value, dict):
+        return {_inert(key, catalog): _inert(each, catalog) for key, each in value.items()}
+    return [_inert(each, catalog) for each in value] if isinstance(value, list) else value
 
 
 def language_of(text: str, otherwise: str) -> str:
@@ -136,7 +147,8 @@ def reminder(
         has_failed: whether calls could not run, however often the model was told why.
     """
     told = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
-    return format.render("reminder", tools=list(Catalog.of(tools)), **told).strip()
+    catalog = Catalog.of(tools)
+    return format.render("reminder", tools=list(catalog), catalog=catalog, **told).strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:

@@ -9,11 +9,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dialects.inert import inert_frame
+from ..dialects.inert import inert_frame, inert_text
 from ..types.calls import MISSING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from jinja2.runtime import Context
 
 __all__ = ["LANGUAGES", "plain_source", "render", "source", "words_of"]
 
@@ -62,12 +63,12 @@ def plain_source(name: str) -> str:
 
 @functools.cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 
     environment = Environment(
         loader=FileSystemLoader(_prompts()), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
-    environment.filters.update(inert=inert_frame, json=_json, quote=_quote)
+    environment.filters.update(inert=pass_context(_inert), json=_json, quote=_quote)
     environment.tests["missing"] = lambda value: value is MISSING
     return environment
 
@@ -77,6 +78,12 @@ def _prompts() -> Path:
     package = Path(__file__).parents[1]
     inside = package / "prompts"
     return inside if inside.is_dir() else package.parent / "prompts"
+
+
+def _inert(context: "Context", text: str) -> str:
+    """Make somebody else's words inert: all that opens a call, where the template is given the tools on offer."""
+    catalog = context.get("catalog")
+    return inert_frame(text) if catalog is None else inert_text(text, catalog, is_whole=True)
 
 
 def _json(value: Any) -> str:

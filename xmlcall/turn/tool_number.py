@@ -52,7 +52,7 @@ def ask_number(
     if not 1 < len(catalog) <= MOST_TOOLS or server.reasoning_open:
         return None, Usage()
     tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
-    text = format.render("which", tools=tools, request=request.messages[-1].content).strip()
+    text = format.render("which", tools=tools, catalog=catalog, request=request.messages[-1].content).strip()
     asked = replace(request, messages=(Message(role="user", content=text),), aside=True)
     told = yield from ask_first_token(asked, server, keep=keep)
     return number_odds(told.candidates), told.usage
