@@ -103,10 +103,11 @@ def test_what_opens_no_call_stays_as_it_is(text: str) -> None:
 
 
 def test_a_schema_of_arguments_stays_as_it_is() -> None:
-    schema = {"type": "object", "properties": {"input": {"type": "object", "properties": {"name": {"type": "string"}}}}}
+    field: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"input": field}}
     prompt = tool_prompt(Catalog([Tool(name="look", input_schema=schema)]), PromptFormat(family="schema"))
     assert json.dumps(schema) in prompt
-    schema["properties"]["input"]["default"] = {"arguments": {"a": "x"}, "name": "look"}
+    field["default"] = {"arguments": {"a": "x"}, "name": "look"}
     assert '&#123;"arguments": {' in tool_prompt(Catalog([Tool(name="look", input_schema=schema)]), PromptFormat(family="schema"))
 
 

@@ -50,12 +50,16 @@ class Sources:
         said: by people and by tools, in results.
         described: by servers, about their tools.
         instructions: by the program that asks; it may show calls to be followed.
+        offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
+        shown: what stands before the model of all these as it is shown, where a call may be made of several words.
         known: skeletons of these texts, kept from one reply to the next.
     """
 
     said: Iterable[str] = ()
     described: Iterable[str] = ()
     instructions: Iterable[str] = ()
+    offered: Catalog | None = None
+    shown: Iterable[str] = ()
     known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def have(self, written: str, catalog: Catalog) -> bool:
@@ -63,12 +67,13 @@ class Sources:
 
         Args:
             written: the call.
-            catalog: of the tools on offer: all that their schemas name is shown to the model.
+            catalog: of the tools that may be called: all that their schemas name is shown to the model.
         """
         if not (found := skeleton(written)):
             return False
         # One text behind the other, because a call may be spread over results.
-        return found in "".join(map(self._skeleton, (*self.said, *self.described))) or found in _on_offer(catalog)
+        texts = "".join(map(self._skeleton, (*self.said, *self.described, *self.shown)))
+        return found in texts or any(found in _on_offer(each) for each in (catalog, self.offered) if each is not None)
 
     def _skeleton(self, text: str) -> str:
         if text not in self.known:
@@ -76,7 +81,7 @@ class Sources:
         return self.known[text]
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def _on_offer(catalog: Catalog) -> str:
     """Return the skeleton of what tools are called, and of their schemas: a prompt may show all of that."""
     shown = (json.dumps([tool.name, tool.input_schema], ensure_ascii=False, default=str) for tool in catalog)

@@ -11,7 +11,7 @@ from ..types.calls import Message, Role
 from ..types.conversation import ToolReply
 from . import result_form_of
 
-__all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in"]
+__all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in", "told_together"]
 
 
 def as_message(told: Message | Mapping[str, Any]) -> Message:
@@ -59,6 +59,13 @@ def named_results(message: Message) -> list[tuple[str, str]]:
     """Return what each tool told in a message, errors too, with its name if the message says it."""
     ended = (reply for reply in replies_of(message) if reply.is_ended)
     return [(reply.name if reply.is_named else "", reply.text_in(message.content)) for reply in ended]
+
+
+def told_together(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the results of messages that hold several, with our words between them: they may be read as one text."""
+    for message in messages:
+        if len(replies := replies_of(message)) > 1:
+            yield message.content[replies[0].start : replies[-1].end]
 
 
 def ends_in(message: Message, ours: str) -> bool:

@@ -167,7 +167,8 @@ class Rewriter:
         messages = self._messages(request, settings, catalog)
         allowed = self._catalogs.of(tuple(tool for tool in request.tools if request.choice.allows(tool.name)))
         own = {offered: name for name, offered in names.items()}
-        reading = partial(StreamedReply, request, settings, allowed, _sources(request, words), messages, own)
+        sources = replace(_sources(request, words), offered=catalog)
+        reading = partial(StreamedReply, request, settings, allowed, sources, messages, own)
         return Rewritten(asked=asked, messages=_dicts(messages), reading=reading)
 
     def _messages(self, request: ChatRequest, settings: PromptSettings, catalog: Catalog) -> tuple[Message, ...]:

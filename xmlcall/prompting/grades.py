@@ -111,6 +111,12 @@ class ToolPrompt:
         """Our own tool, if there is one."""
         return tuple(tool for tool in self.catalog if tool.name == self.own)
 
+    @functools.cached_property
+    def listed(self) -> str:
+        """What the prompt shows of tools and of their servers' words, without our example; "" where `f()` there tells a tool."""
+        example = example_call(self.catalog, self.format)
+        return self.system.partition(example)[0] if example and self.grade == "whole" else ""
+
     def fitting(self, request: str, first: Iterable[str] = ()) -> str:
         """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
 

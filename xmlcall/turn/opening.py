@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
-from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom
+from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom, told_together
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
@@ -65,7 +65,8 @@ class Opening:
         """
         asking, catalog = self.asking, offer.catalog
         said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
-        sources = Sources(said=said, described=[*map(words_of, catalog), *self.described])
+        shown = [*([self.offered.listed] if self.offered else ()), *told_together(self.messages)]
+        sources = Sources(said=said, described=[*map(words_of, catalog), *self.described], shown=shown)
         reads_text = asking.mode == "native"
         generation = Generation(
             server=server,

@@ -31,6 +31,7 @@ from typing import Any, Final
 from ..binding.as_written import as_written
 from ..binding.grounds import names_somebody, tools_that_may_tell
 from ..binding.waiting import waiting_values
+from ..dialects.replies import told_together
 from ..dialects.write import beginning
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
@@ -328,7 +329,7 @@ class Turn(Machine[None]):
         generation, said = self._generation, [*self._words.sources.said, *self.results]
         return Binder(
             catalog=self.offer.catalog,
-            sources=replace(self._words.sources, said=said),
+            sources=replace(self._words.sources, said=said, shown=[*self._words.sources.shown, *told_together(self.added)]),
             unsaid="" if generation.is_native else generation.format.shows.unsaid,
             waits=self._waits,
             unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),

@@ -283,7 +283,7 @@ class Engine:
             self._limits,
             Words(
                 request=last_request(request.messages),
-                sources=self._sources(request, words, known),
+                sources=replace(self._sources(request, words, known), offered=catalog, shown=[prompts.listed]),
                 conversation=with_own_results(request.messages, known),
             ),
             partial(self._first, backend.capabilities, request, begun, catalog, allowed, known, schema),
