@@ -97,6 +97,7 @@ class ToolPrompt:
         format: how the model is spoken to.
         room: tokens for what is added.
         own: name of the tool that describes tools; "" if all are shown whole.
+        listed: what the prompt shows of tools and of their servers' words, without our example; "" where `f()` names a tool.
     """
 
     catalog: Catalog
@@ -105,17 +106,12 @@ class ToolPrompt:
     format: PromptFormat
     room: int = 0
     own: str = ""
+    listed: str = ""
 
     @property
     def describing(self) -> tuple[Tool, ...]:
         """Our own tool, if there is one."""
         return tuple(tool for tool in self.catalog if tool.name == self.own)
-
-    @functools.cached_property
-    def listed(self) -> str:
-        """What the prompt shows of tools and of their servers' words, without our example; "" where `f()` there tells a tool."""
-        example = example_call(self.catalog, self.format)
-        return self.system.partition(example)[0] if example and self.grade == "whole" else ""
 
     def fitting(self, request: str, first: Iterable[str] = ()) -> str:
         """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
@@ -178,7 +174,8 @@ def tool_prompt_within(
     if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
         if tokens_of(system) <= budget.whole or not len(catalog):
-            return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format)
+            listed = system.partition(example_call(catalog, format))[0] if len(catalog) else ""
+            return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format, listed=listed)
     room = budget.parts // SHARE
     own = _describing(catalog, format)
     offered = Catalog([*catalog, own])
