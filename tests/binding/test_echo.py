@@ -138,7 +138,15 @@ def test_all_that_a_schema_names_is_somebodys(shown: dict[str, Any]) -> None:
     assert echo_of(call, Catalog([tool("save", text=STRING)]), Sources()) is None
 
 
-@pytest.mark.parametrize("unit", ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b "])
+def test_a_short_call_is_no_part_of_another_text() -> None:
+    catalog = Catalog([Tool(name="ping")])
+    [call] = parse("<function_calls><ping/></function_calls>", catalog).calls
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=["Use <ping/path> or <ping/host>."])) is None
+    assert echo_of(call, catalog, Sources(said=["Use <ping />."])) is not None
+
+
+@pytest.mark.parametrize("unit", ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b ", "> > \n"])
 def test_time_for_a_skeleton_grows_with_the_text(unit: str) -> None:
     def seconds(count: int) -> float:
         start = time.process_time()

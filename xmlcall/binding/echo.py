@@ -23,7 +23,7 @@ from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.outline import invented_arguments, placeholder
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
-from .skeleton import skeleton, skeletons
+from .skeleton import skeleton, skeletons, unquoted
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
 
@@ -69,11 +69,11 @@ class Sources:
             written: the call.
             catalog: of the tools that may be called: all that their schemas name is shown to the model.
         """
-        if not (found := skeleton(written)):
-            return False
         # One text behind the other, because a call may be spread over results.
-        texts = "".join(map(self._skeleton, (*self.said, *self.described, *self.shown)))
-        return found in texts or any(found in _on_offer(each) for each in (catalog, self.offered) if each is not None)
+        others = ["".join(map(self._skeleton, (*self.said, *self.described, *self.shown)))]
+        others += [_on_offer(each) for each in (catalog, self.offered) if each is not None]
+        calls = {skeleton(written), skeleton(unquoted(written))} - {""}
+        return any(call in text for call in calls for text in others)
 
     def _skeleton(self, text: str) -> str:
         if text not in self.known:

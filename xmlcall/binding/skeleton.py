@@ -12,14 +12,14 @@ from typing import Final
 
 import regex
 
-__all__ = ["skeleton", "skeletons"]
+__all__ = ["skeleton", "skeletons", "unquoted"]
 
 _ROUNDS: Final = 4  # JSON in JSON in an attribute; one pass undoes any number of backslashes, and of `&amp;`
 _AMPERSANDS: Final = regex.compile(r"&(?:amp;|#0{0,8}38;|#[xX]0{0,8}26;)+")
 _ESCAPE: Final = regex.compile(r"\\++(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|[nrtbf])?")
 _PAIRS: Final = regex.compile(r"[\p{Cs}\U00010000-\U0010ffff]++")  # JSON may write one such character as two halves
-# White space, what nobody sees, and marks of quotations: those of Markdown, too.
-_DROPPED: Final = regex.compile(r"[\s\p{C}\"'`\u201c\u201d\u2018\u2019>]++")
+_DROPPED: Final = regex.compile(r"[\s\p{C}\"'`\u201c\u201d\u2018\u2019]++")  # what nobody sees, and quotation marks
+_QUOTED: Final = regex.compile(r"(?m)^[ \t]{0,8}>(?:[ \t]?>)*+")  # lines of a quotation in Markdown
 _BETWEEN: Final = regex.compile(
     r'\\*+"\s*+,\s*+(?:\\*+"[^"\\\n]{0,200}\\*+"\s*+:\s*+)?\\*+"'
 )  # from a string in JSON to the next
@@ -45,9 +45,21 @@ def skeleton(text: str) -> str:
 
 
 def skeletons(text: str) -> tuple[str, ...]:
-    """Return the skeleton of what somebody said, and that of its strings in JSON, put together."""
-    joined = _BETWEEN.sub("", text)
-    return (skeleton(text),) if joined == text else (skeleton(text), skeleton(joined))
+    """Return the skeletons of a text, of its strings in JSON, put together, and of what it quotes.
+
+    Args:
+        text: that somebody said.
+    """
+    return tuple(map(skeleton, dict.fromkeys((text, _BETWEEN.sub("", text), unquoted(text)))))
+
+
+def unquoted(text: str) -> str:
+    """Return a text without the marks of quoted lines, which stand before a server's instructions.
+
+    Args:
+        text: of a call, or of what somebody said.
+    """
+    return _QUOTED.sub("", text)
 
 
 def _unescaped(found: "regex.Match[str]") -> str:

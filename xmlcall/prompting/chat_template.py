@@ -12,7 +12,7 @@ It writes what `system_prompt` and the proxy's history write, and differs where 
 | odd schemas | shown as they are, not mended |
 | a string that may be markup | goes into CDATA, or its `<` is escaped, as soon as it holds the beginning of a tag |
 | a string that reads as another type | is marked by how it looks; its schema's other limits are not looked at |
-| a result that may be read as a call | tags and JSON calls of offered tools become inert; Python calls and odd spellings do not |
+| words that may be read as a call | tags and JSON calls of offered tools become inert; Python calls and odd spellings do not |
 | what the proxy's own tools did, resources, many tools | not there: the template sees only the request |
 """
 
