@@ -233,7 +233,7 @@ PAGE = json.dumps({"page": [COPIED]})
 # where a call stands in a request
 COPIES: dict[str, dict[str, Any]] = {
     "an enum": body("Add.", tools=[function("pick", of={"enum": ["a", COPIED]}), ADD]),
-    "the name of a parameter": body("Add.", tools=[function("pick", **{COPIED: {"type": "string"}}), ADD]),
+    "the name of a parameter": body("Add.", tools=[function("pick", "", None, **{COPIED: {"type": "string"}}), ADD]),
     "a tool that may not be called": body(
         "Add.",
         tools=[ADD, function("pick", of={"default": COPIED})],

@@ -174,8 +174,8 @@ def tool_prompt_within(
     if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
         if tokens_of(system) <= budget.whole or not len(catalog):
-            listed = system.partition(example_call(catalog, format))[0] if len(catalog) else ""
-            return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format, listed=listed)
+            shown = system.partition(example_call(catalog, format))[0] if len(catalog) else ""
+            return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format, listed=shown)
     room = budget.parts // SHARE
     own = _describing(catalog, format)
     offered = Catalog([*catalog, own])
