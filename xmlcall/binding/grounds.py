@@ -82,6 +82,7 @@ _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A
 _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
 _DIGIT_RUN: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,4}")
+_BETWEEN_MOMENTS: Final = re.compile(r"\s+|(?<=[0-9])T(?=[0-9])")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
@@ -456,6 +457,8 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
         return True
     if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
+    if any(_is_example(text, name, tool, said) for text in texts):
+        return True
     if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
         return True
     if not _IDENTIFIES.isdisjoint(words_of_name(name)) and not all(_has_said_digits(part, said) for part in parts):
@@ -522,6 +525,13 @@ def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
         return True
     few = len(_WORD.findall(text)) < _FEWEST_WORDS
     return not few and any(words in _folded(about) for about in _descriptions(property_schema(tool.input_schema, name)))
+
+
+def _is_example(text: str, name: str, tool: Tool, said: Said) -> bool:
+    """Say whether a date or a time is the one that the parameter's description gives as an example, and no other said."""
+    moments = [piece for piece in _BETWEEN_MOMENTS.split(text) if _TEMPORAL.search(piece) and piece.casefold() not in said.text]
+    unsaid = [piece for piece in moments if said.numbers.isdisjoint(_numbers_of(piece))]
+    return any(piece in about for about in _descriptions(property_schema(tool.input_schema, name)) for piece in unsaid)
 
 
 def _descriptions(schema: Any) -> Iterator[str]:

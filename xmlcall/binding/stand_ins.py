@@ -13,7 +13,8 @@ __all__ = ["describes_result", "placeholders"]
 _PLACEHOLDER: Final = re.compile(
     r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
     r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b"
-    r"|[(（](?:required|optional|必填|可选)[)）]",  # as the prompt describes a parameter
+    r"|[(（](?:required|optional|必填|可选)[)）]"  # as the prompt describes a parameter
+    r"|\bxyz\b|\b(?:project|company|user|customer|client|product|team|item) abc\b|\babc (?:corp|inc|company|ltd|project)\b",
     re.IGNORECASE,
 )
 _ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…|\?{1,9}(?: ?\([^()]{0,60}\))?", re.IGNORECASE)
