@@ -95,6 +95,12 @@ _TIME_SAID: Final = re.compile(
     r"|april|may|june|july|august|september|october|november|december)(?:s|ly|day|days)?\b|[今明昨周月日时点年]",
     re.IGNORECASE,
 )
+_CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\.?)?", re.IGNORECASE)
+_CLOCK_SAID: Final = re.compile(
+    r"\b(?:tonight|now|current|hour|minute|second|morning|noon|midday|midnight|afternoon|evening|night|quarter|half|earlier|later"
+    r"|before|after|same|time)(?:s|ly)?\b|[时点早晚午夜刻钟]",
+    re.IGNORECASE,
+)
 _POINTS_BACK: Final = re.compile(
     r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
     r"|[它他她这那再呢]|刚才|上面|结果|一样",
@@ -201,6 +207,11 @@ class Said:
     def speaks_of_time(self) -> bool:
         """Whether what may be worked with has a word of time."""
         return any(_TIME_SAID.search(text) for text in self._worked_with)
+
+    @cached_property
+    def speaks_of_hours(self) -> bool:
+        """Whether it has a word from which a time of the day may follow; a day alone is none."""
+        return any(_CLOCK_SAID.search(text) for text in self._worked_with)
 
 
 def said_before(texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = ()) -> Said:
@@ -570,7 +581,8 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     text = part.casefold().strip()
     if text in said.text or _CODE.fullmatch(part.strip()) or _may_be_translated(part, said):
         return True
-    if _TEMPORAL.search(part) and (said.speaks_of_time or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
+    speaks_of_it = said.speaks_of_hours if _CLOCK.fullmatch(part.strip()) else said.speaks_of_time
+    if _TEMPORAL.search(part) and (speaks_of_it or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
     keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # "the" says nothing
     pairs = {pair for run in _HAN.findall(text) for pair in _pairs(run)}  # nor does one letter of Chinese
