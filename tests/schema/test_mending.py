@@ -13,6 +13,7 @@ import pytest
 from catalogs import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from profiles import examples
 from proxy_harness import body, events_of
 
@@ -36,7 +37,7 @@ from xmlcall.prompting import system as prompt
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.schema.mending import mended
-from xmlcall.schema.validation import check_schema
+from xmlcall.schema.validation import check_schema, has_nothing_odd
 from xmlcall.tools.outline import parameters_of
 from xmlcall.types.calls import TextContent
 
@@ -196,6 +197,8 @@ def test_any_schema_can_be_offered_and_called_or_is_refused_with_a_reason(number
     assert prompt.system_prompt([tool])
     call = bind(RawCall(index=0, name="f", arguments=(RawArgument(name="x", text="3"),)), [tool])
     problem = check_schema(found)
+    if problem is None and has_nothing_odd(found):
+        Draft202012Validator.check_schema(found)
     if problem is None:
         again, more = mended(found)
         assert again is found, more

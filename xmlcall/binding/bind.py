@@ -179,7 +179,7 @@ class _Draft:
         declared = self._declared
         if declared is None or argument.name in declared:
             return argument.name
-        meant = match_name(argument.name, declared - self._given - self.arguments.keys())
+        meant = match_name(argument.name, declared, self._given | self.arguments.keys())
         if meant is None:
             return argument.name
         self._repair("parameter-name", argument, meant)

@@ -312,7 +312,7 @@ def close_value(call: CallState, token: Token) -> None:
     name = token.attributes.get("name") if token.kind == "parameter_open" else None
     if name is None or call.declared is None or name in call.declared:
         return
-    if match_name(name, call.declared - call.draft.names) is None:
+    if match_name(name, call.declared, call.draft.names) is None:
         call.draft.doubt_name(call.value, name)
 
 

@@ -1,7 +1,7 @@
 """The keywords of JSON Schema under limits of time and work, and the type `integer`.
 
 A tool server writes the pattern and a model the text, so both are hostile: `(a+)+$` on forty characters runs for hours in `re`.
-`regex` stops a search after `_SECONDS`; a pattern that was stopped once is not run again in this process, so that an array of
+`regex` stops a search (`_TRIES`); a pattern that was stopped once is not run again in this process, so that an array of
 many strings costs no more. What could not be checked does not count as valid.
 
 A schema that refers to itself in two branches doubles the work with each level of the value. The model writes the value, and
@@ -10,22 +10,50 @@ forty levels run for hours. So every keyword that is evaluated for a call is cou
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, cast
 
 import regex
 
-__all__ = ["TooMuchWork", "fits", "is_covered", "limited", "usable_pattern", "with_time_limit"]
+from .budget import TooMuchWork
+
+__all__ = ["covering", "is_covered", "limited", "usable_pattern", "with_time_limit"]
 
 _SECONDS = 0.05
+# Seconds in which a search is tried, and what they count: what is quick costs little, and many slow ones are stopped together.
+_TRIES = ((0.000_05, 1), (0.002, 150), (_SECONDS, 3_500))
 _STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
+_MEMBERS = 100  # of a keyword that are looked at in one step
+_COMPARED = 20  # values that are compared in one step
+_CHARACTERS = 1_000  # of a value that are written in one step: `jsonschema` writes it into each error
 
-_steps: ContextVar[Iterator[int] | None] = ContextVar("_steps", default=None)
+
+class _Work:
+    """What may still be done for one call."""
+
+    def __init__(self) -> None:
+        self._left = _STEPS
+        self._sizes: dict[int, int] = {}
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise TooMuchWork
+
+    def size_of(self, value: Any) -> int:
+        """Return about how many characters a value has; of a list or object that is counted once."""
+        if not isinstance(value, list | dict):
+            return len(value) if isinstance(value, str) else 1
+        if id(value) not in self._sizes:
+            members = value if isinstance(value, list) else (*value, *value.values())
+            self._sizes[id(value)] = 1 + sum(1 + self.size_of(each) for each in members)
+        return self._sizes[id(value)]
 
 
-class TooMuchWork(Exception):
-    """A schema takes more steps than it may on a value."""
+_work: ContextVar[_Work | None] = ContextVar("_work", default=None)
 
 
 @contextlib.contextmanager
@@ -35,21 +63,33 @@ def limited() -> Iterator[None]:
     Raises:
         TooMuchWork: there are too many.
     """
-    token = _steps.set(_steps.get() or iter(range(_STEPS)))
+    token = _work.set(_work.get() or _Work())
     try:
         yield
     finally:
-        _steps.reset(token)
+        _work.reset(token)
+
+
+def _spend(steps: int) -> None:
+    if (work := _work.get()) is not None:
+        work.spend(steps)
 
 
 def _counted(keyword: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(*arguments: Any) -> Any:
-        steps = _steps.get()
-        if steps is not None and next(steps, None) is None:
-            raise TooMuchWork
-        return keyword(*arguments)
+    def counted(validator: Any, asked: Any, instance: Any, schema: Any) -> Any:
+        _spend(1 + (len(asked) // _MEMBERS if isinstance(asked, list | dict) else 0))
+        errors = keyword(validator, asked, instance, schema)
+        return errors and _weighed(errors, instance, asked)
 
     return counted
+
+
+def _weighed(errors: Iterable[Any], instance: Any, asked: Any) -> Iterator[Any]:
+    """Count what it takes to write the value, and what is asked of it, into each error; those of parts have a keyword by then."""
+    for error in errors:
+        if (work := _work.get()) is not None and not isinstance(error.validator, str):
+            work.spend((work.size_of(instance) + work.size_of(asked)) // _CHARACTERS)
+        yield error
 
 
 class _Pattern:
@@ -61,16 +101,15 @@ class _Pattern:
 
     def search(self, text: str) -> bool | None:
         """Say whether it occurs in the text; None if that took too long."""
-        if self._slow:
-            return None
-        try:
-            return self._compiled.search(text, timeout=_SECONDS) is not None
-        except TimeoutError:
-            self._slow = True
-            return None
+        for seconds, steps in () if self._slow else _TRIES:
+            _spend(steps)
+            with contextlib.suppress(TimeoutError):
+                return self._compiled.search(text, timeout=seconds) is not None
+        self._slow = True
+        return None
 
 
-_pattern = functools.lru_cache(maxsize=1024)(_Pattern)
+_pattern = functools.lru_cache(maxsize=4096)(_Pattern)
 
 _MAX_CHARACTERS = 10_000  # of a pattern
 _LITERAL = regex.compile(r"/(\^.*\$)/([dgimsuvy]*)", regex.DOTALL)  # `/^a$/i`, a pattern as JavaScript's source has it
@@ -133,7 +172,14 @@ def with_time_limit(validator_class: Any) -> Any:
             bare = {key: value for key, value in schema.items() if key != "patternProperties"}
             yield from original(validator, allowed, rest, bare) or ()
 
-    keywords = {"pattern": _check_pattern, "patternProperties": _check_properties, "additionalProperties": additional}
+    keywords = {
+        "additionalProperties": additional,
+        "enum": partial(_check_values, validator_class.VALIDATORS["enum"]),
+        "pattern": _check_pattern,
+        "patternProperties": _check_properties,
+        "type": _check_type,
+        "uniqueItems": _check_unique,
+    }
     counted = {name: _counted(keyword) for name, keyword in {**validator_class.VALIDATORS, **keywords}.items()}
     types = validator_class.TYPE_CHECKER.redefine("integer", _is_integer)
     return cast(Any, validators).extend(validator_class, counted, type_checker=types)
@@ -151,8 +197,7 @@ def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Mapping[
         return
     found = _pattern(pattern).search(instance)
     if not found:
-        reason = "does not match" if found is not None else "could not be checked in time against"
-        yield ValidationError(f"{instance!r:.80} {reason} {pattern!r:.80}")
+        yield ValidationError("it does not match" if found is not None else "it could not be checked in time")
 
 
 def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -164,9 +209,62 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
 
 
-def fits(pattern: str, name: str) -> bool:
-    """Say whether a pattern of a schema fits a name; one that cannot be used fits none."""
-    return usable_pattern(pattern) == pattern and bool(_pattern(pattern).search(name))
+def _check_type(validator: Any, kinds: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError
+
+    if not any(validator.is_type(instance, kind) for kind in (kinds if isinstance(kinds, list) else [kinds])):
+        yield ValidationError("it is of another type")
+
+
+def _check_values(compare: Callable[..., Any], validator: Any, values: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Look for a value among those that are listed; most are texts, which Python finds fast."""
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(instance, str):
+        is_listed = instance in values
+    else:
+        _spend(len(values) // _COMPARED)
+        is_listed = not any(compare(validator, values, instance, schema) or ())
+    if not is_listed:
+        yield ValidationError("it is not one of the values")
+
+
+def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Look for an item that comes twice, in one pass: `jsonschema` compares each with each."""
+    from jsonschema.exceptions import ValidationError
+
+    if wanted and validator.is_type(instance, "array"):
+        keys = [_key(item) for item in instance]
+        if len(set(keys)) < len(keys):
+            yield ValidationError("it has an item twice")
+
+
+def _key(value: Any) -> str:
+    """Return a text that only equal values have: 1 and 1.0 are equal, 1 and true are not."""
+    return json.dumps(_even(value), sort_keys=True, default=str)
+
+
+def _even(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_even(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _even(each) for name, each in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def covering(name: str, patterns: Mapping[str, Any]) -> list[Any]:
+    """Return what stands behind the patterns that fit a name; a pattern that cannot be used fits none, nor does too much work.
+
+    Args:
+        name: of a property.
+        patterns: of `patternProperties`, with what is behind each.
+    """
+    found = []
+    with contextlib.suppress(TooMuchWork), limited():
+        for pattern, below in patterns.items():
+            if usable_pattern(pattern) == pattern and _pattern(pattern).search(name):
+                found.append(below)
+    return found
 
 
 def is_covered(name: str, schema: Mapping[str, Any]) -> bool:

@@ -1,14 +1,20 @@
 """References inside a JSON Schema (`$ref`, `$defs`, `$anchor`), resolved without fetching anything."""
 
+import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from ..types.calls import MISSING
+from .budget import KEYS, spend
 
-__all__ = ["MAX_DEPTH", "deeper_than", "nodes", "pointed", "resolve"]
+__all__ = ["MAX_DEPTH", "declared", "deeper_than", "nodes", "pointed", "resolve"]
 
 MAX_DEPTH = 64
 """Levels of a schema, and steps of a chain of references, that are followed."""
+
+_BRANCHES: Final = ("allOf", "anyOf", "oneOf")
+_SINGLE_BRANCHES: Final = ("then", "else")
 
 
 def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -33,15 +39,42 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     Returns:
         The schema pointed to, with sibling keywords such as `description` kept; MISSING for a dead end or a circle.
     """
+    spend()
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
             return schema
         target = pointed(root, schema["$ref"])
         if not isinstance(target, Mapping):
             return target if isinstance(target, bool) else MISSING
-        siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **siblings}
+        if len(schema) > 1:
+            spend(1 + (len(target) + len(schema)) // KEYS)
+            target = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        schema = target
     return MISSING
+
+
+def declared(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the `properties` of a schema and of its branches (JSON Schema 2020-12, core, section 10.2), each once, in order.
+
+    Args:
+        schema: a part of `root`.
+        root: the whole schema, for `$ref`.
+    """
+    seen: set[int] = set()
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if not isinstance(part, Mapping) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(properties := part.get("properties"), Mapping):
+            yield properties
+        reference = part.get("$ref")
+        target = pointed(root, reference) if isinstance(reference, str) and reference != "#" else None
+        listed = [branch for key in _BRANCHES if isinstance(part.get(key), list) for branch in part[key]]
+        stack += reversed([target, *listed, *(part.get(key) for key in _SINGLE_BRANCHES)])
+        if reference == "#":
+            stack.append(root)
 
 
 def pointed(root: Mapping[str, Any], reference: str) -> Any:
@@ -65,9 +98,32 @@ def pointed(root: Mapping[str, Any], reference: str) -> Any:
     return node
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Whole:
+    """A schema by its identity, since it has no hash."""
+
+    schema: Mapping[str, Any]
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Whole) and other.schema is self.schema
+
+
+@functools.lru_cache(maxsize=64)
+def _anchors(whole: _Whole) -> Mapping[str, Any]:
+    """Find the anchors of a schema once: a look for each reference would be quadratic."""
+    found: dict[str, Any] = {}
+    for node in nodes(whole.schema):
+        if isinstance(name := node.get("$anchor"), str):
+            found.setdefault(name, node)
+    return found
+
+
 def _anchored(root: Mapping[str, Any], reference: str) -> Any:
     name = reference.removeprefix("#")
-    return next((node for node in nodes(root) if name and name == node.get("$anchor")), MISSING)
+    return _anchors(_Whole(root)).get(name, MISSING) if name else MISSING
 
 
 def deeper_than(levels: int, value: Any) -> bool:

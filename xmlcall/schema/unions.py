@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from .budget import CHARACTERS, KEYS, spend
 from .references import resolve
 from .words import describe
 
@@ -59,7 +60,9 @@ def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) ->
         root: the whole schema, for `$ref`.
         levels: of parts in each other that are followed.
     """
-    return tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
+    found = tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
+    spend(sum(len(text) for rule in found for text in rule.parts) // CHARACTERS)
+    return found
 
 
 def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[ParameterRule]:
@@ -92,15 +95,16 @@ def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[
         )
 
 
-def branches_of(schema: Any, key: str, root: Mapping[str, Any]) -> list[UnionBranch]:
+def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
     """Return the objects among the branches of a union; those of a union in it are its own.
 
     Args:
         schema: with the union.
         key: `anyOf` or `oneOf`.
         root: the whole schema, for `$ref`.
+        levels: of unions in each other that are followed.
     """
-    return list(itertools.islice(_branches(schema, key, root, _MAX_LEVELS), _MAX_BRANCHES))
+    return list(itertools.islice(_branches(schema, key, root, levels), _MAX_BRANCHES))
 
 
 def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[UnionBranch]:
@@ -123,6 +127,7 @@ def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> 
     required = [name for name in _listed(schema, "required") if isinstance(name, str)]
     for part in _listed(schema, "allOf"):
         if below := _branch(part, root, levels - 1):
+            spend((len(found) + len(below.properties)) // KEYS)
             found = {**below.properties, **found}
             required += below.required
     return UnionBranch(found, tuple(dict.fromkeys(required))) if found or required else None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from .budget import CHARACTERS, as_deep_as_pays, spend
 from .references import resolve
 
 __all__ = ["RANGES", "describe"]
@@ -38,13 +39,20 @@ def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     Returns:
         For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
     """
+    written = schema if isinstance(schema, Mapping) else {}
+    return as_deep_as_pays(written, range(depth, -1, -1), lambda levels: _described(schema, root, levels), "any value")
+
+
+def _described(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     schema = resolve(schema, root)
     if schema is False:
         return "no value"
     if not isinstance(schema, Mapping) or depth == 0:
         return "any value"
     ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
-    return ", ".join([_kind(schema, root, depth), *ranges])
+    told = ", ".join([_kind(schema, root, depth), *ranges])
+    spend(len(told) // CHARACTERS)
+    return told
 
 
 def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
@@ -55,7 +63,7 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
-            told = [describe(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
+            told = [_described(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
             return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in told))
     kinds = schema.get("type", "object" if "properties" in schema else "any value")
     kinds = kinds if isinstance(kinds, list) else [kinds]
@@ -65,10 +73,10 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     first = schema.get("prefixItems")
     if isinstance(first, list) and first:
-        told = [describe(each, root, depth - 1) for each in first[:_MAX_PLACES]]
+        told = [_described(each, root, depth - 1) for each in first[:_MAX_PLACES]]
         goes_on = len(first) > _MAX_PLACES or isinstance(schema.get("items"), Mapping)
         return f"array of ({', '.join([*told, *(['...'] if goes_on else [])])})"
-    return f"array of {describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
+    return f"array of {_described(schema['items'], root, depth - 1)}" if "items" in schema else "array"
 
 
 def _plain(value: Any) -> str:

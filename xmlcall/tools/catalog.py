@@ -12,16 +12,12 @@ from typing import Any
 
 from ..errors import UsageError
 from ..schema.mending import mended, sentence
-from ..schema.references import resolve
+from ..schema.references import declared
 from ..schema.validation import compiled
-from ..types.calls import Tool
+from ..types.calls import MISSING, Tool
 from .names import ToolNames
 
 __all__ = ["Catalog", "Tools", "as_tool"]
-
-# Where an object schema may declare properties besides its own `properties` (JSON Schema 2020-12, section 10.2).
-_BRANCHES = ("allOf", "anyOf", "oneOf")
-_SINGLE_BRANCHES = ("then", "else")
 
 
 class Catalog:
@@ -37,7 +33,7 @@ class Catalog:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_names", "_parameters", "_tools", "_validators", "declarations", "notices")
+    __slots__ = ("_declared", "_names", "_parameters", "_tools", "_validators", "declarations", "notices")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -46,7 +42,8 @@ class Catalog:
             if tool.name in self._tools:
                 raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
             self._tools[tool.name] = self._mended(tool)
-        self._parameters = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
+        self._declared = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
+        self._parameters = {name: _names(self._declared[name], tool) for name, tool in self._tools.items()}
         self._names = ToolNames(self._tools)
         self._validators: dict[str, Any] = {}
         self.declarations: dict[tuple[str, str], Any] = {}
@@ -94,6 +91,15 @@ class Catalog:
         """Return the parameters that the tool declares; None if any name is possible (unknown tool, or none declared)."""
         return self._parameters.get(self.meant_by(name) or name)
 
+    def declaration(self, name: str, parameter: str) -> Any:
+        """Return the schema that a tool declares for a parameter; MISSING if it declares none.
+
+        Args:
+            name: of one of the tools.
+            parameter: any name.
+        """
+        return self._declared[name].get(parameter, MISSING)
+
 
 Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
 """What every `tools` argument takes."""
@@ -114,24 +120,15 @@ def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
     return Tool.from_mcp(tool)
 
 
-def _declared(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    names = frozenset(_property_names(schema, schema, depth=8))
-    if names or schema.get("additionalProperties") is False:
-        return names
-    return None
+def _declared(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a schema declares by name; of a name that is declared several times the first."""
+    found: dict[str, Any] = {}
+    for properties in declared(schema, schema):
+        for name, part in properties.items():
+            found.setdefault(name, part)
+    return found
 
 
-def _property_names(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
-    """Yield the properties that a schema or one of its branches declares; `depth` bounds `$ref` loops."""
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        yield from (name for name in properties if isinstance(name, str))
-    for key in _BRANCHES:
-        branches = schema.get(key)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _property_names(branch, root, depth - 1)
-    for key in _SINGLE_BRANCHES:
-        yield from _property_names(schema.get(key), root, depth - 1)
+def _names(declared: Mapping[str, Any], tool: Tool) -> frozenset[str] | None:
+    names = frozenset(name for name in declared if isinstance(name, str))
+    return names if names or tool.input_schema.get("additionalProperties") is False else None

@@ -8,9 +8,10 @@ from its tool: `delete` is not `undo-delete`.
 Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
 """
 
+import functools
 import html
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 import regex
 
@@ -60,18 +61,31 @@ class ToolNames:
         return next(iter(found)) if len(found) == 1 else None
 
 
-def match_name(name: str, declared: Iterable[str]) -> str | None:
+def match_name(name: str, declared: Iterable[str], taken: Container[str] = ()) -> str | None:
     """Find the one declared parameter that a name means but for case and separators, or but for entities in it.
 
     Args:
         name: as written.
         declared: the names that may be meant.
+        taken: those of them that may not.
     """
-    known = {each: _fold(each) for each in declared}
+    if len(name) > _MAX_LENGTH:
+        return None
+    known = _by_fold(frozenset(declared))
     for meant in dict.fromkeys((_fold(name), _fold(html.unescape(name)))):
-        if found := [each for each, folded in known.items() if folded == meant]:
-            break
-    return found[0] if len(found) == 1 else None
+        if found := [each for each in known.get(meant, ()) if each not in taken]:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+@functools.lru_cache(maxsize=16)
+def _by_fold(declared: frozenset[str]) -> Mapping[str, list[str]]:
+    """Return names by what is left of them: a call is held against the same ones again and again."""
+    found: dict[str, list[str]] = {}
+    for name in declared:
+        if len(name) <= _MAX_LENGTH:
+            found.setdefault(_fold(name), []).append(name)
+    return found
 
 
 def words_of_name(name: str) -> list[str]:

@@ -2,13 +2,19 @@
 
 Everything that a model needs stays: type, enum, ranges, default, description, item types, nested objects, alternatives, `$ref`
 resolved. Depth is bounded, so a schema that contains itself ends in the word `object`.
+
+Cost: in proportion to what is written. A schema whose references make much more of it is shown less deep, and where its first
+level is too much, its tool is shown by name and description.
 """
 
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, cast
 
+from ..schema.budget import CHARACTERS, as_deep_as_pays, size_of, spend
 from ..schema.references import resolve
 from ..schema.unions import ParameterRule, branches_of, rules_of, values_of
 from ..schema.validation import describe
@@ -25,9 +31,14 @@ __all__ = [
 ]
 
 _MAX_LEVELS = 5
+_MAX_WORDS = 4  # levels of one parameter that are told in its own words
+_DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVELS, 0, -1))
 _MOST_PLACES = 8  # of a tuple
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
 _UNIONS = ("anyOf", "oneOf")
+T = TypeVar("T")
+_LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, wherever they stand
+_IDS = 64  # of a set that are copied in one step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +64,50 @@ class ShownParameter:
     rules: tuple[ParameterRule, ...] = ()
 
 
+def _once(work: Callable[[Tool], T]) -> Callable[[Tool], T]:
+    """Do something once for a tool."""
+
+    @functools.wraps(work)
+    def done(tool: Tool) -> T:
+        if work.__name__ not in tool.shown:
+            tool.shown[work.__name__] = work(tool)
+        return cast(T, tool.shown[work.__name__])
+
+    return done
+
+
+@_once
 def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
     """Return a tool's parameters, in the schema's order."""
-    return tuple(_fields(tool.input_schema, tool.input_schema, _MAX_LEVELS, ()))
+    root = tool.input_schema
+    return as_deep_as_pays(root, _DEPTHS, lambda depths: tuple(_fields(root, _Whole(root, depths[1]), depths[0])), ())
 
 
+@_once
 def rules_for(tool: Tool) -> tuple[ParameterRule, ...]:
     """Return what a tool asks of its parameters together, such as one of two."""
-    return rules_of(tool.input_schema, tool.input_schema)
+    root = tool.input_schema
+    return as_deep_as_pays(root, range(_MAX_WORDS, 0, -1), lambda levels: rules_of(root, root, levels), ())
 
 
+@_once
 def alternatives_of(tool: Tool) -> list[frozenset[str]]:
     """Return what each alternative of a tool's parameters needs, such as one of two; none where there are none."""
-    found = ([frozenset(each.required) for each in branches_of(tool.input_schema, key, tool.input_schema)] for key in _UNIONS)
-    return next((each for each in found if len(each) > 1), [])
+    root = tool.input_schema
+
+    def found(levels: int) -> list[frozenset[str]]:
+        each = ([frozenset(branch.required) for branch in branches_of(root, key, root, levels)] for key in _UNIONS)
+        return next((needed for needed in each if len(needed) > 1), [])
+
+    return as_deep_as_pays(root, range(_MAX_WORDS, 0, -1), found, [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A tool's schema, and how many levels of a parameter are told in its own words."""
+
+    root: Mapping[str, Any]
+    words: int
 
 
 @dataclass(slots=True)
@@ -75,23 +116,28 @@ class _Field:
 
     parts: list[Any]
     of_union: bool
-    above: tuple[int, ...] = ()
+    above: set[int]
 
 
-def _fields(schema: Any, root: Mapping[str, Any], levels: int, above: tuple[int, ...]) -> Iterator[ShownParameter]:
+def _fields(schema: Any, whole: _Whole, levels: int, above: frozenset[int] = frozenset()) -> Iterator[ShownParameter]:
     """Yield the fields of an object schema and of its branches, each name once; none for a schema that contains this one."""
+    if not levels:
+        return
     found: dict[str, _Field] = {}
-    for each in _objects(schema, root, levels):
+    for each in _objects(schema, whole.root, levels):
         if id(each.properties) in above:
             continue
+        spend(len(each.properties))
         for name, part in each.properties.items():
-            known = found.setdefault(name, _Field([part], each.of_union))
-            known.above += (id(each.properties),)
+            known = found.setdefault(name, _Field([part], each.of_union, set()))
+            known.above.add(id(each.properties))
             if known.of_union and each.of_union and part not in known.parts[:_MAX_PARTS]:
                 known.parts.append(part)
-    needed = _required(schema, root, levels)
+    needed = _required(schema, whole.root, levels)
     for name, known in found.items():
-        yield _parameter(name, _of_parts(known.parts[:_MAX_PARTS], root), name in needed, root, levels, (*above, *known.above))
+        spend((len(above) + len(known.above)) // _IDS)
+        part = _of_parts(known.parts[:_MAX_PARTS], whole.root)
+        yield _parameter(name, part, name in needed, whole, levels, above | known.above)
 
 
 def _of_parts(parts: list[Any], root: Mapping[str, Any]) -> Any:
@@ -100,20 +146,24 @@ def _of_parts(parts: list[Any], root: Mapping[str, Any]) -> Any:
         return parts[0]
     about = {key: parts[0][key] for key in ("description", "title") if isinstance(parts[0], Mapping) and key in parts[0]}
     values = [values_of(part, root) for part in parts]
+    spend(sum(map(len, values)))
     if all(values):
         return {**about, "enum": list({json.dumps(each, default=str): each for part in values for each in part}.values())}
     return {**about, "anyOf": parts}
 
 
-def _required(schema: Any, root: Mapping[str, Any], levels: int) -> frozenset[str]:
+def _required(schema: Any, root: Mapping[str, Any], levels: int, seen: set[int] | None = None) -> frozenset[str]:
     """Return the names that an object must have, whichever of its alternatives it is."""
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or levels == 0:
+    seen = set() if seen is None else seen
+    part, schema = schema, resolve(schema, root)
+    if not isinstance(schema, Mapping) or levels == 0 or id(part) in seen:
         return frozenset()
+    seen.add(id(part))
     own = schema.get("required")
     found = frozenset(name for name in (own if isinstance(own, list) else ()) if isinstance(name, str))
     for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
-        found |= _required(part, root, levels - 1)
+        found |= _required(part, root, levels - 1, seen)
+        spend(len(found) // _IDS)
     for key in _UNIONS:
         if branches := branches_of(schema, key, root):
             found |= frozenset.intersection(*(frozenset(branch.required) for branch in branches))
@@ -128,34 +178,43 @@ class _Object:
     of_union: bool
 
 
-def _objects(schema: Any, root: Mapping[str, Any], levels: int, of_union: bool = False) -> Iterator[_Object]:
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or levels == 0:
-        return
-    if isinstance(properties := schema.get("properties"), Mapping):
-        yield _Object(properties, of_union)
-    for branch in (schema[key] for key in ("then", "else") if key in schema):
-        yield from _objects(branch, root, levels - 1, of_union)
-    for key in ("allOf", *_UNIONS):
-        for branch in schema[key] if isinstance(schema.get(key), list) else ():
-            yield from _objects(branch, root, levels - 1, of_union or key in _UNIONS)
+def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[_Object]:
+    """Yield what a schema and its branches declare, each once, in order."""
+    seen: set[int] = set()
+    stack = [(schema, max(levels, _LEAST_BRANCHES), False)]
+    while stack:
+        part, left, of_union = stack.pop()
+        schema = resolve(part, root)
+        if not isinstance(schema, Mapping) or not left or id(part) in seen:
+            continue
+        seen.add(id(part))
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and id(properties) not in seen:
+            seen.add(id(properties))
+            yield _Object(properties, of_union)
+        below = [(schema[key], left - 1, of_union) for key in ("then", "else") if key in schema]
+        for key in ("allOf", *_UNIONS):
+            branches = schema[key] if isinstance(schema.get(key), list) else ()
+            below += [(branch, left - 1, of_union or key in _UNIONS) for branch in branches]
+        spend(len(below))
+        stack += reversed(below)
 
 
-def _parameter(
-    name: str, part: Any, required: bool, root: Mapping[str, Any], levels: int, above: tuple[int, ...]
-) -> ShownParameter:
-    schema = resolve(part, root)
+def _parameter(name: str, part: Any, required: bool, whole: _Whole, levels: int, above: frozenset[int]) -> ShownParameter:
+    root, schema = whole.root, resolve(part, whole.root)
     schema = schema if isinstance(schema, Mapping) else {}
-    description = schema.get("description") or schema.get("title") or ""
+    description = str(schema.get("description") or schema.get("title") or "")
+    default = schema.get("default", MISSING)
+    spend(len(description) // CHARACTERS + _size(default))
     inner = _inner(schema, root)
     return ShownParameter(
         name=name,
-        kind=describe(schema, root),
+        kind=describe(schema, root, whole.words),
         required=required,
-        description=" ".join(str(description).split()),
-        default=schema.get("default", MISSING),
-        children=tuple(_fields(inner, root, levels - 1, above)),
-        rules=rules_of(inner, root) if levels > 1 else (),
+        description=" ".join(description.split()),
+        default=default,
+        children=tuple(_fields(inner, whole, levels - 1, above)),
+        rules=rules_of(inner, root, whole.words) if levels > 1 else (),
     )
 
 
@@ -207,17 +266,21 @@ def placeholder(name: str) -> str:
     return f"{name} value"
 
 
+@_once
 def _examples(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
-    root = tool.input_schema
-    schemas = _first_parts(root, root, _MAX_LEVELS)
-    needed = _required(root, root, _MAX_LEVELS) | _required_first(root, root, _MAX_LEVELS)
-    parameters = [part.name for part in parameters_of(tool)]
-    chosen = [name for name in parameters if name in needed] or parameters[:1]
+    names = [part.name for part in parameters_of(tool)]
+    return as_deep_as_pays(tool.input_schema, range(_MAX_LEVELS, 0, -1), partial(_examples_of, tool.input_schema, names), {})
+
+
+def _examples_of(root: Mapping[str, Any], names: list[str], levels: int) -> dict[str, tuple[Any, list[str | int | float]]]:
+    schemas = _first_parts(root, root, levels)
+    needed = _required(root, root, levels) | _required_first(root, root, levels)
+    chosen = [name for name in names if name in needed] or names[:1]
     found = {}
     for name in chosen:
         if name in schemas:
-            example = _Example(tool.input_schema)
-            found[name] = (example.of(schemas[name], name, _MAX_LEVELS), example.invented)
+            example = _Example(root)
+            found[name] = (example.of(schemas[name], name, levels), example.invented)
     return found
 
 
@@ -225,6 +288,7 @@ def _first_parts(schema: Any, root: Mapping[str, Any], levels: int) -> dict[str,
     """Return what an object schema or the first of its branches declares of each name."""
     found: dict[str, Any] = {}
     for each in _objects(schema, root, levels):
+        spend(len(each.properties))
         for name, part in each.properties.items():
             found.setdefault(name, part)
     return found
@@ -264,10 +328,10 @@ class _Example:
             return self._invent(placeholder(name))
         for key in ("examples", "enum"):
             if isinstance(schema.get(key), list) and schema[key]:
-                return schema[key][0]
+                return _own(schema[key][0])
         for key in ("const", "default"):
             if schema.get(key) is not None:
-                return schema[key]
+                return _own(schema[key])
         if isinstance(schema.get("properties"), Mapping) and any(isinstance(schema.get(key), list) for key in _UNIONS):
             return self._of_alternatives(schema, levels)
         for key in ("anyOf", "oneOf", "allOf"):
@@ -307,3 +371,13 @@ class _Example:
     def _invent(self, value: Any) -> Any:
         self.invented.append(value)
         return value
+
+
+def _own(value: Any) -> Any:
+    """Return a value that the schema has, and count what it takes to write it."""
+    spend(_size(value))
+    return value
+
+
+def _size(value: Any) -> int:
+    return size_of(value) if isinstance(value, str | list | Mapping) else 0

@@ -1,17 +1,15 @@
 """What a tool's input schema says about one parameter, found once a Catalog."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..schema.keywords import fits
-from ..schema.references import resolve
+from ..schema.keywords import covering
+from ..schema.references import MAX_DEPTH, declared, resolve
 from ..types.calls import MISSING, Tool
 from .catalog import Catalog
 
 __all__ = ["Parameter", "admits_string", "parameter_of", "property_schema"]
-
-_BRANCHES = ("allOf", "anyOf", "oneOf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,8 @@ def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
     """
     known = catalog.declarations.get((tool.name, name))
     if known is None:
-        schema = property_schema(tool.input_schema, name)
+        schema = catalog.declaration(tool.name, name)
+        schema = _by_rule(tool.input_schema, name) if schema is MISSING else schema
         known = Parameter(schema, admits_string(schema, tool.input_schema), _kinds(schema, tool.input_schema))
         if name in (catalog.parameters(tool.name) or ()):  # a model may invent any number of others
             catalog.declarations[tool.name, name] = known
@@ -64,42 +63,41 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
         The first declaration found in `properties`, there or in a branch; else what `patternProperties` say of the name; else
         `additionalProperties`; else True (any value).
     """
-    found = next(_declarations(schema, name, schema, depth=8), MISSING)
-    if found is not MISSING:
-        return found
+    found = next((properties[name] for properties in declared(schema, schema) if name in properties), MISSING)
+    return _by_rule(schema, name) if found is MISSING else found
+
+
+def _by_rule(schema: Mapping[str, Any], name: str) -> Any:
+    """Return the schema of a property that is not declared by its name."""
     patterns = schema.get("patternProperties")
-    covering = [below for pattern, below in patterns.items() if fits(pattern, name)] if isinstance(patterns, Mapping) else []
-    if covering:
-        return covering[0] if len(covering) == 1 else {"allOf": covering}
+    found = covering(name, patterns) if isinstance(patterns, Mapping) else []
+    if found:
+        return found[0] if len(found) == 1 else {"allOf": found}
     return schema.get("additionalProperties", True)
 
 
-def _declarations(schema: Any, name: str, root: Mapping[str, Any], depth: int) -> Iterator[Any]:
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and name in properties:
-        yield properties[name]
-    for key in _BRANCHES:
-        branches = schema.get(key)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _declarations(branch, name, root, depth - 1)
-    for key in ("then", "else"):
-        yield from _declarations(schema.get(key), name, root, depth - 1)
-
-
-def admits_string(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
+def admits_string(schema: Any, root: Mapping[str, Any]) -> bool:
     """Say whether a schema has room for a string, so that text is read as it stands.
 
     Args:
         schema: a part of `root`.
         root: the whole schema, for `$ref`.
-        depth: levels of alternatives that are followed.
     """
-    schema = resolve(schema, root)
+    return _admits_string(schema, root, {}, MAX_DEPTH)
+
+
+def _admits_string(schema: Any, root: Mapping[str, Any], known: dict[int, bool], depth: int) -> bool:
+    """Say so of a part, each part once; one that contains itself has room, as far as is known."""
+    part, schema = schema, resolve(schema, root)
     if not isinstance(schema, Mapping) or depth == 0:
         return schema is not False
+    if id(part) not in known:
+        known[id(part)] = True
+        known[id(part)] = _has_room(schema, root, known, depth)
+    return known[id(part)]
+
+
+def _has_room(schema: Mapping[str, Any], root: Mapping[str, Any], known: dict[int, bool], depth: int) -> bool:
     if "const" in schema:
         return isinstance(schema["const"], str)
     if isinstance(schema.get("enum"), list):
@@ -109,7 +107,7 @@ def admits_string(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
         return False
     for key in ("anyOf", "oneOf"):
         branches = schema.get(key)
-        if isinstance(branches, list) and not any(admits_string(branch, root, depth - 1) for branch in branches):
+        if isinstance(branches, list) and not any(_admits_string(branch, root, known, depth - 1) for branch in branches):
             return False
     parts = schema.get("allOf")
-    return all(admits_string(part, root, depth - 1) for part in parts) if isinstance(parts, list) else True
+    return all(_admits_string(part, root, known, depth - 1) for part in parts) if isinstance(parts, list) else True
