@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from xmlcall.hosts.mcp.wire import content_from_mcp, cut_result, requires_task, result_from_mcp, result_to_mcp, tool_to_mcp
+from xmlcall.hosts.mcp.wire import (
+    MOST_BLOCKS,
+    content_from_mcp,
+    cut_result,
+    requires_task,
+    result_from_mcp,
+    result_to_mcp,
+    tool_to_mcp,
+)
 from xmlcall.types.calls import (
     MISSING,
     AudioContent,
@@ -150,14 +158,39 @@ CUT = "[text cut: 12 characters came, 10 is the limit]"
         (texts("0123456789ab", ""), texts("0123456789", "", CUT)),
         ((*texts("0123456789ab"), PICTURE), (*texts("0123456789"), PICTURE, *texts(CUT))),
         (
-            (EmbeddedResource(uri="u:1", text="0123456789ab"),),
-            (EmbeddedResource(uri="u:1", text="0123456789"), *texts(CUT)),
+            (EmbeddedResource(uri="u:1", text="012345678"),),
+            (EmbeddedResource(uri="u:1", text="0123456"), *texts(CUT)),
         ),
-        ((OtherContent(raw={"a": "12345"}),), (*texts("", "[text cut: 14 characters came, 10 is the limit]"),)),
+        ((EmbeddedResource(uri="u:" + "1" * 10, text=""),), texts(CUT)),
+        ((EmbeddedResource(uri="u:" + "1" * 10, blob="AAAA"),), texts(CUT)),
+        ((ResourceLink(uri="u:1", name="n" * 9),), texts(CUT)),
+        ((ResourceLink(uri="u:1", description="d" * 9), PICTURE), (PICTURE, *texts(CUT))),
+        ((ResourceLink(uri="u:" + "1" * 8), *texts("23")), (ResourceLink(uri="u:" + "1" * 8), *texts(CUT))),
+        ((OtherContent(raw={"a": "12345"}),), (*texts("[text cut: 14 characters came, 10 is the limit]"),)),
     ],
 )
 def test_a_result_is_cut_at_its_limit(content: tuple[Content, ...], cut: tuple[Content, ...]) -> None:
     assert cut_result(ToolResult(content=content, is_error=True), 10) == ToolResult(content=cut, is_error=True)
+
+
+def test_so_many_blocks_are_named_to_a_model() -> None:
+    pictures = (PICTURE,) * MOST_BLOCKS
+    whole = ToolResult(content=(*texts("a"), *pictures, *texts("b")))
+    assert cut_result(whole, 10) is whole
+    cut = cut_result(ToolResult(content=(*texts("a"), *pictures * 2, *texts("b"))), 10)
+    note = f"[pictures and resources cut: {2 * MOST_BLOCKS} blocks came, {MOST_BLOCKS} is the limit]"
+    assert cut.content == (*whole.content, *texts(note))
+
+
+def test_a_type_is_no_longer_than_types_are() -> None:
+    kinds: list[dict[str, Any]] = [
+        {"type": "image", "data": "AAAA"},
+        {"type": "audio", "data": "AAAA"},
+        {"type": "resource_link", "uri": "u:1"},
+        {"type": "resource", "resource": {"uri": "u:1", "text": "x", "mimeType": "t" * 1_000}},
+    ]
+    for kind in kinds:
+        assert getattr(content_from_mcp({**kind, "mimeType": "t" * 1_000}), "mime_type", "") == "t" * 255
 
 
 def test_a_structured_value_past_the_limit_is_left_out_with_a_note() -> None:

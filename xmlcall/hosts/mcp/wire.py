@@ -5,8 +5,9 @@ its kind needs, is kept whole as `OtherContent`.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Final
 
 from ...types.calls import (
@@ -24,6 +25,7 @@ from ...types.calls import (
 )
 
 __all__ = [
+    "MOST_BLOCKS",
     "ROLES",
     "content_from_mcp",
     "contents_from_mcp",
@@ -38,6 +40,10 @@ __all__ = [
 ROLES: Final = ("user", "assistant")
 """Of annotations, and of the messages of prompts."""
 
+MOST_BLOCKS: Final = 1_000
+"""Blocks of a result that are no text: each is named to a model."""
+
+_LONGEST_TYPE = 255  # characters of a MIME type (RFC 6838, 4.2)
 _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultType", "_meta")
 
 
@@ -92,15 +98,11 @@ def _text(block: Mapping[str, Any]) -> Content | None:
 
 
 def _image(block: Mapping[str, Any]) -> Content | None:
-    return (
-        ImageContent(data=block["data"], mime_type=string_in(block, "mimeType")) if isinstance(block.get("data"), str) else None
-    )
+    return ImageContent(data=block["data"], mime_type=_type_in(block)) if isinstance(block.get("data"), str) else None
 
 
 def _audio(block: Mapping[str, Any]) -> Content | None:
-    return (
-        AudioContent(data=block["data"], mime_type=string_in(block, "mimeType")) if isinstance(block.get("data"), str) else None
-    )
+    return AudioContent(data=block["data"], mime_type=_type_in(block)) if isinstance(block.get("data"), str) else None
 
 
 def _resource_link(block: Mapping[str, Any]) -> Content | None:
@@ -110,7 +112,7 @@ def _resource_link(block: Mapping[str, Any]) -> Content | None:
         uri=block["uri"],
         name=string_in(block, "name"),
         description=string_in(block, "description"),
-        mime_type=string_in(block, "mimeType"),
+        mime_type=_type_in(block),
     )
 
 
@@ -131,7 +133,7 @@ def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
         return None
     return EmbeddedResource(
         uri=string_in(resource, "uri"),
-        mime_type=string_in(resource, "mimeType"),
+        mime_type=_type_in(resource),
         text=text if isinstance(text, str) else None,
         blob=blob if isinstance(blob, str) else None,
     )
@@ -155,6 +157,10 @@ def string_in(block: Mapping[str, Any], key: str) -> str:
     """
     value = block.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _type_in(block: Mapping[str, Any]) -> str:
+    return string_in(block, "mimeType")[:_LONGEST_TYPE]
 
 
 def result_to_mcp(result: ToolResult) -> dict[str, Any]:
@@ -211,26 +217,33 @@ def requires_task(tool: Mapping[str, Any]) -> bool:
 
 
 def cut_result(result: ToolResult, limit: int) -> ToolResult:
-    """Bound the text of a result, so that one answer cannot fill memory or a model's context.
+    """Bound what is shown of a result, so that one answer cannot fill memory or a model's context.
 
     Args:
         result: any.
-        limit: characters of text over all blocks; the structured value, as JSON, is bounded on its own.
+        limit: characters over all blocks, addresses and names of resources included; the structured value, as JSON, is bounded on
+            its own.
 
     Returns:
         The same result if it fits; else a copy that is cut, with a text block that says so.
     """
-    blocks, total = [], 0
-    for block in result.content:
-        size = _text_size(block)
-        blocks.append(_cut_block(block, max(limit - total, 0)) if total + size > limit else block)
+    kept = _first_blocks(result.content)
+    blocks, total = list[Content](), 0
+    for block in kept:
+        size = _shown_size(block)
+        fits = not size or total + size <= limit
+        blocks += [block] if fits else [cut] if (cut := _cut_block(block, limit - total)) else []
         total += size
     structured = result.structured_content
     structured_size = 0 if structured is MISSING else len(json.dumps(structured, ensure_ascii=False))
     notes = [
-        f"[{what} cut: {size} characters came, {limit} is the limit]"
-        for what, size in (("text", total), ("structured content", structured_size))
-        if size > limit
+        f"[{what} cut: {size} {unit} came, {most} is the limit]"
+        for what, size, unit, most in (
+            ("text", total, "characters", limit),
+            ("structured content", structured_size, "characters", limit),
+            ("pictures and resources", len(result.content) - len(kept) + MOST_BLOCKS, "blocks", MOST_BLOCKS),
+        )
+        if size > most
     ]
     if not notes:
         return result
@@ -238,25 +251,34 @@ def cut_result(result: ToolResult, limit: int) -> ToolResult:
     return replace(result, content=content, structured_content=structured if structured_size <= limit else MISSING)
 
 
-def _text_size(block: Content) -> int:
+def _first_blocks(blocks: Sequence[Content]) -> list[Content]:
+    """Return blocks without those beyond the number of what is no text."""
+    counted = accumulate(not isinstance(block, TextContent) for block in blocks)
+    return [
+        block for block, others in zip(blocks, counted, strict=True) if isinstance(block, TextContent) or others <= MOST_BLOCKS
+    ]
+
+
+def _shown_size(block: Content) -> int:
     match block:
         case TextContent(text=text):
             return len(text)
-        case EmbeddedResource(text=str(text)):
-            return len(text)
+        case EmbeddedResource(uri=uri, text=text):
+            return len(uri) + len(text or "")
+        case ResourceLink(uri=uri, name=name, description=description):
+            return len(uri) + len(name) + len(description)
         case OtherContent(raw=raw):
             return len(json.dumps(raw, ensure_ascii=False))
         case _:
             return 0  # binary data is shown to a model as a placeholder
 
 
-def _cut_block(block: Content, limit: int) -> Content:
+def _cut_block(block: Content, room: int) -> Content | None:
+    """Return what of a block has room; None for nothing."""
     match block:
-        case TextContent(text=text):
-            return replace(block, text=text[:limit])
-        case EmbeddedResource(text=str(text)):
-            return replace(block, text=text[:limit])
-        case OtherContent():
-            return TextContent(text="")
+        case TextContent(text=text) if room > 0:
+            return replace(block, text=text[:room])
+        case EmbeddedResource(uri=uri, text=str(text)) if room > len(uri):
+            return replace(block, text=text[: room - len(uri)])
         case _:
-            return block
+            return None
