@@ -1,5 +1,6 @@
 """Requests that mean harm: never a 5xx, never a hang, never a traceback, always an error in the caller's format."""
 
+import asyncio
 import contextlib
 import inspect
 import json
@@ -17,7 +18,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from profiles import covering, examples, is_deep
-from proxy_harness import block
+from proxy_harness import ask_engine, block, body, function
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -25,11 +26,13 @@ from servers.run_server import run_server
 
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
+from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine import own_rounds
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats import bodies
+from xmlcall.proxy.formats.contract import ApiError
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import routes as endpoints
 from xmlcall.proxy.http.access import Guard
@@ -536,6 +539,39 @@ def test_a_caller_that_leaves_in_its_own_words(url: str, caplog: pytest.LogCaptu
         time.sleep(0.05)
     wait_until(lambda: "the caller left" in caplog.text)
     assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+def bomb(key: str, width: int = 40) -> dict[str, Any]:
+    """Make a small schema of six levels, each of which leads to the next in many places."""
+    parts: dict[str, Any] = {"L6": {"type": "string"}}
+    for level in range(6):
+        below = [{"$ref": f"#/$defs/L{level + 1}"} for _ in range(width)]
+        parts[f"L{level}"] = {key: {f"p{number}": each for number, each in enumerate(below)} if key == "properties" else below}
+    return {"type": "object", **parts["L0"], "properties": {"a": {"$ref": "#/$defs/L0"}}, "$defs": parts}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf", "properties"])
+async def test_a_small_schema_that_makes_much_of_itself_holds_up_nobody(key: str) -> None:
+    tools = [function(f"f{number}", a={}) for number in range(5)]
+    for tool in tools:
+        tool["function"]["parameters"] = bomb(key)
+    longest, last = 0.0, time.perf_counter()
+
+    async def others() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+
+    backend = ScriptedBackend([block(("f0", {"a": '{"p0": {"p0": 1}}'})), "No.", "No.", "No."])
+    async with Engine(backend, mode="xml") as engine:
+        ticking = asyncio.create_task(others())
+        await asyncio.sleep(0.01)
+        with contextlib.suppress(ApiError):
+            await ask_engine(engine, body("Call f0.", tools=tools))
+        ticking.cancel()
+    assert longest < 1.5, "the loop stood still"
 
 
 # -- the limits --------------------------------------------------------------------------------------------------------

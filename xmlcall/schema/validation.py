@@ -38,6 +38,7 @@ __all__ = [
 
 MAX_NODES = 20_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+_EACH_ISSUE = 8  # steps, to write what came
 _TOLD = 20_000  # steps in which the issues of one value are told; those that are left say only where they are
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 
@@ -274,13 +275,15 @@ def _unexpected(error: Any, name: str, declared: Mapping[str, Any]) -> Issue:
 
 
 def _broken(error: Any, root: Mapping[str, Any]) -> Issue:
+    spend(_EACH_ISSUE)
     expected = asked_by(error.validator, error.validator_value, error.schema, root) or describe(error.schema, root)
+    got = _short(error.instance)
     return Issue(
         code=_CODES.get(error.validator, "invalid-value"),
         path=error.json_path,
         expected=expected,
-        got=_short(error.instance),
-        message=f"Expected {expected}, got {_short(error.instance)}.",
+        got=got,
+        message=f"Expected {expected}, got {got}.",
     )
 
 

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp.types.methods import validate_server_result
@@ -86,6 +87,11 @@ class Filter:
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._methods.pop(str((message.params or {}).get("requestId")), None)
+
+    def is_list_of_tools(self, item: Any) -> bool:
+        """Say whether an item answers a request for tools."""
+        message = getattr(item, "message", None)
+        return isinstance(message, JSONRPCResponse) and self._methods.get(str(message.id)) == "tools/list"
 
     def received(self, item: Any) -> Any:
         """Rewrite an answer, in place unless the SDK could not read it.
@@ -222,7 +228,10 @@ class _FilteredReader:
         return getattr(self._inner, name)  # `last_context`, which the SDK reads after each item
 
     async def receive(self) -> Any:
-        return self._filter.received(await self._inner.receive())
+        item = await self._inner.receive()
+        if self._filter.is_list_of_tools(item):  # to check all schemas of a page may take long
+            return await anyio.to_thread.run_sync(self._filter.received, item)
+        return self._filter.received(item)
 
     def __aiter__(self) -> Self:
         return self

@@ -40,7 +40,7 @@ class Catalogs:
 
     def with_words(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
         """Return the same with the words of the tools' descriptions, from which no call may be copied."""
-        key = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)
+        key = _key(tools)
         found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
         self._known[key] = found
         for notice in found[0].notices:
@@ -48,6 +48,14 @@ class Catalogs:
         while len(self._known) > LIMIT:
             self._known.popitem(last=False)
         return found
+
+    def knows(self, tools: tuple[Tool, ...]) -> bool:
+        """Say whether a list was compiled before, so that it costs next to nothing.
+
+        Args:
+            tools: as for `of`.
+        """
+        return _key(tools) in self._known
 
     def prompts(
         self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
@@ -77,3 +85,7 @@ class Catalogs:
         if offered.own:
             self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --tool-tokens)")
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
+
+
+def _key(tools: tuple[Tool, ...]) -> str:
+    return json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)

@@ -196,6 +196,7 @@ class Engine:
             BackendError: the model server failed.
         """
         request = renamed(request, offered_names(request.tools))
+        await self._prepare(request, self._offered(request))
         catalog = self._catalogs.of(self._offered(request))
         prompts, reminder = self._prompts(catalog, request)
         known = self._recalled(request, prompts)
@@ -225,6 +226,7 @@ class Engine:
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
         offered = self._offered(request)
+        await self._prepare(request, offered)
         if not offered or request.choice.mode == "none":
             events = self._plain(request, begun, self._recalled(request), recording)
         elif request.is_simple and not begun and not self.own and await self.is_native():
@@ -245,6 +247,17 @@ class Engine:
             return error
         prompts, _ = self._prompts(self._catalogs.of(offered), request)
         return self._fitting.with_tools_told(error, prompts.system, len(offered))
+
+    async def _prepare(self, request: ChatRequest, offered: tuple[Tool, ...]) -> None:
+        """Read tools that are not known yet in a thread: others are answered meanwhile, however large the schemas are."""
+        if offered and not self._catalogs.knows(offered):
+            await asyncio.to_thread(self._compile, request, offered)
+
+    def _compile(self, request: ChatRequest, offered: tuple[Tool, ...]) -> None:
+        catalog = self._catalogs.of(offered)
+        self._prompts(catalog, request)
+        for name in catalog.names():
+            catalog.validator(name)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
