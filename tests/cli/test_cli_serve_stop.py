@@ -115,3 +115,33 @@ def test_nobody_new_is_let_in(tmp_path: Path, fake: FakeOpenAI) -> None:
             slow.process.send_signal(signal.SIGTERM)
             assert is_refused_soon(client, f"{slow.url}/health")
             assert slow.process.poll() is None
+
+
+def small_and_endless() -> dict[str, Any]:
+    """Make a schema of 14 kilobytes that has 60 to the sixth parts."""
+    parts: dict[str, Any] = {"L6": {"type": "string"}}
+    for level in range(6):
+        parts[f"L{level}"] = {"properties": {f"p{number}": {"$ref": f"#/$defs/L{level + 1}"} for number in range(60)}}
+    return {"type": "object", "properties": {"a": {"$ref": "#/$defs/L0"}}, "$defs": parts}
+
+
+def test_a_small_schema_that_makes_much_of_itself_is_answered_and_one_signal_ends_the_program(proxy: Serving) -> None:
+    tools = [{"type": "function", "function": {"name": f"f{number}", "parameters": small_and_endless()}} for number in range(20)]
+    longest, answered = 0.0, threading.Event()
+
+    def ask() -> None:
+        body = {"model": "any", "stream": True, "messages": SAID, "tools": tools}
+        with contextlib.suppress(httpx.HTTPError), httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS) as response:
+            answered.set()
+            for _ in response.iter_text():
+                pass
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not answered.is_set():
+        begun = time.monotonic()
+        assert proxy.get("/health").status_code == 200
+        longest = max(longest, time.monotonic() - begun)
+    status, seconds = proxy.end(signal.SIGTERM)
+    asking.join()
+    assert (status, seconds < 5, longest < 2) == (0, True, True)

@@ -574,6 +574,17 @@ async def test_a_small_schema_that_makes_much_of_itself_holds_up_nobody(key: str
     assert longest < 1.5, "the loop stood still"
 
 
+async def test_a_tool_that_is_too_large_to_be_shown_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="xmlcall.proxy")
+    large = function("large", "Does much.", **{f"p{number}": {"description": "d" * 200} for number in range(5_000)})
+    backend = ScriptedBackend(["No.", "No."])
+    async with Engine(backend, mode="xml", tool_tokens=10_000) as engine:
+        for question in ("Hi", "And now?"):
+            await ask_engine(engine, body(question, tools=[large]))
+    assert "### large\nDoes much." in backend.requests[0].messages[0].content
+    assert sum("'large' is shown by its name" in record.getMessage() for record in caplog.records) == 1
+
+
 # -- the limits --------------------------------------------------------------------------------------------------------
 
 LIMITS: dict[str, list[Any]] = {

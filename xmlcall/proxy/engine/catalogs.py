@@ -10,6 +10,7 @@ from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ...tools.catalog import Catalog
+from ...tools.outline import parameters_of
 from ...types.calls import Tool
 
 __all__ = ["Catalogs"]
@@ -84,6 +85,9 @@ class Catalogs:
         offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
         if offered.own:
             self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --tool-tokens)")
+        for tool in catalog:
+            if catalog.parameters(tool.name) and not parameters_of(tool):
+                self._say(f"The tool {tool.name[:80]!r} is shown by its name and description alone: its schema is too large.")
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
 
 
