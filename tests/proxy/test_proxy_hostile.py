@@ -7,9 +7,10 @@ import json
 import logging
 import re
 import socket
+import threading
 import time
 import tomllib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,18 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from profiles import covering, examples, is_deep
+from proxy_harness import ask as ask_model
 from proxy_harness import ask_engine, block, body, function
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from servers.run_server import run_server
 
+from xmlcall.agent.drive import _next
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.binding import bind as binding
 from xmlcall.proxy import create_app
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine import own_rounds
@@ -43,6 +47,8 @@ from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
 from xmlcall.schema import validation as schema
+from xmlcall.schema.validation import find_issues
+from xmlcall.turn.machine import Machine, Script
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
 CORPUS = Path(__file__).parents[1] / "corpus_requests"
@@ -550,12 +556,8 @@ def bomb(key: str, width: int = 40) -> dict[str, Any]:
     return {"type": "object", **parts["L0"], "properties": {"a": {"$ref": "#/$defs/L0"}}, "$defs": parts}
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf", "properties"])
-async def test_a_small_schema_that_makes_much_of_itself_holds_up_nobody(key: str) -> None:
-    tools = [function(f"f{number}", a={}) for number in range(5)]
-    for tool in tools:
-        tool["function"]["parameters"] = bomb(key)
+async def longest_stand(asking: Coroutine[Any, Any, object]) -> float:
+    """Return the longest time in which nobody else was answered while something was worked on, in seconds."""
     longest, last = 0.0, time.perf_counter()
 
     async def others() -> None:
@@ -564,14 +566,68 @@ async def test_a_small_schema_that_makes_much_of_itself_holds_up_nobody(key: str
             await asyncio.sleep(0.005)
             longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
 
+    ticking = asyncio.create_task(others())
+    await asyncio.sleep(0.01)
+    with contextlib.suppress(ApiError):
+        await asking
+    ticking.cancel()
+    return longest
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf", "properties"])
+async def test_a_small_schema_that_makes_much_of_itself_holds_up_nobody(key: str) -> None:
+    tools = [function(f"f{number}", a={}) for number in range(5)]
+    for tool in tools:
+        tool["function"]["parameters"] = bomb(key)
     backend = ScriptedBackend([block(("f0", {"a": '{"p0": {"p0": 1}}'})), "No.", "No.", "No."])
     async with Engine(backend, mode="xml") as engine:
-        ticking = asyncio.create_task(others())
-        await asyncio.sleep(0.01)
-        with contextlib.suppress(ApiError):
-            await ask_engine(engine, body("Call f0.", tools=tools))
-        ticking.cancel()
-    assert longest < 1.5, "the loop stood still"
+        assert await longest_stand(ask_engine(engine, body("Call f0.", tools=tools))) < 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_beside"),
+    [
+        ({"type": "string"}, False),
+        ({"$ref": "#/properties/y"}, True),
+        ({"type": "string", "pattern": "^a+$"}, True),
+        ({"enum": [[number] for number in range(600)]}, True),
+    ],
+)
+async def test_a_call_whose_check_may_take_long_is_bound_beside_the_loop(
+    schema: dict[str, Any], is_beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def noted(*arguments: Any) -> Any:
+        threads.add(threading.get_ident())
+        return find_issues(*arguments)
+
+    monkeypatch.setattr(binding, "find_issues", noted)
+    tool = function("f", x=schema, y={"type": "string"}, required=["x"])
+    await ask_model(ScriptedBackend([block(("f", {"x": "aa"})), *["No."] * 3]), body("Call f.", tools=[tool]))
+    assert (threading.get_ident() not in threads) is is_beside
+
+
+async def test_a_step_beside_the_loop_is_never_left_half_done() -> None:
+    machine, done = Machine(never()), []
+    machine.is_demanding = True
+
+    def slow() -> Iterator[int]:
+        time.sleep(0.2)
+        done.append(1)
+        yield 1
+
+    step = asyncio.ensure_future(_next(slow(), machine))
+    await asyncio.sleep(0.05)
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert done == [1]
+
+
+def never() -> Script[None]:
+    yield from ()
 
 
 async def test_a_tool_that_is_too_large_to_be_shown_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -99,6 +99,7 @@ async def first_token(backend: Backend, request: CompletionRequest) -> FirstToke
 
 
 T = TypeVar("T")
+_END: Final = object()  # behind the last event
 RunCall = Callable[[Run], AsyncGenerator[Any]]
 
 
@@ -126,37 +127,52 @@ async def drive(
         BackendError: the model server failed.
     """
     scores = scores or Scores()
-    for event in hear(machine.events()):
+    events = iter(hear(machine.events()))
+    while (event := await _next(events, machine)) is not _END:
         yield event
     while (action := machine.action) is not None:
         match action:
             case Score():
                 try:
-                    events = machine.scored(await scores.ask(backend, action))
+                    following = machine.scored(await scores.ask(backend, action))
                 except BackendError as error:
-                    events = machine.refuse(error)
+                    following = machine.refuse(error)
             case Ask(request=request):
                 try:
                     async with aclosing(backend.stream(request)) as chunks:
                         async for chunk in chunks:
-                            for event in machine.receive(chunk):
+                            events = machine.receive(chunk)
+                            while (event := await _next(events, machine)) is not _END:
                                 yield event
                             if machine.has_enough:
                                 break
-                    events = machine.end()
+                    following = machine.end()
                 except BackendError as error:
-                    events = machine.refuse(error)
+                    following = machine.refuse(error)
             case Run():
                 assert run is not None, "a machine that calls tools needs somebody who runs them"
-                events = iter(())
+                following = iter(())
                 async with aclosing(run(action)) as happenings:
                     async for happened in happenings:
                         for event in hear(machine.note(happened)):
                             yield event
-        for event in hear(events):
+        events = iter(hear(following))
+        while (event := await _next(events, machine)) is not _END:
             yield event
     if machine.error is not None:
         raise machine.error
+
+
+async def _next(events: Iterator[Any], machine: Machine[Any]) -> Any:
+    """Return the next event, _END behind the last. What may take long is done in a thread, and never left half done."""
+    if not machine.is_demanding:
+        return next(events, _END)
+    step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
+    try:
+        return await asyncio.shield(step)
+    except asyncio.CancelledError:
+        await asyncio.wait([step])
+        raise
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:

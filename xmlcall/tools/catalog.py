@@ -8,16 +8,21 @@ Its tools have mended schemas (`mending.py`), so that parser, prompt, conversion
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ..errors import UsageError
+from ..schema.budget import size_of
 from ..schema.mending import mended, sentence
-from ..schema.references import declared
+from ..schema.references import declared, nodes
 from ..schema.validation import compiled
 from ..types.calls import MISSING, Tool
 from .names import ToolNames
 
 __all__ = ["Catalog", "Tools", "as_tool"]
+
+
+_MUCH: Final = 500  # parts of a schema
+_MULTIPLYING: Final = frozenset({"$ref", "$dynamicRef", "pattern", "patternProperties"})
 
 
 class Catalog:
@@ -33,7 +38,7 @@ class Catalog:
         UsageError: two tools of one name, or something that is not a tool.
     """
 
-    __slots__ = ("_declared", "_names", "_parameters", "_tools", "_validators", "declarations", "notices")
+    __slots__ = ("_declared", "_is_demanding", "_names", "_parameters", "_tools", "_validators", "declarations", "notices")
 
     def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -46,6 +51,7 @@ class Catalog:
         self._parameters = {name: _names(self._declared[name], tool) for name, tool in self._tools.items()}
         self._names = ToolNames(self._tools)
         self._validators: dict[str, Any] = {}
+        self._is_demanding: bool | None = None
         self.declarations: dict[tuple[str, str], Any] = {}
 
     def _mended(self, tool: Tool) -> Tool:
@@ -82,6 +88,13 @@ class Catalog:
         if name not in self._validators:
             self._validators[name] = compiled(self._tools[name].input_schema)
         return self._validators[name]
+
+    @property
+    def is_demanding(self) -> bool:
+        """Whether a call of some tool may take long to check: its schema refers to itself, has patterns, or is large."""
+        if self._is_demanding is None:
+            self._is_demanding = any(_is_demanding(tool.input_schema) for tool in self)
+        return self._is_demanding
 
     def names(self) -> tuple[str, ...]:
         """Return the names in order."""
@@ -132,3 +145,7 @@ def _declared(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _names(declared: Mapping[str, Any], tool: Tool) -> frozenset[str] | None:
     names = frozenset(name for name in declared if isinstance(name, str))
     return names if names or tool.input_schema.get("additionalProperties") is False else None
+
+
+def _is_demanding(schema: Mapping[str, Any]) -> bool:
+    return size_of(schema, _MUCH) >= _MUCH or any(node.keys() & _MULTIPLYING for node in nodes(schema))

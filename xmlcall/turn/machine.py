@@ -156,12 +156,14 @@ class Machine(Generic[T]):
         error: why it failed; None if it did not.
         result: what the script returned; None before its end.
         has_enough: whether nothing useful can follow in the reply that is asked for: close its stream, and call `end`.
+        is_demanding: whether the work between two events may take long: a driver with an event loop does it in a thread.
     """
 
     def __init__(self, script: Script[T], hear: Callable[[Any], None] = lambda event: None) -> None:
         self.error: BackendError | None = None
         self.result: T | None = None
         self.has_enough = False
+        self.is_demanding = False
         self._script, self._hear = script, hear
         self._is_settled = False  # the script waits at its action
         self._has_come = False  # something of the reply that is asked for

@@ -133,6 +133,7 @@ class Turn(Machine[None]):
         self._started = ""  # id of the call that was started last
         self._partial: list[str] = []  # visible text of the reply under way, in pieces
         super().__init__(self._run(), self._hear)
+        self.is_demanding = offer.catalog.is_demanding
 
     def _hear(self, event: Any) -> None:
         if isinstance(event, TextDelta):
@@ -255,6 +256,7 @@ class Turn(Machine[None]):
             change: makes the requests of the turn such that they offer them.
         """
         self.offer, self.first = offer, self.first.changed(change)
+        self.is_demanding = offer.catalog.is_demanding
         self.ask_anew()
 
     def _run(self) -> Script[None]:

@@ -256,8 +256,9 @@ class Engine:
     def _compile(self, request: ChatRequest, offered: tuple[Tool, ...]) -> None:
         catalog = self._catalogs.of(offered)
         self._prompts(catalog, request)
-        for name in catalog.names():
-            catalog.validator(name)
+        if catalog.is_demanding:
+            for name in catalog.names():
+                catalog.validator(name)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
