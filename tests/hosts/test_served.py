@@ -226,8 +226,8 @@ async def test_a_long_resource_is_cut_and_says_so() -> None:
         result: ToolResult = await host.served.read_resource("x://1")
         text, note = result.content
         assert isinstance(text, EmbeddedResource)
-        assert len(text.text or "") == 2_000_000
-        assert "2000100 characters came" in str(note)
+        assert len(text.text or "") == 2_000_000 - len("x://1")
+        assert "2000105 characters came" in str(note)
 
 
 async def test_the_router_knows_who_has_what(over_http: ServerConfig) -> None:

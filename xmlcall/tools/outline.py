@@ -9,10 +9,11 @@ level is too much, its tool is shown by name and description.
 
 import functools
 import json
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ..schema.budget import CHARACTERS, as_deep_as_pays, size_of, spend
 from ..schema.references import resolve
@@ -65,13 +66,15 @@ class ShownParameter:
 
 
 def _once(work: Callable[[Tool], T]) -> Callable[[Tool], T]:
-    """Do something once for a tool."""
+    """Do something once for a tool; it is known by its identity, since a schema has no hash."""
+    known: dict[int, T] = {}
 
     @functools.wraps(work)
     def done(tool: Tool) -> T:
-        if work.__name__ not in tool.shown:
-            tool.shown[work.__name__] = work(tool)
-        return cast(T, tool.shown[work.__name__])
+        if id(tool) not in known:
+            known[id(tool)] = work(tool)
+            weakref.finalize(tool, known.pop, id(tool), None).atexit = False
+        return known[id(tool)]
 
     return done
 

@@ -9,7 +9,7 @@ from ..errors import UsageError
 __all__ = ["Tool"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Tool:
     """A tool that a model may call, as MCP describes it.
 
@@ -20,9 +20,6 @@ class Tool:
         title: a name for people.
         output_schema: JSON Schema of the structured result.
         annotations: MCP's hints (readOnlyHint ...), untrusted.
-
-    Attributes:
-        shown: what `tools/outline` found out about it, which is shown many times.
     """
 
     name: str
@@ -31,7 +28,6 @@ class Tool:
     title: str | None = None
     output_schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] | None = None
-    shown: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def from_mcp(cls, tool: Mapping[str, Any]) -> Self:
