@@ -197,6 +197,15 @@ def test_a_call_of_many_arguments_and_many_names() -> None:
     assert large < 2.5 * small + 1_000
 
 
+def test_anchors_are_looked_for_once() -> None:
+    """A reference to an anchor is followed for each item, and the schema is not looked through again for each."""
+    parts = {f"L{number}": {"$anchor": f"L{number}", "type": "integer"} for number in range(200)}
+    schema = {"properties": {"a": {"items": {"anyOf": [{"$ref": "#L0"}, {"$ref": "#L1"}]}}}, "$defs": parts}
+    work = partial(find_issues, compiled({"type": "object", **schema}), {"a": ["x"] * 50})
+    assert find_issues(compiled({"type": "object", **schema}), {"a": [1] * 50}) == ()
+    assert count_calls(work) < 60_000
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("ten", range(10))
 def test_schemas_drawn_with_a_seed(ten: int) -> None:

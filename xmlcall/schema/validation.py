@@ -142,10 +142,15 @@ def compiled(schema: Mapping[str, Any]) -> Any:
     if problem := check_schema(schema):
         return problem
     from jsonschema import FormatChecker
-    from referencing.jsonschema import EMPTY_REGISTRY
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012, specification_with
 
+    of = specification_with(str(schema.get("$schema", "")), default=DRAFT202012).create_resource(schema)
+    address = of.id() or ""
+    # Looked through once: else `referencing` looks for all anchors again at each reference to one.
+    registry: Any = Registry().with_resource(address, of).crawl()
     make = with_time_limit(_class_for(schema))
-    return make(schema, registry=EMPTY_REGISTRY, format_checker=FormatChecker())
+    return make(schema, registry=registry, format_checker=FormatChecker(), _resolver=registry.resolver(base_uri=address))
 
 
 def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
