@@ -1,22 +1,24 @@
 """By which fragments of text the formats are known."""
 
 import pytest
+from counted import count_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples, scaled
 from soup import PIECES, pieces_of
 
 from xmlcall import parse, render
-from xmlcall.dialects import DIALECTS, attempts_call, opening_pattern, select
+from xmlcall.dialects import DIALECTS, attempts_call, opening_places, select
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}]
 ROWS = select("auto")
-OPENING = opening_pattern(ROWS, ["f"])
+PLACES = opening_places(ROWS, ["f"])
 WITH_TAGS = [name for name, row in DIALECTS.items() if row.written]
 
 
 def inert(text: str) -> str:
-    return OPENING.sub(lambda found: f"&#{ord(found[0])};", text)
+    places = {*PLACES(text)}
+    return "".join(f"&#{ord(char)};" if at in places else char for at, char in enumerate(text))
 
 
 @pytest.mark.parametrize("dialect", WITH_TAGS)
@@ -48,7 +50,7 @@ def test_no_call_as_tags_is_read_in_inert_text(pieces: list[str]) -> None:
     ],
 )
 def test_fragments_that_may_begin_a_tag(text: str, first: str) -> None:
-    assert OPENING.findall(text) == [first]
+    assert [text[at] for at in PLACES(text)] == [first]
 
 
 @pytest.mark.parametrize(
@@ -70,5 +72,12 @@ def test_json_is_an_attempt_by_both_its_keys_in_formats_as_json_alone() -> None:
 def test_fragments_without_end_are_read_in_time_that_grows_with_them() -> None:
     """With the square of their length these would not end."""
     for piece in ("<", "<invoke-name=", "<a b='", "&lt;", "[", '{"name": '):
-        assert OPENING.search(piece * scaled(100_000)) is None
+        assert PLACES(piece * scaled(100_000)) == []
         assert not attempts_call(piece * scaled(100_000), ROWS)
+
+
+@pytest.mark.parametrize("piece", ["<", "</", "<|", "<a", "[", "{", "`", "&", "a", "<f>"])
+def test_a_text_of_marks_is_read_with_little_work_for_each(piece: str) -> None:
+    """A result may have two million of them."""
+    text = piece * 2_000
+    assert count_calls(lambda: PLACES(text)) < 7 * len(text) + 1_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError
-from .call_signs import attempts_call, opening_pattern
+from .call_signs import attempts_call, opening_places
 from .dialect import Body, Dialect, element_tags, with_tools
 from .json_family import JSON
 from .object_family import OBJECTS
@@ -28,7 +28,7 @@ __all__ = [
     "attempts_call",
     "element_tags",
     "is_escaped",
-    "opening_pattern",
+    "opening_places",
     "result_form_of",
     "result_openers",
     "select",

@@ -3,18 +3,20 @@
 A fragment is a tag as its row's pattern reads it, or the beginning of a tag as the row writes it (`<invoke`, `[TOOL_CALLS]`), so
 that a tag which was cut is known, too. JSON has no tags; a call as JSON is known by its two keys.
 
-Cost: linear in the text, because every pattern of a row has a greatest length.
+Cost: linear in the text, because every pattern of a row has a greatest length; few of the hundreds are tried at one place.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import regex
 
 from .dialect import Dialect, with_tools
-from .tag_patterns import ARGUMENTS, NAMES, first_characters
+from .tag_patterns import ARGUMENTS, NAMES, OTHER, first_characters, second_characters
 
-__all__ = ["attempts_call", "call_marks", "opening_pattern"]
+__all__ = ["attempts_call", "call_marks", "opening_places"]
 
 _FOREIGN = ("<tool>", "<tools>")  # elements that models make up around JSON: part of a pattern, and no tags of a row
 _HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
@@ -23,23 +25,31 @@ _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
 )
 _PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[^\W\d][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\*\*\{|\)\])")
+_FEW = 4  # fragments that are tried one after the other
+_DEEPEST = 3  # characters by which they are told apart
 _ANY_NAME = r"[\w.\-]{1,128}"
 _NO_SIGN = frozenset({"json_open", "quote", "fence_close", "name_end", "mark"})  # mean nothing alone
 # `<arguments>`: words of a manual just as well; marks of thoughts and of messages stand in replies without a call.
 _EVERYDAY = frozenset({"body_open", "list_close", "reasoning_open", "reasoning_close", "text_open", "message_close", "special"})
 
 
-def opening_pattern(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> "regex.Pattern[str]":
-    """Return the pattern of one character, the first of what may be a tag: `<`, `&` of `&lt;`, or what else a format has.
+def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Callable[[str], list[int]]:
+    """Return what finds the place of each character that may begin a tag: `<`, `&` of `&lt;`, or what else a format has.
 
-    To make a text inert, replace each match, for example by its entity. Calls as JSON alone begin with what any JSON begins
-    with; no pattern makes them inert.
+    To make a text inert, replace these characters, for example by their entities. Calls as JSON alone begin with what any JSON
+    begins with; no place of them is told.
 
     Args:
         dialects: the formats, for example `select("auto")`.
         names: of the tools, for formats in which a tool's name is a tag.
     """
-    return _compiled(tuple(_fragments(dialects, tuple(names))), ahead=True)
+    rows, known = tuple(dialects), tuple(names)
+    fragments = dict.fromkeys(_fragments(rows, known))
+    # Apart, since the many that hold no name of a tool need to be looked into once, and not for each list of tools.
+    fixed = tuple(each for each in dict.fromkeys(_fragments(rows, ())) if each in fragments)
+    named = tuple(each for each in fragments if each not in frozenset(fixed))
+    openers = [_openers(part) for part in (fixed, named) if part]
+    return lambda text: sorted({at for each in openers for at in _places(each, text)})
 
 
 def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
@@ -55,7 +65,7 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
     # Apart, since the many that hold no name of a tool need to be compiled once, and not for each list of tools.
     fixed = tuple(each for each in _fragments(rows, (), without=_EVERYDAY) if each in fragments)
     named = tuple(each for each in fragments if each not in frozenset(fixed))
-    if any(_compiled(part, ahead=False).search(text) for part in (fixed, named) if part):
+    if any(_compiled(part).search(text) for part in (fixed, named) if part):
         return True
     if any(row.is_python for row in rows) and _PYTHON_LIST.search(text):
         return True
@@ -89,20 +99,85 @@ def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: fro
     yield from (mark.removeprefix("{tools}").replace("{tools}", _ANY_NAME) for mark in lost)
 
 
+@functools.lru_cache(maxsize=1024)
+def _compiled(fragments: tuple[str, ...]) -> "regex.Pattern[str]":
+    return regex.compile("|".join(dict.fromkeys(fragments)))
+
+
+# -- openers -----------------------------------------------------------------------------------------------------------------
+
+# A text of nothing but `<` is tried against each fragment at each place, and there are hundreds. So they are told apart by their
+# first three characters, and only the few that are left are tried.
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Fragments with the same first characters, by the next one where there are many; `others` where that is named by none."""
+
+    fragments: tuple[str, ...]
+    following: Mapping[str, "_Branch"]
+    others: "_Branch | None" = None
+
+    @functools.cached_property
+    def pattern(self) -> "regex.Pattern[str]":
+        """Of any of the fragments; compiled only for what stands in a text."""
+        return _compiled(self.fragments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Openers:
+    """Fragments by their first character, and where any can stand."""
+
+    branches: Mapping[str, _Branch]
+    candidates: re.Pattern[str]
+
+
 @functools.lru_cache(maxsize=64)
-def _compiled(fragments: tuple[str, ...], *, ahead: bool) -> "regex.Pattern[str]":
-    anything = "|".join(dict.fromkeys(fragments))
-    return regex.compile(rf"(?:{_guarded(dict.fromkeys(fragments))})(?s:.)" if ahead else anything)
+def _openers(fragments: tuple[str, ...]) -> _Openers:
+    groups: dict[str, list[str]] = {}
+    for each in fragments:
+        for first in first_characters(each):
+            groups.setdefault(first, []).append(each)
+    branches = {first: _branch(tuple(group), first) for first, group in groups.items()}
+    return _Openers(branches, re.compile("|".join(re.escape(first) + _ahead(branch) for first, branch in branches.items())))
 
 
-def _guarded(fragments: Iterable[str]) -> str:
-    """Return a pattern of the place before any fragment: what begins with a mark is not tried at each letter of a prose."""
-    firsts = {each: first_characters(each) for each in fragments}
-    words = [each for each, found in firsts.items() if any(first.isalnum() or first.isspace() for first in found)]
-    marks = [each for each in firsts if each not in words]
-    return "|".join(_at_one_of(firsts, group) for group in (marks, words) if group)
+def _branch(fragments: tuple[str, ...], start: str) -> _Branch:
+    """Part fragments by what may follow their first characters; one that may end there goes on with anything."""
+    if len(start) > 1 and (len(fragments) <= _FEW or len(start) >= _DEEPEST):
+        return _Branch(fragments, {})
+    seconds = {each: second_characters(each, start) for each in fragments}
+    whole = {each for each in fragments if _compiled((each,)).match(start)}
+    following = {}
+    for char in frozenset().union(*seconds.values()) - {OTHER}:
+        group = tuple(each for each in fragments if each in whole or _compiled((each,)).match(start + char, partial=True))
+        following[char] = _branch(group, start + char)
+    others = tuple(each for each in fragments if each in whole or OTHER in seconds[each])
+    return _Branch(fragments, following, _Branch(others, {}) if others else None)
 
 
-def _at_one_of(firsts: Mapping[str, Iterable[str]], group: Iterable[str]) -> str:
-    characters = "".join(map(regex.escape, sorted({each for fragment in group for each in firsts[fragment]})))
-    return rf"(?=[{characters}])(?={'|'.join(group)})"
+def _ahead(branch: _Branch) -> str:
+    """Return a pattern that looks ahead to what may follow, as far as the fragments are told apart; "" if anything may."""
+    if branch.others or not branch.following:
+        return ""
+    alike: dict[str, str] = {}
+    for char, below in sorted(branch.following.items()):
+        ahead = _ahead(below)
+        alike[ahead] = alike.get(ahead, "") + re.escape(char)
+    return f"(?={'|'.join(f'[{each}]{ahead}' for ahead, each in alike.items())})"
+
+
+def _places(openers: _Openers, text: str) -> Iterator[int]:
+    places = (found.start() for found in openers.candidates.finditer(text))
+    return (at for at in places if _stands_at(at, text, openers.branches[text[at]]))
+
+
+def _stands_at(at: int, text: str, branch: _Branch) -> bool:
+    """Say whether a fragment stands at a place."""
+    depth = 1
+    while branch.following:
+        below = branch.following.get(text[at + depth : at + depth + 1], branch.others)
+        if below is None:
+            return False
+        branch, depth = below, depth + 1
+    return branch.pattern.match(text, at) is not None

@@ -10,20 +10,22 @@ All else stays as it is, so that a model can read the text and quote from it.
 The order counts, because an entity can complete a tag of the format that is written with entities: `<invoke name="f"&gt;` is one
 once its `<` was replaced. So these tags are looked for again, then JSON.
 
-Cost: linear. Each place where markup can begin is looked at a few times, and every pattern of a row has a greatest length.
+Cost: linear. Each place where markup can begin is looked at a few times, and every pattern of a row has a greatest length. Most
+places are refused by the next characters, which are compared before any pattern of a row is tried.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import regex
 
 from ..tools.catalog import Catalog
-from . import BUILT_IN, DIALECTS, INVISIBLE, NAMES, opening_pattern
+from . import BUILT_IN, DIALECTS, INVISIBLE, NAMES, opening_places
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_names import tag_names
-from .tag_patterns import SPACE
+from .tag_patterns import SPACE, second_characters
 
 __all__ = ["CONTROL_TAGS", "CONTROL_WORDS", "FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
 
@@ -65,13 +67,22 @@ CONTROL_WORDS: Final = (
 
 _GAP: Final = rf"[\s{INVISIBLE}]{{0,8}}"
 _END: Final = r"(?:\s{0,8}>|\s{1,8}\w{1,32}\s{0,8}=\s{0,8}[\"'])"  # of an opener: `if (a < result)` is none
-_TAGS, _WORDS = ("|".join(map(regex.escape, words)) for words in (CONTROL_TAGS, CONTROL_WORDS))
-_CONTROL: Final = regex.compile(rf"<(?=[|\uff5c]|/?(?:{_TAGS}))|(?=(?:{_WORDS}))[\[\]]")
 
-_TOOL_TAG: Final = regex.compile(rf"<(?=/?{SPACE}([^<>]{{1,200}}?){SPACE}/?>)")
+
+def _one_of(words: Iterable[str]) -> str:
+    """Return a pattern of words by their first character: of hundreds only a few are tried at one place."""
+    rests: dict[str, list[str]] = {}
+    for word in sorted({*words}):
+        rests.setdefault(re.escape(word[0]), []).append(re.escape(word[1:]))
+    groups = (f"{first}(?:{'|'.join(each)})" for first, each in rests.items())
+    return f"(?=[{''.join(rests)}])(?:{'|'.join(groups)})" if rests else "(?!)"
+
+
+_CONTROL: Final = re.compile(rf"<(?=[|\uff5c]|/?{_one_of(CONTROL_TAGS)})|(?={_one_of(CONTROL_WORDS)})[\[\]]")
+
+_TOOL_TAG: Final = re.compile(rf"<(?=[^<>]{{1,240}}>)(?=/?{SPACE}([^<>]{{1,200}}?){SPACE}/?>)")
 
 _ENTITIES: Final = {"<": "&lt;", "&": "&amp;"}
-_BRACKETS: Final = regex.compile(r"[{\[]")
 _VALUE: Final = regex.compile(r":\s{0,32}([\"'])([^\"'\s]{1,200}+)\1")
 _NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"]*)\"|'([^']*)')|\[\s*([\w.\-]+)\()\Z")
 
@@ -95,8 +106,7 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
         form: in which results go back.
         is_whole: nobody else's words follow, in which a call could go on: a JSON schema of `arguments` stays as it is.
     """
-    text = _openers(tuple(DIALECTS), _names_for_others(catalog)).sub(_entity, text)
-    text = _completed().sub("&amp;lt;", text)
+    text = _completed().sub("&amp;lt;", _written(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text)))
     text = _TOOL_TAG.sub(lambda found: "&lt;" if found[1] in catalog else "<", text)
 
     def declared(name: str) -> bool:
@@ -106,23 +116,20 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
 
 
 @functools.lru_cache(maxsize=64)
-def _frames(form: ResultForm) -> "regex.Pattern[str]":
+def _frames(form: ResultForm) -> re.Pattern[str]:
     """Return the pattern of what may be a tag of a frame, in any case and with gaps: a model may take it for one, too."""
-    tags = _alternation({*INERT_WORDS, *form.tag_words("<")})
-    marks = _alternation({word for each in (*_FORMS, form) for word in each.tag_words("[")})
-    opener = rf"[{INVISIBLE}]{{0,4}}(?:{tags})\b|{_GAP}(?:{tags})(?={_END})"
-    firsts = "".join(sorted({word[0] for word in (*INERT_WORDS, *form.tag_words("<"))}))
-    begin = rf"[<\uff1c](?=[\s/{INVISIBLE}{regex.escape(firsts)}])"  # most are refused by what follows them
-    return regex.compile(rf"(?i){begin}(?={_GAP}/{_GAP}(?:{tags})\b|{opener})|\[(?={_GAP}/?{_GAP}(?:{marks})\b)")
-
-
-def _alternation(words: Iterable[str]) -> str:
-    return "|".join(sorted(map(regex.escape, words))) or "(?!)"
+    words = {*INERT_WORDS, *form.tag_words("<")}
+    tags = _one_of(words)
+    marks = _one_of(word for each in (*_FORMS, form) for word in each.tag_words("["))
+    opener = rf"[{INVISIBLE}]{{0,4}}{tags}\b|{_GAP}{tags}(?={_END})"
+    firsts = re.escape("".join(sorted({word[0] for word in words})))
+    begin = rf"[<\uff1c](?={_GAP}[/{firsts}])"  # most are refused by what follows them
+    return re.compile(rf"(?i){begin}(?={_GAP}/{_GAP}{tags}\b|{opener})|\[(?={_GAP}/?{_GAP}{marks}\b)")
 
 
 @functools.lru_cache(maxsize=64)
-def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> "regex.Pattern[str]":
-    return opening_pattern(DIALECTS.values(), names)
+def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], list[int]]:
+    return opening_places(DIALECTS.values(), names)
 
 
 def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
@@ -133,7 +140,16 @@ def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
     return catalog.names() if DIALECTS.keys() > BUILT_IN else ()
 
 
-def _entity(found: "regex.Match[str]") -> str:
+def _written(text: str, places: Iterable[int]) -> str:
+    """Write the characters at some places as entities."""
+    parts, done = [], 0
+    for at in places:
+        parts += [text[done:at], _ENTITIES.get(text[at], f"&#{ord(text[at])};")]
+        done = at + 1
+    return "".join([*parts, text[done:]])
+
+
+def _entity(found: re.Match[str]) -> str:
     return _ENTITIES.get(found[0], f"&#{ord(found[0])};")
 
 
@@ -146,10 +162,15 @@ def _completed() -> "regex.Pattern[str]":
 
 def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> str:
     """Write the bracket of what may be a call as an entity; where arguments come first, its name is not known yet."""
-    parts, done, last = [], 0, None if is_whole else len(text)
-    for bracket in _BRACKETS.finditer(text):
+    return _written(text, _bare_calls(text, declared, is_whole=is_whole))
+
+
+def _bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> Iterator[int]:
+    last = None if is_whole else len(text)
+    brackets, openers = _bare_openers()
+    for bracket in brackets.finditer(text):
         at = bracket.start()
-        if not (opener := _bare_openers().match(text, at)):
+        if not (opener := openers.match(text, at)):
             continue
         if name := _NAME_AT_END.search(opener[0]):
             is_call = declared(name[1] or name[2] or name[3])
@@ -157,9 +178,7 @@ def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole:
             last = _last_name(text, declared) if last is None else last
             is_call = at < last
         if is_call:
-            parts += [text[done:at], f"&#{ord(bracket[0])};"]
-            done = at + 1
-    return "".join([*parts, text[done:]])
+            yield at
 
 
 def _last_name(text: str, declared: Callable[[str], bool]) -> int:
@@ -169,5 +188,14 @@ def _last_name(text: str, declared: Callable[[str], bool]) -> int:
 
 
 @functools.cache
-def _bare_openers() -> "regex.Pattern[str]":
-    return regex.compile("|".join(row.tags["json_open"] for row in DIALECTS.values() if "json_open" in row.tags))
+def _bare_openers() -> tuple[re.Pattern[str], "regex.Pattern[str]"]:
+    """Return the patterns of a bracket with what may follow it, and of the beginning of a call without any mark."""
+    openers = "|".join(row.tags["json_open"] for row in DIALECTS.values() if "json_open" in row.tags)
+    brackets = "|".join(rf"{re.escape(each)}(?![{_never_behind(each, openers)}])" for each in "{[")
+    return re.compile(brackets), regex.compile(openers)
+
+
+def _never_behind(bracket: str, openers: str) -> str:
+    """Return the characters of ASCII that no call has behind its bracket, escaped."""
+    following = second_characters(openers, bracket)
+    return re.escape("".join(char for char in map(chr, range(128)) if char not in following))

@@ -153,7 +153,7 @@ def second_characters(source: str, first: str) -> frozenset[str]:
 
     Args:
         source: the pattern.
-        first: one of its first characters.
+        first: one of its first characters, or several that a match begins with.
     """
     pattern = regex.compile(source)
     found = {each for each in _known(source) if pattern.match(first + each, partial=True)}
