@@ -20,12 +20,11 @@ reads follows a link that stood, whole, in a result of its own server.
 Not seen: words that were rewritten (a translation, letters in reverse) and go to a place that the person named, and a call whose
 values are all the person's own.
 
-Cost: linear in the conversation and in the value.
+Cost: linear in the value and in the conversation, of which each message is read once (`told`).
 """
 
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -33,8 +32,6 @@ from urllib.parse import unquote
 
 from ..binding.echo import words_of
 from ..binding.provenance import SaidIndex, values_in
-from ..dialects.replies import said_by_whom
-from ..invisible import INVISIBLE
 from .destinations import (
     MOST_PARTS,
     Destination,
@@ -48,6 +45,7 @@ from .destinations import (
     tokens,
 )
 from .policy import Proposal
+from .told import TURNS, ToldResult, told_in
 
 __all__ = ["NOBODY", "flows"]
 
@@ -69,8 +67,6 @@ _NAME: Final = re.compile(
     r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b",
 )
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9:.z+-]*)?")
-_KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
-_TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")
 _PIECE: Final = 8  # characters of a key that are told apart from chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
@@ -79,11 +75,11 @@ _TELLING: Final = 4  # characters of a part that may be told by somebody
 _LONG_RUN: Final = 16  # characters
 _NUMBERS: Final = 5  # of a part; more of them may spell something
 _DEEPEST: Final = 50  # folders of a path
-_CELLS: Final = re.compile(r"[|,;\t]|\s{2,}|:\s|\s[-–—]\s")
-_BULLET: Final = re.compile(r"^(?:[-*•+]|[0-9]{1,4}[.)]|\[[\w ]{1,10}\])\s+|^(?:commit|branch|id|path|file|name)\s+(?=\S+$)")
-_HIDDEN: Final = re.compile(f"{INVISIBLE.pattern}{{8,}}")  # longer than what emoji need
-_MARKS: Final = "\"'`()<>[]{}*_ "
-_QUOTED: Final = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
+_BEFORE_NAME: Final = re.compile(r"[a-z0-9_@.-]")
+_BEHIND_NAME: Final = re.compile(r"[a-z0-9_@-]|\.[a-z0-9_]")
+_BEFORE_PATH: Final = re.compile(r"[\w~./-]")
+_BEHIND_PATH: Final = re.compile(r"(?!/?(?![\w/-]|\.\w))")
+_FEW: Final = 64  # pieces, each of which is looked for
 
 
 def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
@@ -120,65 +116,48 @@ class _Heard:
         only_reads: the tool's server says that it only reads.
         index: finds a whole value by its words.
         own: what the person, the program and the tool's description say.
-        own_words: the words of it.
+        own_words: the words of it, of the conversation and of the description.
         own_run: its letters and digits, closed up.
-        results: the server and the text of each.
-        described: the same of what other servers say of themselves.
+        others: the server and the result of each, of other servers.
+        ours: the results of the tool's own server.
+        described: the server and the text of each, of what other servers say of themselves.
         has_results: whether another tool has told something.
         hides: whether a result has characters that only a model reads.
         posts: whether the call has a URL, to which its other values may go.
-        raw: the results of other servers as they came, capitals and all.
     """
 
     proposal: Proposal
     only_reads: bool
     index: SaidIndex
     own: str
-    own_words: frozenset[str]
+    own_words: tuple[Collection[str], ...]
     own_run: str
-    results: tuple[tuple[str, str], ...]
+    others: tuple[tuple[str, ToldResult], ...]
+    ours: tuple[ToldResult, ...]
     described: tuple[tuple[str, str], ...]
     has_results: bool
     hides: bool
     posts: bool
-    raw: tuple[tuple[str, str], ...]
-
-    @property
-    def others(self) -> list[tuple[str, str]]:
-        """The results of other servers."""
-        return [(server, text) for server, text in self.results if server != self.proposal.host]
-
-    @property
-    def ours(self) -> list[str]:
-        """The results of the tool's own server."""
-        return [text for server, text in self.results if server == self.proposal.host]
 
 
 def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:
-    index = SaidIndex()
-    index.add_messages(proposal.conversation)
-    own, results, has_results = [words_of(proposal.tool)], [], False
-    for _, role, tool, text in said_by_whom(proposal.conversation):
-        if tool is not None:
-            server = proposal.server_of(tool)
-            has_results = has_results or (bool(server) and tool != proposal.call.name)
-            results.append((server or proposal.host, text))
-        elif role in ("user", "system"):
-            own.append(text)
-    told = even("\n".join(own)).lower()
+    told = told_in(proposal.conversation)
+    servers = {tool: proposal.server_of(tool) for tool in {result.tool for result in told.results}}
+    results = [(servers[result.tool] or proposal.host, result) for result in told.results]
+    described = even(words_of(proposal.tool)).lower()
     return _Heard(
         proposal=proposal,
         only_reads=only_reads,
-        index=index,
-        own=told,
-        own_words=frozenset(tokens(told)),
-        own_run="".join(tokens(told)),
-        results=tuple((server, even(text).lower()) for server, text in results),
+        index=told.index,
+        own=f"{described}\n{told.own}",
+        own_words=(told.own_words, frozenset(tokens(described))),
+        own_run="".join(tokens(described)) + told.own_run,
+        others=tuple((server, result) for server, result in results if server != proposal.host),
+        ours=tuple(result for server, result in results if server == proposal.host),
         described=tuple((server, text.lower()) for server, text in proposal.described() if server != proposal.host),
-        has_results=has_results,
-        hides=any(_HIDDEN.search(text) for _, text in results),
+        has_results=any(server and tool != proposal.call.name for tool, server in servers.items()),
+        hides=any(result.hides for result in told.results),
         posts=any(_is_address(name, value) for _, name, value in values_in(proposal.call.arguments)),
-        raw=tuple((server, text) for server, text in results if server != proposal.host),
     )
 
 
@@ -200,7 +179,7 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
     if told is not None:
         return told
     text = even(str(value)).lower()
-    if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, told) for told in said.ours)):
+    if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, told.text) for told in said.ours)):
         return None  # the person's, or a link, which is followed
     is_said = source.kind in ("person", "schema", "system", "trivial")
     if not is_settled and any(_is_unknown(each, said, is_said) for each in destinations(name, value)):
@@ -213,25 +192,28 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
 def _has_code(value: str, said: _Heard) -> bool:
     """Say whether there is a long run of letters and digits that the person did not say, as encodings have."""
     runs = (run for run in tokens(even(value)) if len(run) >= _LONG_RUN and any(map(str.isdigit, run)))
-    return any(is_opaque(run) and run.lower() not in said.own_words for run in runs)
+    return any(is_opaque(run) and not _is_own_word(run, said) for run in runs)
+
+
+def _is_own_word(run: str, said: _Heard) -> bool:
+    return any(run.lower() in words for words in said.own_words)
 
 
 def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
     """Say who told a name of a value that the person did not say."""
     text = even(str(value)).lower()
     left = [each for each in _names(text) if not _stands_in(each, said.own)]
-    for each in left:
-        for server, told in (*said.others, *said.described):
-            if _stands_in(each, told):
-                return server
-    ours = [(each, told) for each in left for told in said.ours if _stands_in(each, told)]
+    others = [*((server, told.text) for server, told in said.others), *said.described] if left else []
+    if server := next((server for each in left for server, told in others if _stands_in(each, told)), None):
+        return server
+    ours = [(each, told) for each in left for told in said.ours if _stands_in(each, told.text)]
     leading = {match[0] for match in _LEADS_OUT.finditer(text)}
     if any(each in leading for each, _ in ours):
-        is_link = said.only_reads and any(_stands_in(text, told) for told in said.ours)
+        is_link = said.only_reads and any(_stands_in(text, told.text) for told in said.ours)
         return None if is_link else said.proposal.host
     is_plain = isinstance(value, int) or "/" in text or "\\" in text or is_file(text)  # a number of a list, a path
     is_name = not said.only_reads and not is_text(name) and not is_plain and any(each == text for each, _ in ours)
-    return said.proposal.host if is_name and not any(text in _entries(told) for each, told in ours if each == text) else None
+    return said.proposal.host if is_name and not any(text in told.entries for each, told in ours if each == text) else None
 
 
 def _names(text: str) -> list[str]:
@@ -244,25 +226,15 @@ def _names(text: str) -> list[str]:
 
 def _stands_in(name: str, text: str) -> bool:
     """Say whether a name stands in a text, and not as a part of a longer one."""
-    if not name or name not in text:
-        return False
-    return re.search(rf"(?<![a-z0-9_@.-]){re.escape(name)}(?![a-z0-9_@-]|\.[a-z0-9_])", text) is not None
+    return bool(name) and _is_found(name, text, _BEFORE_NAME, _BEHIND_NAME)
 
 
-def _entries(text: str) -> set[str]:
-    """Return what stands in a result as an entry of its own: a string of JSON, a line, a cell of a line."""
-    lines = [line.strip() for each in _strings(text) for line in each.splitlines()]
-    cells = [cell for line in lines for cell in (line, *(() if "{" in line else _CELLS.split(_BULLET.sub("", line))))]
-    return {cell.strip(_MARKS) for cell in cells}
-
-
-def _strings(text: str) -> list[str]:
-    """Return the strings of a result that is JSON, or looks like values of Python; else the result."""
-    try:
-        return [str(value) for _, _, value in values_in({"": json.loads(text)})]
-    except (ValueError, RecursionError):
-        is_list = text.strip()[:1] in ("[", "{", "(") and text.strip()[-1:] in ("]", "}", ")")
-        return ["".join(match.groups("")) for match in _QUOTED.finditer(text)] if is_list else [text]
+def _is_found(part: str, text: str, before: re.Pattern[str], behind: re.Pattern[str]) -> bool:
+    """Say whether a part stands in a text where it does not go on to either side; faster than a pattern of it all."""
+    at = text.find(part)
+    while at >= 0 and ((at and before.match(text, at - 1)) or behind.match(text, at + len(part))):
+        at = text.find(part, at + 1)
+    return at >= 0
 
 
 def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str]:
@@ -276,17 +248,23 @@ def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str
     found: dict[str, str] = {}
     if not places:
         return found
-    for server, text in said.raw:
-        for match in _KEY.finditer(text):
-            for piece in _windows(re.sub("[_-]", "", match[0])):
-                if piece in places and places[piece] not in found and piece.lower() not in said.own_run:
-                    found[places[piece]] = server
+    for server, result in said.others:
+        for piece in _pieces_in(result.keys, places):
+            if places[piece] not in found and piece.lower() not in said.own_run:
+                found[places[piece]] = server
     return found
+
+
+def _pieces_in(keys: str, places: Mapping[str, str]) -> Iterable[str]:
+    """Return which pieces stand in the keys of a result."""
+    if len(places) <= _FEW:
+        return [piece for piece in places if piece in keys]
+    return places.keys() & {*_windows(keys)}
 
 
 def _pieces(run: str) -> Iterator[str]:
     """Yield the pieces of a run in which letters and digits take turns, as they do in keys."""
-    return (piece for piece in _windows(run) if _TURNS.search(piece))
+    return (piece for piece in _windows(run) if TURNS.search(piece))
 
 
 def _windows(run: str) -> Iterator[str]:
@@ -307,13 +285,15 @@ def _is_unknown(place: Destination, said: _Heard, is_said: bool) -> bool:
             return "".join(tokens(place.text)) not in said.own_run
         case "path":
             return not _is_below_said(place.text, said)
-    return not is_said and not _stands_in(place.text, said.own) and not any(_stands_in(place.text, told) for told in said.ours)
+    return (
+        not is_said and not _stands_in(place.text, said.own) and not any(_stands_in(place.text, told.text) for told in said.ours)
+    )
 
 
 def _is_below_said(path: str, said: _Heard) -> bool:
     """Say whether a path, or a folder above it, was said by the person or told by the tool's own server."""
     parts = path.replace("\\", "/").rstrip("/").split("/")
-    texts = [text.replace("\\", "/") for text in (said.own, *said.ours)]
+    texts = [text.replace("\\", "/") for text in (said.own, *(told.text for told in said.ours))]
     for end in range(len(parts), 1, -1):
         if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
             return False  # what is hidden in a folder is not what somebody means who names the folder
@@ -324,7 +304,7 @@ def _is_below_said(path: str, said: _Heard) -> bool:
 
 def _is_whole(path: str, text: str) -> bool:
     """Say whether a path stands in a text, and not as a part of a longer one."""
-    return path in text and re.search(rf"(?<![\w~./-]){re.escape(path)}/?(?![\w/-]|\.\w)", text) is not None
+    return _is_found(path, text, _BEFORE_PATH, _BEHIND_PATH)
 
 
 def _told_part(value: str, said: _Heard) -> str | None:
@@ -337,7 +317,7 @@ def _told_part(value: str, said: _Heard) -> str | None:
 
 
 def _teller_of_part(part: str, said: _Heard) -> str | None:
-    runs = [run for run in tokens(part) if run.lower() not in said.own_words]
+    runs = [run for run in tokens(part) if not _is_own_word(run, said)]
     if not runs or _stands_in(part.lower(), said.own):
         return None
     source = None if part.lower() in _COMMON or len(part) < _TELLING else said.index.find(part)

@@ -19,7 +19,7 @@ from ..dialects.replies import as_message, said_by_whom
 from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
-from ..types.calls import Message, Tool, ToolCall
+from ..types.calls import Message, Role, Tool, ToolCall
 from .spellings import Atom, atoms, number_key
 
 __all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "number_key_of", "provenance", "values_in"]
@@ -115,7 +115,7 @@ class SaidIndex:
     def __init__(self) -> None:
         self._sources: list[ValueSource] = []
         self._places: dict[str, list[int]] = {}
-        self._schemas: dict[tuple[str, str], SaidIndex] = {}
+        self._schemas: dict[tuple[str, str], tuple[Tool, SaidIndex]] = {}
         self._calls = 0
 
     def add(self, text: str, source: ValueSource) -> None:
@@ -139,11 +139,22 @@ class SaidIndex:
             conversation: from its beginning.
         """
         for place, role, tool, text in said_by_whom(map(as_message, conversation)):
-            source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
-            if tool is not None:
-                self._calls += 1
-                source = replace(source, kind="result", call=self._calls, tool=tool)
-            self.add(text, source)
+            self.add_said(place, role, tool, text)
+
+    def add_said(self, place: int, role: Role, tool: str | None, text: str) -> None:
+        """Read what somebody said in a conversation, as `said_by_whom` has it; in order.
+
+        Args:
+            place: of the message.
+            role: of the message.
+            tool: whose result it is; None for none.
+            text: what was said.
+        """
+        source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
+        if tool is not None:
+            self._calls += 1
+            source = replace(source, kind="result", call=self._calls, tool=tool)
+        self.add(text, source)
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
         """Say where a value came from.
@@ -163,9 +174,11 @@ class SaidIndex:
 
     def _schema(self, tool: Tool, parameter: str) -> "SaidIndex":
         """Return what a tool says of a parameter; read once."""
-        if (known := self._schemas.get((tool.name, parameter))) is None:
-            known = self._schemas[tool.name, parameter] = SaidIndex()
+        of, known = self._schemas.get((tool.name, parameter), (None, SaidIndex()))
+        if of is not tool:
+            known = SaidIndex()
             known.add("\n".join([tool.description, *_named(tool, parameter)]), ValueSource(kind="schema", tool=tool.name))
+            self._schemas[tool.name, parameter] = (tool, known)
         return known
 
     def find(self, value: Any) -> ValueSource | None:

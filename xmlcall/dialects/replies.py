@@ -38,15 +38,18 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
     return tuple(form.places(content)) or (ToolReply(name="", start=0, end=len(content), is_ended=False),)
 
 
-def said_by_whom(messages: Iterable[Message]) -> Iterator[tuple[int, Role, str | None, str]]:
+def said_by_whom(
+    messages: Iterable[Message], called: dict[str, str] | None = None
+) -> Iterator[tuple[int, Role, str | None, str]]:
     """Yield what is said in a conversation, without our words around results: place and role of the message, tool, text.
 
     Args:
         messages: from its beginning. The tool is None for what is no result, and "" where it is not known.
+        called: ids of earlier calls and the names of their tools, to which those in these messages are added.
     """
-    called: dict[str, str] = {}
+    called = {} if called is None else called
     for place, message in enumerate(messages):
-        called |= {call.id: call.name for call in message.tool_calls}
+        called.update({call.id: call.name for call in message.tool_calls})
         replies = replies_of(message)
         for reply in replies:
             tool = reply.name or called.get(message.tool_call_id or "", "")
