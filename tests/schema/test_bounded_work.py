@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from counted import count_calls
 from fuzz.fuzz_schemas import work_through
+from profiles import scaled
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind, system_prompt
 from xmlcall.binding.echo import examples_of
@@ -206,9 +207,10 @@ def test_anchors_are_looked_for_once() -> None:
     assert count_calls(work) < 60_000
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("ten", range(10))
 def test_schemas_drawn_with_a_seed(ten: int) -> None:
     """A hundred of `tests/fuzz/fuzz_schemas.py`, of small size."""
-    for seed in range(10 * ten, 10 * ten + 10):
+    for seed in range(10 * ten, 10 * ten + scaled(10)):
         work_through(seed, most=60)
