@@ -245,12 +245,13 @@ async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_c
     files, allowed = ProcessFiles(tmp_path), tmp_path / "allowed"
     late = hostile("late", "when_allowed", files, ALLOWED=str(allowed))
     hosts = [LocalHost([calculator]), hostile("exit", "exit", files), hostile("hang", "hang", files), late]
-    async with Router(hosts, patience=0.6) as router:
+    async with Router(hosts, patience=0.05) as router:
         assert "calculator" in [tool.name for tool in await router.tools()]
         notices = dict(notice.split(": ", 1) for notice in router.news())
         assert notices["hang"].startswith("still starting")
-        assert re.fullmatch(r".* ended before the MCP handshake .*API_KEY.* \(its tools .*\)", notices["exit"])
-        assert notices["late"].endswith("(its tools are left out until it answers)")
+        ended = re.compile(r"exit: .* ended before the MCP handshake .*API_KEY.* \(its tools .*\)")
+        await until(lambda: any(map(ended.fullmatch, router.notices)), "word of its end")  # on a busy machine it is late, too
+        assert any(notice.startswith("late: ") and "left out until it answers" in notice for notice in router.notices)
         allowed.touch()
         await until(lambda: "late: it answers now; its tools are on offer" in router.notices, "a later start")
         assert "echo" in [tool.name for tool in await router.tools()]
