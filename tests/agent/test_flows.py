@@ -340,7 +340,7 @@ def test_a_place_that_nobody_said_is_found_whatever_it_was_made_of(target: str, 
 @pytest.mark.parametrize(
     ("target", "arguments"),
     [
-        ("disk.write", {"path": "summary.md", "content": "e.g. Node.js, os.path.join(a/b) // TODO"}),
+        ("disk.write", {"path": "summary.md", "content": "e.g. Node.js, os.path.join(a/b) // later"}),
         ("disk.write", {"path": "/home/me/notes/sub/today.md", "content": "#1"}),
         ("disk.write", {"path": "/srv/own/today.md"}),
         ("calendar.add", {"title": "Team-sync-2026", "when": "2026-03-05T10:00:00Z", "tz": "Europe/Berlin", "limit": 100000}),

@@ -14,14 +14,14 @@ from .outside import installed_rows, read_row, shadowed
 from .python_family import PYTHON
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_family import TAGS
-from .tag_patterns import ARGUMENTS, INVISIBLE, NAMES, is_escaped
+from .tag_patterns import ARGUMENTS, NAMES, ZERO_WIDTH, is_escaped
 
 __all__ = [
     "ARGUMENTS",
     "BUILT_IN",
     "DIALECTS",
-    "INVISIBLE",
     "NAMES",
+    "ZERO_WIDTH",
     "Body",
     "Dialect",
     "add",

@@ -22,7 +22,7 @@ from typing import Final
 import regex
 
 from ..tools.catalog import Catalog
-from . import BUILT_IN, DIALECTS, INVISIBLE, NAMES, opening_places
+from . import BUILT_IN, DIALECTS, NAMES, ZERO_WIDTH, opening_places
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_names import tag_names
 from .tag_patterns import SPACE, second_characters
@@ -65,7 +65,7 @@ CONTROL_WORDS: Final = (
 )
 """Other control words of chat templates, as they are written."""
 
-_GAP: Final = rf"[\s{INVISIBLE}]{{0,8}}"
+_GAP: Final = rf"[\s{ZERO_WIDTH}]{{0,8}}"
 _END: Final = r"(?:\s{0,8}>|\s{1,8}\w{1,32}\s{0,8}=\s{0,8}[\"'])"  # of an opener: `if (a < result)` is none
 
 
@@ -121,7 +121,7 @@ def _frames(form: ResultForm) -> re.Pattern[str]:
     words = {*INERT_WORDS, *form.tag_words("<")}
     tags = _one_of(words)
     marks = _one_of(word for each in (*_FORMS, form) for word in each.tag_words("["))
-    opener = rf"[{INVISIBLE}]{{0,4}}{tags}\b|{_GAP}{tags}(?={_END})"
+    opener = rf"[{ZERO_WIDTH}]{{0,4}}{tags}\b|{_GAP}{tags}(?={_END})"
     firsts = re.escape("".join(sorted({word[0] for word in words})))
     begin = rf"[<\uff1c](?={_GAP}[/{firsts}])"  # most are refused by what follows them
     return re.compile(rf"(?i){begin}(?={_GAP}/{_GAP}{tags}\b|{opener})|\[(?={_GAP}/?{_GAP}{marks}\b)")

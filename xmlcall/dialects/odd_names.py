@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import regex
 
 from .dialect import Body, Dialect, element_tags
-from .tag_patterns import INVISIBLE, attributes_of
+from .tag_patterns import ZERO_WIDTH, attributes_of
 
 __all__ = ["OddTag", "odd_tags"]
 
@@ -76,7 +76,7 @@ def _loose(written: str) -> str:
 
 def _reads(row: Dialect, name: str) -> bool:
     """Say whether the format's own pattern reads the tag of a name."""
-    if set(name) & set(INVISIBLE):
+    if set(name) & set(ZERO_WIDTH):
         return False
     if row.parameter_elements:
         return bool(element_tags([name]))

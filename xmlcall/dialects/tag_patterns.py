@@ -15,11 +15,11 @@ __all__ = [
     "ARGUMENTS",
     "ATTRIBUTES",
     "EXOTIC",
-    "INVISIBLE",
     "NAMES",
     "OTHER",
     "SPACE",
     "WHITE",
+    "ZERO_WIDTH",
     "alternation",
     "attributes_of",
     "bare_json",
@@ -33,9 +33,9 @@ __all__ = [
     "tag",
 ]
 
-INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
-_Z = rf"[{INVISIBLE}]?"
-_S = rf"[\s{INVISIBLE}]"
+ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
+_Z = rf"[{ZERO_WIDTH}]?"
+_S = rf"[\s{ZERO_WIDTH}]"
 SPACE = rf"{_S}{{0,16}}"
 
 # Name, then a value in double, single, curly or full-width quotes, or bare.

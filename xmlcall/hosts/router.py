@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, Self
 import regex
 
 from ..errors import ToolHostError, ToolHostUnavailable, UsageError
+from ..invisible import INVISIBLE
 from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
 from .base import Host, OnProgress, OnTask, TaskHost, TaskResult
@@ -33,7 +34,6 @@ PATIENCE: Final = 3.0
 """Seconds that hosts which have answered wait for the others."""
 
 _UNSPELLABLE = regex.compile(r"[^\w.-]")  # letters of any script, with their marks, can be written
-_INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 
 
 HostStateKind = Literal["answers", "starting", "failed", "off"]
@@ -364,4 +364,4 @@ def _candidates(host: str, tool: str, shared: bool) -> Iterator[str]:
 
 def _spellable(name: str) -> str:
     """Write a name as a person of its language does: whole characters, one of each look, and nothing that is not seen."""
-    return _UNSPELLABLE.sub("_", _INVISIBLE.sub("", unicodedata.normalize("NFKC", name))) or "_"
+    return _UNSPELLABLE.sub("_", INVISIBLE.sub("", unicodedata.normalize("NFKC", name))) or "_"

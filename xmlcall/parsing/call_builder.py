@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import regex
 
-from ..dialects import INVISIBLE, Dialect
+from ..dialects import ZERO_WIDTH, Dialect
 from ..loosejson import reader as jsonish
 from ..types.calls import Issue, RawArgument, RawCall, Repair
 from ..types.events import Event, Repaired, ToolCallEnd, ToolCallStart
@@ -93,7 +93,7 @@ class CallDraft:
             return
         words = _words(self.dialect.written.get(opener.kind, ""))
         is_named = not words or any(word in opener.text for word in words)
-        if not self._is_whole(opener) or not is_named or any(character in opener.text for character in INVISIBLE):
+        if not self._is_whole(opener) or not is_named or any(character in opener.text for character in ZERO_WIDTH):
             self.repair("tag-style", opener.span)
         if self.dialect.name_in_tag:
             return
@@ -128,7 +128,7 @@ class CallDraft:
         """Note a closer that is not written as the format asks."""
         words = _words(self.dialect.written.get("parameter_close", ""))
         is_named = not words or any(word in closer.text for word in words)
-        if " " not in closer.pair and (not is_named or any(character in closer.text for character in INVISIBLE)):
+        if " " not in closer.pair and (not is_named or any(character in closer.text for character in ZERO_WIDTH)):
             self.repair("wrong-closer", closer.span)
 
     def repair(self, code: str, span: tuple[int, int]) -> None:

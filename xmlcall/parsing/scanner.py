@@ -19,7 +19,7 @@ from typing import Any
 
 import regex
 
-from ..dialects import INVISIBLE, Dialect, element_tags
+from ..dialects import ZERO_WIDTH, Dialect, element_tags
 from ..dialects.odd_names import OddTag, odd_tags
 from ..dialects.tag_patterns import OTHER, attributes_of, certain_part, first_characters, going_on, second_characters
 
@@ -99,7 +99,7 @@ _NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
 _AHEAD = 4  # letters of a word with which a token may begin
 _SENTENCE_ENDS = frozenset(".!?:;)]}>\"'\u3002\uff01\uff1f\uff1a\uff09\u201d")
 _REACH = 512  # characters from the beginning of a call without its mark to the part of it that is certain
-_VISIBLE = {ord(character): None for character in INVISIBLE}
+_VISIBLE = {ord(character): None for character in ZERO_WIDTH}
 
 
 class Scanner:
