@@ -56,12 +56,12 @@ class RayStage:
         self._process.stdin.flush()
         return self.told()
 
-    def until(self, replicas: int, seconds: float = SECONDS) -> list[dict[str, Any]]:
-        """Wait until so many replicas run, and no others are there; give them."""
-        deadline = time.monotonic() + seconds
+    def until(self, replicas: int, state: str = "") -> list[dict[str, Any]]:
+        """Wait until so many replicas are there, each in this state if one is named; give them."""
+        deadline = time.monotonic() + SECONDS
         while True:
             found: list[dict[str, Any]] = self.tell("replicas")
-            if len(found) == replicas:
+            if len(found) == replicas and all(state in each["state"] for each in found):
                 return found
             assert time.monotonic() < deadline, f"expected {replicas} replicas, got {found}"
             time.sleep(0.3)

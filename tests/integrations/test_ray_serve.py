@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
     "max_ongoing_requests": 3,
     "max_queued_requests": 2,
     "grace": 1,
-    "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 8, "metrics_interval_s": 0.5, "look_back_period_s": 1},
+    "autoscaling": {"upscale_delay_s": 0.5, "downscale_delay_s": 8, "metrics_interval_s": 1, "look_back_period_s": 3},
 }
 HEADERS = {"authorization": f"Bearer {KEY}"}
 ENDLESS = Script(tokens=600, pace=0.1)
@@ -119,15 +119,23 @@ async def streamed(client: httpx.AsyncClient, url: str) -> tuple[int, str]:
 
 
 async def crowd(stage: RayStage) -> tuple[list[tuple[int, str]], list[dict[str, Any]]]:
-    """Have three callers ask, and when a second replica has come, twelve more at once; give the answers and the replicas."""
+    """Have three callers ask until a second replica has come, then twelve more at once; give the answers and the replicas."""
+    answers: list[tuple[int, str]] = []
+    grown = asyncio.Event()
+
+    async def caller(client: httpx.AsyncClient) -> None:
+        while not grown.is_set():
+            answers.append(await streamed(client, stage.url + CHAT))
+
     async with httpx.AsyncClient(timeout=SECONDS, limits=httpx.Limits(max_connections=None)) as client:
-        asking = [asyncio.create_task(streamed(client, stage.url + CHAT)) for _ in range(3)]
-        replicas = await asyncio.to_thread(stage.until, 2)
-        while {each["state"] for each in replicas} != {"RUNNING"}:
-            await asyncio.sleep(0.2)
-            replicas = await asyncio.to_thread(stage.tell, "replicas")
-        asking += [asyncio.create_task(streamed(client, stage.url + CHAT)) for _ in range(12)]
-        return list(await asyncio.gather(*asking)), replicas
+        callers = [asyncio.create_task(caller(client)) for _ in range(3)]
+        try:
+            replicas = await asyncio.to_thread(stage.until, 2, "RUNNING")
+        finally:
+            grown.set()
+        answers += await asyncio.gather(*(streamed(client, stage.url + CHAT) for _ in range(12)))
+        await asyncio.gather(*callers)
+        return answers, replicas
 
 
 def test_replicas_come_and_go_with_the_load_and_what_is_too_much_is_refused(stage: RayStage) -> None:
